@@ -1,7 +1,7 @@
 """Tables for people (aligned text, Markdown, LaTeX) and for programs (TSV, CSV).
 
-Tables for people are lists of rows of texts, a header first. The first column is aligned to the
-left, all other columns to the right. In tables for programs, a backslash precedes a text that
+Tables for people are lists of rows of strings, a header first. The first column is aligned to the
+left, all other columns to the right. In tables for programs, a backslash precedes a string that
 pandas or R would read as a missing value: NA is written \\NA, and \\NA is written \\\\NA.
 """
 
@@ -15,7 +15,7 @@ _MISSING = (
     *("", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NULL", "null", "None"),
     *("NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
 )
-"""Texts that `pandas.read_csv` or R's `read.delim` reads as a missing value, quoted or not."""
+"""Strings that `pandas.read_csv` or R's `read.delim` reads as a missing value, quoted or not."""
 _LIKE_MISSING = re.compile(rf"\\*({'|'.join(map(re.escape, _MISSING))})")
 _LATEX_ESCAPES = str.maketrans(
     {
@@ -33,13 +33,13 @@ _LATEX_ESCAPES = str.maketrans(
 
 
 class Column(NamedTuple):
-    """A column, declared once for tables of texts and for CSV.
+    """A column, declared once for tables for people and for CSV.
 
     Attributes:
-      header: in tables of texts, with the unit; None for a column of CSV alone.
-      values: the numbers or texts of each row; None where they are missing.
-      form: makes the text of a cell from the values of a row.
-      keys: names in CSV of the first values of a row; CSV has no others.
+      header: header in tables for people, with the unit; None for a column that only CSV has.
+      values: numbers or strings of each row; None where they are missing.
+      form: returns the string of a cell, given the values of a row.
+      keys: names in CSV of the first values of each row; CSV omits the other values.
     """
 
     header: str | None
@@ -48,13 +48,19 @@ class Column(NamedTuple):
     keys: Sequence[str] = ()
 
     def texts(self) -> list[str]:
-        """The texts of all rows, blank where values are missing."""
+        """The strings of all rows, blank where values are missing."""
         return ["" if row is None else self.form(*row) for row in self.values]
 
 
 class Table(NamedTuple):
-    """A table: its title, a description of its numbers, its cells, a header first, and its numbers
-    by their keys in CSV, if it is made of columns."""
+    """A table.
+
+    Attributes:
+      title: title.
+      about: description of the numbers.
+      cells: rows of strings, a header first.
+      numbers: columns of numbers by their keys in CSV; empty for a table without such columns.
+    """
 
     title: str
     about: str
@@ -132,8 +138,8 @@ def aligned(rows: Sequence[Sequence[str]], *, rule: bool = True) -> list[str]:
 
 
 def separated(cells: Iterable[object], delimiter: str = "\t") -> str:
-    """A line of TSV, or of CSV with a comma, quoted where necessary: a text as `text_cell`, None as
-    a missing value, and any other cell as `str`."""
+    """One line of TSV, or of CSV if the delimiter is a comma, with quotes where necessary. A string
+    is written by `text_cell`, None as a missing value, and any other cell by `str`."""
     line = io.StringIO(newline="")
     writer = csv.writer(line, delimiter=delimiter, lineterminator="\n")
     writer.writerow([text_cell(cell) if isinstance(cell, str) else cell for cell in cells])
@@ -141,17 +147,17 @@ def separated(cells: Iterable[object], delimiter: str = "\t") -> str:
 
 
 def separated_columns(numbers: Mapping[str, Sequence[Any]]) -> str:
-    """Numbers of rows by keys as CSV; keys without a number in any row are left out."""
+    """CSV with one column per key; a key with no value in any row is omitted."""
     lists = [[key, *values] for key, values in numbers.items() if values.count(None) < len(values)]
     return "".join(separated(line, ",") for line in zip(*lists, strict=True))
 
 
 def text_cell(text: str) -> str:
-    """The cell of a text, before quoting: with one more backslash if the text is, after any number
-    of backslashes, one of `_MISSING`."""
+    """The cell of a string, before quoting. It gets one more backslash if the string, without its
+    leading backslashes, is one of `_MISSING`."""
     return f"\\{text}" if _LIKE_MISSING.fullmatch(text) else text
 
 
 def cell_text(cell: str) -> str:
-    """The text of a cell, the inverse of `text_cell`."""
+    """The string of a cell, the inverse of `text_cell`."""
     return cell.removeprefix("\\") if _LIKE_MISSING.fullmatch(cell) else cell

@@ -1,4 +1,4 @@
-"""The flags of launchers that adapt runs to each document, and of tuning."""
+"""Flags of test-time adaptation and its tuning, for the launchers that adapt runs."""
 
 from collections.abc import Sequence
 
@@ -52,61 +52,65 @@ TUNE_INPUT = flags.DEFINE_string(
 
 
 def check_settings() -> None:
-    """Refuses what is unknown, settings that are wrong, and flags that have no effect."""
+    """Refuses unknown kinds of adaptation, wrong settings, and flags that have no effect."""
     kinds = ADAPT.value
     if ADAPT.present and not kinds:
-        raise InputError(f"--adapt is empty; expected some of {', '.join(_PREFIXES)}")
+        raise InputError(f"--adapt is empty; choose from {', '.join(_PREFIXES)}, or remove it")
     if len(set(kinds)) < len(kinds):
-        raise InputError(f"--adapt={','.join(kinds)} repeats a name; expected each once")
+        raise InputError(f"--adapt={','.join(kinds)} repeats a name; write each name once")
     for kind in kinds:
         adaptation.complete(kind, settings(kind) if kind in _PREFIXES else {})
     for name, flag in _NUMBERS.items():
         users = [kind for kind in _PREFIXES if name in _names(kind)]
         if flag.present and not set(users) & set(kinds):
-            raise InputError(f"--{name} belongs to --adapt={' or '.join(users)}, which is missing")
+            needed = " or ".join(f"--adapt={kind}" for kind in users)
+            raise InputError(f"--{name} has no effect without {needed}; add it or remove --{name}")
 
 
 def _names(kind: str) -> dict[str, str]:
-    """The flags of a way to adapt and the numbers that they set."""
+    """The flags of a kind of adaptation, and the settings that they set."""
     return {f"{_PREFIXES[kind]}_{number}": number for number in adaptation.SETTINGS[kind]}
 
 
 def settings(kind: str) -> dict[str, float | None]:
-    """The numbers that the flags of a way to adapt give; None is tuned."""
+    """The settings of a kind of adaptation from its flags; None is tuned."""
     return {number: _NUMBERS[name].value for name, number in _names(kind).items()}
 
 
 def check_flags(mixes: bool = False) -> None:
-    """Refuses flags that are wrong or have no effect, and tuning on what is measured; `mixes` says
-    that the weight of a mixture is tuned."""
+    """Refuses flags that are wrong or have no effect, and tuning on the measured text.
+
+    Args:
+      mixes: whether the weight of a mixture is tuned.
+    """
     check_settings()
     tunes = mixes or _num_tuned() > 0
     if not tunes and (TUNE_ON.present or TUNE_INPUT.present):
-        mixing = "--interpolate, or to " if "interpolate" in flags.FLAGS else ""
+        mixing = "add --interpolate, or " if "interpolate" in flags.FLAGS else ""
         raise InputError(
-            f"--tune_on and --tune_input belong to {mixing}--adapt where something of it is not "
-            "given; there is nothing to tune"
+            "--tune_on and --tune_input have no effect, because nothing is tuned; "
+            f"{mixing}add --adapt without some of its settings, or remove them"
         )
     if TUNE_ON.present and TUNE_INPUT.present:
-        raise InputError("--tune_input replaces --tune_on; expected one of the two")
+        raise InputError("--tune_input replaces --tune_on; remove --tune_on or --tune_input")
     if tunes:
         _require_other_text("the weight" if mixes else f"--adapt={','.join(ADAPT.value)}")
 
 
-def _require_other_text(what: str) -> None:
-    """Nothing is tuned on what it is measured on: it would be fitted to it."""
+def _require_other_text(setting: str) -> None:
+    """Refuses tuning on the measured text, to which the setting would be fitted."""
     texts = [flags.FLAGS[name].value for name in ("input", "permuted") if name in flags.FLAGS]
     measured, split = next(filter(None, texts), None), flags.FLAGS.split
     if measured is None and TUNE_INPUT.value is None and TUNE_ON.value == split:
         raise InputError(
-            f"{what} would be tuned on the split it is measured on, {split}; "
-            "expected another one as --tune_on or --split"
+            f"{setting} would be tuned on the measured split, {split}; choose another --tune_on or "
+            "--split"
         )
     if measured is not None and TUNE_INPUT.value is not None:
         if both := _files_of(measured) & _files_of(TUNE_INPUT.value):
             raise InputError(
-                f"{what} would be tuned on text it is measured on, {min(both)}; "
-                "expected other text as --tune_input or --input"
+                f"{setting} would be tuned on the measured text, {min(both)}; choose another "
+                "--tune_input or --input"
             )
 
 
@@ -115,13 +119,13 @@ def _files_of(path: str) -> set[str]:
 
 
 def _num_tuned() -> int:
-    """The number of ways to adapt that are tuned."""
+    """The number of kinds of adaptation that are tuned."""
     return sum(None in adaptation.complete(kind, settings(kind)).values() for kind in ADAPT.value)
 
 
 def reads_split(mixes: bool = False) -> bool:
-    """Whether a split of a prepared corpus is read besides the text to measure: to tune on, or the
-    training text of dynamic evaluation."""
+    """Whether a split of a prepared corpus is read in addition to the measured text: for tuning, or
+    as the training text of dynamic evaluation."""
     tunes_on_split = (mixes or _num_tuned() > 0) and TUNE_INPUT.value is None
     return tunes_on_split or "dynamic" in ADAPT.value
 
@@ -132,7 +136,7 @@ def open_tuning(runs: Sequence[Subject]) -> Split:
 
 
 def adapt(runs: Sequence[Subject], store: Store) -> list[Subject]:
-    """All runs adapted in every way that is asked for, tuned where that is needed."""
+    """All runs with each kind of adaptation of --adapt; settings without a flag are tuned."""
     for run in runs:
         for kind in ADAPT.value:
             if reason := adaptation.obstacle(run.lm, kind):
@@ -140,7 +144,8 @@ def adapt(runs: Sequence[Subject], store: Store) -> list[Subject]:
     times = len(runs) * _num_tuned()
     if TUNE_INPUT.value == STDIN and times > 1:
         raise InputError(
-            f"--tune_input=- can be read once, and is tuned on {times} times; expected a file"
+            f"--tune_input=- can be read only once, but tuning reads it {times} times; write the "
+            "text to a file"
         )
     return [_adapt_run(run, kind, runs, store) for kind in ADAPT.value for run in runs]
 

@@ -1,4 +1,4 @@
-"""The frame of every launcher: flags parsed, bad input reported in one line, exit codes."""
+"""The frame of every launcher: parses flags, reports bad input in one line, sets exit codes."""
 
 import errno
 import functools
@@ -22,9 +22,9 @@ EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 75
 """The system's code for "try again": training was interrupted and saved."""
 CONFIG_MODULE = "config_config"
-"""Name of the module that ml_collections makes of the file of --config."""
+"""Name under which ml_collections imports the file of --config."""
 _OWN_FAULTS = ("RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "UNIMPLEMENTED")
-"""Errors of a device that refuses a program: it would refuse it again."""
+"""Errors of a device that refuses a program, and would refuse it again."""
 _WRITE_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
@@ -34,11 +34,11 @@ def run(
 ) -> None:
     """Runs `main` under absl; bad flags and `InputError` end in one line on stderr and exit 2.
 
-    `parse` takes the command line and returns the arguments that are no flags.
+    `parse` takes the command line and returns the arguments that are not flags.
     """
 
     def guarded(argv: Sequence[str]) -> int | None:
-        # absl shows INFO once flags are parsed, such as every accelerator that JAX looked for.
+        # absl logs INFO once flags are parsed, such as every accelerator that JAX looked for.
         if not flags.FLAGS["verbosity"].present:
             absl_logging.set_verbosity(absl_logging.WARNING)
         try:
@@ -75,7 +75,7 @@ class _HelpFlag(app.HelpFlag):
 
 
 def _check_command_line(argv: Sequence[str]) -> None:
-    """Refuses arguments that are no flags, and flags that --help of the command does not list."""
+    """Refuses arguments that are not flags, and flags that --help of the command does not list."""
     if len(argv) > 1:
         raise InputError(
             f"unexpected argument {argv[1]!r}; flags are written --name=value (see --help)"
@@ -84,12 +84,12 @@ def _check_command_line(argv: Sequence[str]) -> None:
     for module, defined in flags.FLAGS.flags_by_module_dict().items():
         for flag in defined if module.startswith("launch.") else ():
             if flag.present and flag not in listed:
-                raise InputError(f"--{flag.name} has no effect on this command; see --help")
+                raise InputError(f"--{flag.name} has no effect on this command; remove it")
 
 
 def _end_by(error: BaseException) -> None:
-    """Ends the process, in one line and an exit code if the error is no bug; returns for a bug of a
-    job of one process."""
+    """Ends the process with an exit code, and with one line unless the error is a bug. Returns only
+    for a bug in a job of one process."""
     match error:
         case processes.SharedError(process=process):
             _end(EXIT_BAD_INPUT, str(error) if process == processes.index() else "", alone=False)
@@ -98,7 +98,7 @@ def _end_by(error: BaseException) -> None:
         case DivergenceError():
             _end(1, str(error) if processes.is_first() else "", alone=False)
         case BrokenPipeError():
-            # The reader of our output went away (`... | head`): that is no error of ours.
+            # The reader of standard output has exited (`... | head`), which is not an error.
             _mute()
             _end(0)
         case KeyboardInterrupt():
@@ -111,23 +111,25 @@ def _end_by(error: BaseException) -> None:
     if isinstance(error, MemoryError) or str(error).startswith("RESOURCE_EXHAUSTED"):
         _end(EXIT_BAD_INPUT, f"there is not enough memory: {_one_line(error)[:200]}")
     if (asked := jax.config.values["jax_platforms"]) and not _has_devices():
-        wanted = f"JAX_PLATFORMS is {printable(asked)}"
-        _end(EXIT_BAD_INPUT, f"{wanted}, and JAX finds no such device here; cpu is there")
+        problem = f"JAX_PLATFORMS is {printable(asked)}, and JAX finds no such device here"
+        remedy = "install JAX for it (pip install 'jax[cuda13]') or set JAX_PLATFORMS=cpu"
+        _end(EXIT_BAD_INPUT, f"{problem}; {remedy}")
     if processes.count() == 1:
         return
     is_of_device = isinstance(error, jax.errors.JaxRuntimeError)
     if is_of_device and not str(error).startswith(_OWN_FAULTS):
-        # Another process, or its machine, is gone.
-        reason = f"the others, or a device ({_one_line(error)[:200]})"
+        # Another process or its machine has failed.
+        reason = f"the other processes or a device ({_one_line(error)[:200]})"
         _end(
-            EXIT_INTERRUPTED, f"process {processes.index()} lost {reason}; the same command resumes"
+            EXIT_INTERRUPTED,
+            f"process {processes.index()} lost {reason}; repeat the command to resume",
         )
     traceback.print_exc()
     _end(1)
 
 
 def _has_devices() -> bool:
-    # JAX says it in the one way or the other.
+    # JAX raises either error.
     try:
         return bool(jax.devices())
     except (RuntimeError, AssertionError):
@@ -135,9 +137,9 @@ def _has_devices() -> bool:
 
 
 def _open_streams() -> None:
-    """Text goes out as UTF-8, whatever the locale. A closed standard input is empty, and a closed
-    output cannot be written, which is an error where it is tried: Python drops what is printed."""
-    # In this order each gets the number that belongs to it, so that no other file does.
+    """Makes standard output and standard error UTF-8 in every locale. A closed standard input
+    becomes empty. Writing to a closed output becomes an error; Python would ignore it."""
+    # In this order each stream gets its own file descriptor, so that no other file gets it.
     if sys.stdin is None:
         sys.stdin = open(os.devnull, encoding="utf-8")
     if sys.stdout is None:
@@ -150,8 +152,8 @@ def _open_streams() -> None:
 
 
 def _output_fault(error: OSError) -> str:
-    """Why standard output could not be written, if that is what was raised: errors of files that
-    have a name are `InputError`s."""
+    """Why standard output could not be written; empty for another error. Errors of files with a
+    name are `InputError`s."""
     if not sys.stdout.writable():
         return "it is closed"
     is_of_writing = error.filename is None and error.errno in _WRITE_FAULTS
@@ -159,15 +161,15 @@ def _output_fault(error: OSError) -> str:
 
 
 def _mute() -> None:
-    """Drops what is still to be written to standard output, which would fail again at the end."""
+    """Discards the buffered standard output, whose writing would fail again at the end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _unraisable(unraisable: Any) -> None:
-    """Reports what nobody can catch, except the rest of a save that has failed already.
+    """Reports exceptions that no code can catch, except from a save that has already failed.
 
-    The first file that does not fit on the disk is an error of ours; those still under way report
-    to an event loop that has gone with it.
+    The first file that does not fit on the disk raises an `InputError`; the other files of the save
+    then report to an event loop that is closed.
     """
     if str(unraisable.exc_value) != "Event loop is closed":
         sys.__unraisablehook__(unraisable)
@@ -185,7 +187,7 @@ def _parse(parse: Callable[[Sequence[str]], list[str]], argv: Sequence[str]) -> 
     try:
         return parse(list(argv))
     except SystemExit:
-        # absl has written its help, which it ends with exit code 1.
+        # absl has printed the help, and exits with code 1.
         sys.exit(0)
     except BrokenPipeError:
         _mute()
@@ -196,7 +198,7 @@ def _parse(parse: Callable[[Sequence[str]], list[str]], argv: Sequence[str]) -> 
 
 
 def _flag_error(error: Exception) -> str:
-    """One line; for an error in a configuration file what was raised there, and on which line."""
+    """One line; for an error in a configuration file with its line and the exception."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}: {error.msg}"
     # ml_collections and absl wrap some errors, tracebacks included in their messages.
@@ -213,7 +215,7 @@ def _flag_error(error: Exception) -> str:
             kind = "" if isinstance(cause, InputError) else f"{type(cause).__name__}: "
             return f"{lines[-1]}{kind}{_one_line(cause)}"
     if isinstance(causes[-1], TypeError) and "get_config()" in str(causes[-1]):
-        return f"--config: {causes[-1]}; a name is given as --config=FILE:NAME"
+        return f"--config: {causes[-1]}; write the name as --config=FILE:NAME"
     if isinstance(error, AttributeError) and isinstance(error.args[0], KeyError):
         error = error.args[0]
     text = _one_line(error)
@@ -228,8 +230,13 @@ def _one_line(error: BaseException) -> str:
 
 
 def _end(code: int, message: str = "", *, alone: bool = True) -> NoReturn:
-    """Ends the process, in one line if there is a message. `alone`: other processes of the job may
-    continue, so that waiting for them as usual could take for ever."""
+    """Ends the process, and prints the message, if any.
+
+    Args:
+      code: exit code.
+      message: one line for standard error.
+      alone: whether other processes of the job may continue; waiting for them could then never end.
+    """
     if message:
         print(f"error: {message}", file=sys.stderr, flush=True)
     if alone and processes.count() > 1:

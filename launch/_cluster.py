@@ -1,4 +1,4 @@
-"""Flags of the launchers that several processes may run together, and how they join."""
+"""Flags and functions with which launchers join a job of several processes."""
 
 import os
 import sys
@@ -20,11 +20,11 @@ _TEXT_FLAGS = ("input", "tune_input")
 
 
 def join(*, stops_together: bool = False) -> None:
-    """Joins this process to its job, before any device is used. Only the first one prints.
+    """Joins this process to its job, before any device is used. Only the first process prints.
 
     Args:
-      stops_together: `processes.stop_agreed` will be asked whether there was a SIGTERM, which
-        otherwise ends the process.
+      stops_together: whether the caller asks `processes.stop_agreed` for SIGTERM, which otherwise
+        ends the process.
     """
     flags_given = (_COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value)
     processes.start(*flags_given, stops_together=stops_together)
@@ -34,7 +34,7 @@ def join(*, stops_together: bool = False) -> None:
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
     try:
-        # At the first meeting Gloo greets on standard output, where a result may be expected.
+        # At the first meeting Gloo prints to standard output, which may be the output of a result.
         processes.together(_check_text_flags)
     finally:
         if processes.is_first():
@@ -45,4 +45,6 @@ def join(*, stops_together: bool = False) -> None:
 def _check_text_flags() -> None:
     for name in _TEXT_FLAGS:
         if name in flags.FLAGS and flags.FLAGS[name].value == "-":
-            raise InputError(f"--{name} is '-'; expected a file, which all processes can read")
+            raise InputError(
+                f"--{name} is '-', which several processes cannot share; write the text to a file"
+            )

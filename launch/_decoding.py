@@ -1,4 +1,4 @@
-"""Flags of the launchers that generate text: how words are chosen."""
+"""Decoding flags of the launchers that generate text."""
 
 from absl import flags
 
@@ -16,7 +16,8 @@ _BEAM = flags.DEFINE_integer("beam", GREEDY.beam_width, "Beam width, for --metho
 _LENGTH_NORMALIZATION = flags.DEFINE_float(
     "length_normalization",
     GREEDY.length_normalization,
-    "Exponent a in log P / length^a, for --method=beam. 0 prefers short texts; 1 compares means.",
+    "Exponent a in log P / length^a, for --method=beam. 0 prefers short texts; 1 ranks by the mean "
+    "log P of a target.",
 )
 _TEMPERATURE = flags.DEFINE_float(
     "temperature",
@@ -38,14 +39,17 @@ ALLOW_UNKNOWN = flags.DEFINE_bool("allow_unknown", False, "Generate <UNKNOWN>, t
 
 
 def decoding(*sampling: flags.FlagHolder) -> Decoding:
-    """The decoding of the flags; `sampling` are further flags of --method=sample."""
+    """The decoding options of the flags; `sampling` are further flags of --method=sample."""
     for method, method_flags in (
         ("beam", (_BEAM, _LENGTH_NORMALIZATION)),
         ("sample", (_TEMPERATURE, _TOP_K, _TOP_P, SEED, *sampling)),
     ):
         for flag in method_flags:
             if flag.present and method != _METHOD.value:
-                raise InputError(f"--{flag.name} belongs to --method={method}")
+                raise InputError(
+                    f"--{flag.name} has no effect without --method={method}; add it or remove "
+                    f"--{flag.name}"
+                )
     return Decoding(
         method=_METHOD.value,
         beam_width=_BEAM.value,

@@ -1,4 +1,4 @@
-"""Shared by launchers that use a trained model: flags, the run, its input, progress."""
+"""Flags, runs, input and progress for the launchers that use a trained model."""
 
 import dataclasses
 import functools
@@ -30,13 +30,14 @@ _WORKDIR = flags.DEFINE_string("workdir", None, "Workdir of a run of launch.trai
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size",
     DEFAULT_BATCH_SIZE,
-    "Number of documents scored together. It changes speed and memory, not scores.",
+    "Number of documents that a process scores together, over all its devices. It changes speed "
+    "and memory, not scores.",
 )
 _TEXT = _text.define_text_flags(as_in_training=True)
 ENCODING = flags.DEFINE_string("encoding", UTF8, "Encoding of text, such as cp1252 or utf-16.")
 _OF_TEXT = (*_TEXT.values(), ENCODING)
 Read = TypeVar("Read")
-# What functions define below belongs to the launcher that calls them, whose --help lists it.
+# Flags that functions below define belong to the launcher that calls them; its --help lists them.
 flags.disclaim_key_flags()
 
 
@@ -47,7 +48,7 @@ def declare_run_flags() -> None:
 
 
 def define_data_flags() -> None:
-    """Flags of launchers that take a prepared corpus or text."""
+    """Defines the flags of launchers that take a prepared corpus or text."""
     flags.DEFINE_string(
         "data", None, "Prepared corpus. Default: the corpus that the run was trained on."
     )
@@ -58,7 +59,7 @@ def define_data_flags() -> None:
 
 
 def define_workdirs() -> None:
-    """The flag of launchers that take several runs."""
+    """Defines the flag of launchers that take several runs."""
     flags.DEFINE_string(
         "workdirs",
         None,
@@ -69,17 +70,19 @@ def define_workdirs() -> None:
 def restore() -> Subject:
     """The run of --workdir."""
     if not _WORKDIR.value:
-        raise InputError("--workdir is missing; expected the work directory of a trained run")
+        raise InputError("--workdir is missing; add --workdir=RUN, the directory of a trained run")
     lm = dclm_jax.restore(_WORKDIR.value, batch_size=_BATCH_SIZE.value)
     return Subject(lm.name, _WORKDIR.value, lm)
 
 
 def restore_all() -> list[Subject]:
-    """The run of --workdir, or those of --workdirs, which must have one vocabulary."""
+    """The run of --workdir, or the runs of --workdirs, which must have one vocabulary."""
     if flags.FLAGS.workdirs is None:
         return [restore()]
     if _WORKDIR.present:
-        raise InputError("--workdir is for one run, --workdirs for several; expected one")
+        raise InputError(
+            "--workdir is for one run and --workdirs for several; remove --workdir or --workdirs"
+        )
     return subjects.restore_all(expand_workdirs(), batch_size=_BATCH_SIZE.value)
 
 
@@ -105,10 +108,14 @@ def check_data_flags(*, other_split: bool = False, other_text: bool = False) -> 
     if values.input is not None and (
         values["split"].present or (values.data is not None and not other_split)
     ):
-        raise InputError("--input replaces --data and --split; expected one of the two")
+        raise InputError(
+            "--input replaces --data and --split; remove --input, or --data and --split"
+        )
     given = [flag.name for flag in _OF_TEXT if flag.present]
     if given and values.input is None and not other_text:
-        raise InputError(f"--{given[0]} belongs to --input, which is missing")
+        raise InputError(
+            f"--{given[0]} has no effect without --input; add --input or remove --{given[0]}"
+        )
 
 
 def open_split(
@@ -117,22 +124,29 @@ def open_split(
     text: str | None = None,
     tagger: datasets.Tagger | None = None,
 ) -> Split:
-    """The split of that name of --data, or of the corpus that all runs were trained on; or text in
-    its place, as `text_options` says, with parts of speech if there is a tagger."""
+    """A split of --data, or of the corpus that all runs were trained on, or a text in its place.
+
+    Args:
+      runs: runs with one vocabulary.
+      name: name of the split.
+      text: path of the text, read with `text_options`.
+      tagger: tagger for the parts of speech of text, if any.
+    """
     vocabulary = runs[0].lm.vocabulary
     if text is None:
         return Split.of(vocabulary, directory_of(runs), name)
     options = text_options(*(run.lm.text.options for run in runs))
     dataset = datasets.open_text(
-        vocabulary, text, options, encoding=ENCODING.value, tagger=tagger, report=tell
+        vocabulary, text, options, encoding=ENCODING.value, tagger=tagger, report=notify
     )
     return Split.of_text(dataset)
 
 
 def read_text(models: Sequence[LanguageModel], path: str, **more: Any) -> Iterator[Document]:
-    """The documents of text as `text_options` says; `more` is for `readers.read_documents`."""
+    """The documents of a text, read with `text_options`; `more` are arguments of
+    `readers.read_documents`."""
     options = text_options(*(lm.text.options for lm in models))
-    documents = read_documents(path, options, encoding=ENCODING.value, report=tell, **more)
+    documents = read_documents(path, options, encoding=ENCODING.value, report=notify, **more)
     return counting_unknown(documents, _ids_of(models[0]), models[0].text, path)
 
 
@@ -146,14 +160,14 @@ def counting_unknown(
     trained_on: TrainingText,
     name: str,
 ) -> Iterator[Read]:
-    """The texts, streamed. After the last one a warning follows if many more of their words are
-    unknown than in the test split of the run's training text.
+    """Streams the texts, and warns after the last one if their OOV rate is much higher than the OOV
+    rate of the test split of the training text.
 
     Args:
       texts: documents, or other parts of a text.
-      ids_of: the word ids of the sentences of one.
+      ids_of: function that returns the word ids of the sentences of such a part.
       trained_on: the training text.
-      name: what to call the text.
+      name: name of the text in the warning.
     """
     words = unknown = 0
     for text in texts:
@@ -163,10 +177,10 @@ def counting_unknown(
         yield text
     rate = unknown / max(words, 1)
     if warning := perplexity.warning(rate, trained_on.unknown_rates.get("test"), name):
-        tell(warning)
+        notify(warning)
 
 
-def tell(line: str) -> None:
+def notify(line: str) -> None:
     """Prints a note or a warning."""
     if processes.is_first():
         print(line, file=sys.stderr, flush=True)
@@ -174,30 +188,31 @@ def tell(line: str) -> None:
 
 @functools.cache
 def text_options(*trained: TextOptions | None) -> TextOptions:
-    """How text is read: as the training texts were, except for what flags say.
+    """The options with which text is read: the options of the training texts, changed by flags.
 
-    Tells it, once, where text is not read as it stands, and warns where it is read differently than
-    in training.
+    Prints a note, once, if the options change the text, and a warning if they differ from the
+    options of the training text.
     """
     first, *others = dict.fromkeys(options or PLAIN for options in trained) or [PLAIN]
     given = _text.given_options(_TEXT)
     if others and not {"format", "lowercase"} <= given.keys():
         raise InputError(
             "the training texts of the runs were read differently "
-            f"({' and '.join(map(str, (first, *others)))}); expected --format and --lowercase, or "
-            "--nolowercase, to say how this text is read"
+            f"({' and '.join(map(str, (first, *others)))}); add --format, and --lowercase or "
+            "--nolowercase, for this text"
         )
     options = dataclasses.replace(PLAIN if others else first, **given)
     if trained and not others:
         if not read_alike(options, first):
-            tell(f"warning: text is read as {options}; the training text was {first}")
+            notify(f"warning: text is read as {options}; the training text was {first}")
         elif first != PLAIN:
-            tell(f"note: text is read as {options}, like the training text")
+            notify(f"note: text is read as {options}, like the training text")
     return options
 
 
 def word_options(models: Sequence[LanguageModel]) -> TextOptions:
-    """How words that are given as such are written: as flags say, else as in the training text."""
+    """The options with which words are written: the options of the training text, changed by
+    flags."""
     trained = models[0].text.options or PLAIN
     given = {"lowercase": trained.lowercase, "unicode": trained.unicode}
     given |= {name: value for name, value in _text.given_options(_TEXT).items() if name in given}
@@ -207,7 +222,7 @@ def word_options(models: Sequence[LanguageModel]) -> TextOptions:
 def read_words(
     runs: Sequence[Subject], command: str, *, keep_empty: bool = False
 ) -> Iterator[Document]:
-    """The documents of --input, or of --data and --split with <UNKNOWN> for unknown words."""
+    """The documents of --input, or of --data and --split with <UNKNOWN> for OOV words."""
     if flags.FLAGS.input is not None:
         models = [run.lm for run in runs]
         yield from read_text(models, flags.FLAGS.input, keep_empty=keep_empty)
@@ -226,14 +241,14 @@ def read_words(
 
 
 def store() -> Store:
-    """The results in runs, which are measured and saved where they are missing."""
-    return Store(warn=tell, progress=Progress)
+    """The results of runs; missing results are measured and saved."""
+    return Store(warn=notify, progress=Progress)
 
 
-def tell_of(store: Store) -> None:
-    """Names the results that were read and not measured."""
+def notify_of_saved(store: Store) -> None:
+    """Prints the names of the results that were read and not measured."""
     if store.note:
-        tell(store.note)
+        notify(store.note)
 
 
 def directory_of(runs: Sequence[Subject]) -> str:
@@ -255,12 +270,12 @@ class Progress(progress.Progress):
             transient=True,
             refresh_per_second=2,
             disable=not sys.stderr.isatty(),
-            # What is printed meanwhile goes where it belongs.
+            # Lines printed by the command keep their streams.
             redirect_stdout=False,
             redirect_stderr=False,
         )
         self._documents = self.add_task(label, total=total)
 
     def __call__(self, done: int, total: int | None = None) -> None:
-        """Shows the number of documents done, and in all where that is known."""
+        """Shows the number of documents done, and their total if it is known."""
         self.update(self._documents, completed=done, total=total or None)

@@ -1,4 +1,4 @@
-"""The flags that say how text becomes words, of launchers that prepare text or read other text."""
+"""Flags of text processing, for launchers that prepare or read text."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,13 +9,13 @@ from dclm_jax.data.documents import FORMS, PLAIN
 from dclm_jax.data.readers import TEXT_FORMATS
 
 TextFlags = Mapping[str, "flags.FlagHolder[Any]"]
-# What is defined below belongs to the launcher that calls the function, whose --help lists it.
+# The flags defined below belong to the launcher that calls the function; its --help lists them.
 flags.disclaim_key_flags()
 
 
 def define_text_flags(*, as_in_training: bool = False) -> TextFlags:
-    """Flags for the fields of `TextOptions`, by name. A flag without a value is None: text is then
-    read as in training, or with the defaults of `TextOptions`."""
+    """Defines flags for the fields of `TextOptions`, and returns them by name. A flag without a
+    value is None: text is then read as in training, or with the defaults of `TextOptions`."""
 
     def default(of_text: str) -> str:
         return f"Default: {'as in training' if as_in_training else of_text}."
@@ -33,7 +33,7 @@ def define_text_flags(*, as_in_training: bool = False) -> TextFlags:
         flags.DEFINE_bool(
             "normalize",
             None,
-            f"Write curly quotes and long dashes of raw text plainly. {default('no')}",
+            f"Normalize quotes, dashes and other punctuation of raw text. {default('no')}",
         ),
         flags.DEFINE_string(
             "text_key",
@@ -57,7 +57,7 @@ def define_text_flags(*, as_in_training: bool = False) -> TextFlags:
             "divider",
             None,
             "First word, once or repeated, of lines that end a document in the formats lines, "
-            "tagged and prose; none for no such line. " + default(PLAIN.divider),
+            "tagged and prose; none if there are no such lines. " + default(PLAIN.divider),
         ),
         flags.DEFINE_bool("quoted", None, f"Read quoted cells of TSV, as in CSV. {default('no')}"),
     )

@@ -1,4 +1,4 @@
-"""The flag of the configuration, its help and its errors, for the launchers that train."""
+"""The flag --config with its help and errors, for the launchers that train."""
 
 import argparse
 import difflib
@@ -25,10 +25,10 @@ flags.FLAGS["config"].default_as_str = ""
 
 
 def parse(argv: Sequence[str], *, resumes: bool = False) -> list[str]:
-    """Parses flags, with help and errors that know the configuration.
+    """Parses flags; help and errors refer to the keys of the configuration.
 
     Args:
-      resumes: without --config it is that of the run in --workdir.
+      resumes: whether the saved configuration of the run in --workdir replaces a missing --config.
 
     Returns:
       The command line without flags.
@@ -36,13 +36,13 @@ def parse(argv: Sequence[str], *, resumes: bool = False) -> list[str]:
     config_file, workdir = _peek(argv)
     if resumes and workdir and config_file is None:
         _take_saved(workdir)
-    nowhere = f", and {workdir} holds no run to resume" if resumes and workdir else ""
+    nowhere = f", and {workdir} has no run to resume" if resumes and workdir else ""
     example = "--config=configs/quickstart.py:ccdclm"
-    missing = InputError(f"--config is missing{nowhere}; expected a file such as {example}")
+    missing = InputError(f"--config is missing{nowhere}; add a file, such as {example}")
     try:
         rest = flags.FLAGS(list(argv))
     except SystemExit:
-        # absl has written its help.
+        # absl has printed its help.
         for line in _help(config_file):
             print(line)
         raise
@@ -73,7 +73,7 @@ def overrides() -> dict[str, object]:
 
 
 def _peek(argv: Sequence[str]) -> tuple[str | None, str | None]:
-    """--config and --workdir, before flags are parsed: which flags there are depends on them."""
+    """The values of --config and --workdir, before flags are parsed: they determine the flags."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for name in ("config", "workdir"):
         parser.add_argument(f"--{name}", f"-{name}", nargs="?")
@@ -83,7 +83,7 @@ def _peek(argv: Sequence[str]) -> tuple[str | None, str | None]:
 
 
 def _take_saved(workdir: str) -> None:
-    """Makes the configuration of a run, if there is one, the default of --config."""
+    """Makes the saved configuration of a run, if it exists, the default of --config."""
     with storage.fetched(workdir, {CONFIG_FILE}.intersection) as folder:
         if not (folder / CONFIG_FILE).is_file():
             return
@@ -97,13 +97,13 @@ def _take_saved(workdir: str) -> None:
 
 
 def _checked(value: object, config_file: str) -> ConfigDict:
-    # A file that cannot be read leaves an object here that raises whenever it is touched.
+    # For a file that cannot be read, the value is an object that raises on every access.
     if isinstance(value, ConfigDict):
         return value
     path = config_file.split(":")[0]
     if os.path.isfile(path):
-        raise InputError(f"{path}: expected its get_config to return a ConfigDict")
-    raise InputError(f"{path}: there is no such configuration file")
+        raise InputError(f"{path}: its get_config does not return a ConfigDict; return one")
+    raise InputError(f"{path}: there is no such configuration file; choose another --config")
 
 
 def _keys(config: ConfigDict) -> dict[str, object]:
@@ -111,7 +111,7 @@ def _keys(config: ConfigDict) -> dict[str, object]:
 
 
 def _help(config_file: str | None) -> Iterator[str]:
-    """The keys of the configuration with values and meaning, as far as one is given."""
+    """The keys of the configuration with values and meaning; nothing without a configuration."""
     flag = flags.FLAGS["config"]
     value, place = flag.value, "the run"
     if config_file is not None:
@@ -129,7 +129,7 @@ def _help(config_file: str | None) -> Iterator[str]:
 
 
 def _meant(flag: str, keys: Iterable[str]) -> str:
-    """The end of a message: the keys that a flag names, or nearly."""
+    """The end of a message: the keys with names like the flag."""
     named: dict[str, list[str]] = {}
     for key in keys:
         for name in (key, key.rpartition(".")[2]):

@@ -7,8 +7,8 @@
 
 A row prints the measured value (a ratio of speeds, targets per second or MiB), the smallest
 acceptable value, the aim, and a verdict. Values are medians over rounds in which the contenders
-take turns. The exit code is 1 if a peer computes another loss from the same parameters. The command
-needs Linux. launch/benchmark.md describes the method and has results.
+take turns. The exit code is 1 if a peer computes a different loss from the same parameters. The
+command needs Linux. launch/benchmark.md describes the method and has results.
 """
 
 import contextlib
@@ -41,9 +41,9 @@ def main(argv: Sequence[str]) -> int | None:
     del argv
     for name, value, least in (("rounds", _ROUNDS.value, 1), ("seed", _SEED.value, 0)):
         if value < least:
-            raise InputError(f"--{name}={value}; expected at least {least}")
+            raise InputError(f"--{name} is {value}; choose at least {least}")
     if _ROWS.value is not None and _SUITE.present:
-        raise InputError("--rows replaces --suite; expected one of the two")
+        raise InputError("--rows replaces --suite; remove --suite or --rows")
     names = rows.SUITES[_SUITE.value] if _ROWS.value is None else _ROWS.value
     for name in names:
         if name not in rows.ROWS:
@@ -57,7 +57,7 @@ def main(argv: Sequence[str]) -> int | None:
 
 @contextlib.contextmanager
 def _new_compilation_cache(directory: pathlib.Path) -> Iterator[None]:
-    """Compile times are to be those of programs that no earlier run has compiled."""
+    """Uses an empty compilation cache, so that compilation times do not depend on earlier runs."""
     before = jax.config.values["jax_compilation_cache_dir"]
     _set_compilation_cache(str(directory))
     try:
@@ -68,15 +68,15 @@ def _new_compilation_cache(directory: pathlib.Path) -> Iterator[None]:
 
 def _set_compilation_cache(directory: str | None) -> None:
     jax.config.update("jax_compilation_cache_dir", directory)
-    # Without it JAX would go on with the directory it has used before.
+    # Without a reset JAX would continue to use the previous directory.
     compilation_cache.reset_cache()
 
 
 def _run(names: Sequence[str]) -> None:
-    # A table on standard output would get among the JSON there.
+    # On standard output the table would be mixed with the JSON.
     table = sys.stderr if _OUTPUT.value == files.STDOUT else sys.stdout
     with contextlib.ExitStack() as stack:
-        # An output that cannot be written is found out before the minutes of measuring.
+        # An output that cannot be written is refused before the long measurement.
         file = None if not _OUTPUT.value else stack.enter_context(files.open_output(_OUTPUT.value))
         directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         stack.enter_context(_new_compilation_cache(directory / "xla"))

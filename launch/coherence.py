@@ -11,24 +11,24 @@ is 50%, and ties count half. Every document of at least two sentences is compare
 permutations. --bootstrap (Ji et al. 2015, 4.2) resamples test sets with replacement, shuffles each
 of their documents, and prints the mean and standard deviation of accuracy over test sets.
 
---extra_tests adds harder tests. A test leaves out the documents that are too short for it.
+--extra_tests adds harder tests. A test omits the documents that are too short for it.
 
     blocks     permutations of blocks of 1, 2, 4 and 8 sentences
-    swaps      two neighbouring sentences exchanged
+    swaps      two neighbouring sentences swapped
     windows    three neighbouring sentences permuted
-    insertion  each sentence removed and inserted at every position: how often its original position
-               is the most probable (ties shared), mean reciprocal rank, chance
+    insertion  each sentence removed and inserted at every position: the share of sentences whose
+               original position is the most probable (ties shared), mean reciprocal rank, chance
 
 The first sentence, such as a headline, can reveal the order. The accuracy with only the first
-sentence moved is therefore printed too, with a warning from 75% on. --fix_first=1 permutes only the
+sentence moved is therefore printed too, with a warning from 75%. --fix_first=1 permutes only the
 other sentences.
 
 Several runs of one vocabulary score the same orders. Tables have their accuracies, also by the
-number of sentences per document, and the difference between any two runs: a 95% interval by
-bootstrap over documents, and p of a paired permutation test over documents, also corrected for all
-pairs after Holm (1979). --adapt adds each run with test-time adaptation to every order of every
-document (launch.evaluate --help). Results on splits are saved in RUN/results and not measured again
-(launch/README.md).
+number of sentences per document, and the difference between any two runs: a 95% interval from a
+bootstrap over documents, and the p-value of a paired permutation test over documents, also
+corrected for all pairs (Holm 1979). --adapt adds each run with test-time adaptation to every order
+of every document (launch.evaluate --help). Results on splits are saved in RUN/results and not
+measured again (launch/README.md).
 
 --permuted reads permutations from a folder with one text per file (Barzilay and Lapata 2008):
 NAME.perm-1 is a document, and NAME.perm-2, ... are its permutations. With --input the documents are
@@ -40,11 +40,11 @@ after Li and Hovy (2014). It is trained on --data.
 
 --tsv has one row per run, test and document: name, sentences, words, pairs (in insertion: inserted
 sentences), accuracy, and log P in nats of the document and of its other orders (mean), also per
-token (words and END). A baseline has scores in place of log P.
+target (words and END). A baseline has scores in place of log P.
 
 --output has the result of the bootstrap, if there is one, with the fixed permutations as "fixed".
 "first_sentence", "by_length", "blocks", "swaps", "windows" and "insertion" are further results.
-Accuracies are from 0 to 1. Several runs have {"runs": [...], "pairs": [...]}.
+Accuracies are between 0 and 1. Several runs have {"runs": [...], "pairs": [...]}.
 """
 
 import functools
@@ -103,8 +103,8 @@ _BOOTSTRAP = flags.DEFINE_integer(
 _POOL = flags.DEFINE_integer(
     "permutation_pool",
     0,
-    "Number of permutations per document that the test sets of --bootstrap draw from; 0 shuffles "
-    "every draw afresh, as in the paper. The cost is that of one test set per permutation.",
+    "Number of permutations per document from which the test sets of --bootstrap draw. Each takes "
+    "the time of one test set. 0 shuffles every draw, as in the paper.",
     lower_bound=0,
 )
 _FIX_FIRST = flags.DEFINE_integer(
@@ -122,7 +122,7 @@ _PERMUTED = flags.DEFINE_string(
 _TSV = flags.DEFINE_string(
     "tsv",
     None,
-    "TSV file for the accuracy of every document. A document called NA is written \\NA.",
+    "TSV file for the accuracy of every document. A document named NA is written \\NA.",
 )
 _SEED = flags.DEFINE_integer(
     "seed", 0, "Random seed for permutations and test sets.", lower_bound=0
@@ -131,8 +131,8 @@ _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is 
 
 
 class _Measured(NamedTuple):
-    """A run, an adapted run or a baseline: its label, its line for people, its keys in the result,
-    and what measures a test."""
+    """A run, an adapted run or a baseline: its label, its line for the terminal, its keys in the
+    result, and a function that measures a test."""
 
     label: str
     summary: str
@@ -141,7 +141,7 @@ class _Measured(NamedTuple):
 
 
 class _Texts(NamedTuple):
-    """A split or text, its documents, and the permutations of each if these are given."""
+    """A split or text, its documents, and the permutations of each document from --permuted."""
 
     split: Split
     documents: list[Encoded]
@@ -161,10 +161,10 @@ def main(argv: Sequence[str]) -> None:
         )
         for subject in subjects
     }
-    _evaluation.tell_of(store)
+    _evaluation.notify_of_saved(store)
     for shuffle in results[subjects[0].label].too_short:
-        _evaluation.tell(
-            f"note: no document has {shuffle.minimum}: {shuffle.name} are not measured"
+        _evaluation.notify(
+            f"note: no document has {shuffle.minimum}; {shuffle.name} are not measured"
         )
     pairs = measure.paired(results)
     if files.STDOUT not in (_OUTPUT.value, _TSV.value):
@@ -185,10 +185,10 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _options() -> CoherenceOptions:
-    """The tests that flags ask for; refuses combinations of flags."""
+    """The tests that flags request. Refuses combinations of flags that have no effect."""
     values = flags.FLAGS
     if _POOL.present and not _BOOTSTRAP.value:
-        raise InputError("--permutation_pool belongs to --bootstrap, which is missing")
+        raise InputError("--permutation_pool has no effect without --bootstrap; add --bootstrap")
     options = CoherenceOptions(
         permutations=_PERMUTATIONS.value,
         bootstrap=_BOOTSTRAP.value,
@@ -200,25 +200,31 @@ def _options() -> CoherenceOptions:
     if _PERMUTED.value is not None:
         for name in ("permutations", "bootstrap", "fix_first", "extra_tests", "split"):
             if values[name].present:
-                raise InputError(f"--{name} has no effect on the permutations of --permuted")
+                raise InputError(
+                    f"--{name} has no effect on the permutations of --permuted; remove --{name}"
+                )
         if values.input == files.STDOUT:
-            raise InputError("--input is -; expected a folder of the documents of --permuted")
+            raise InputError("--input is -; choose a folder with the documents of --permuted")
         if values.data is not None and _BASELINE.value is None and not _adaptation.reads_split():
-            raise InputError("--permuted replaces --data; expected one of the two")
+            raise InputError("--permuted replaces --data; remove --data or --permuted")
     elif _TSV.value and not _PERMUTATIONS.value and not options.asks_for(INSERTION):
-        raise InputError("--tsv needs --permutations or insertion; expected one of them")
+        raise InputError(
+            "--tsv has no rows without a test; add --permutations=20 or --extra_tests=insertion"
+        )
     if _TSV.value == files.STDOUT == _OUTPUT.value:
-        raise InputError("--tsv and --output are both standard output; expected one of them")
+        raise InputError(
+            "--tsv and --output are both standard output; write --tsv or --output to a file"
+        )
     is_baseline = _BASELINE.value is not None
     if is_baseline and _adaptation.ADAPT.value:
-        raise InputError("--baseline scores orders without a model; expected it without --adapt")
+        raise InputError("--baseline cannot be used with --adapt; remove --adapt or --baseline")
     _adaptation.check_flags()
     _evaluation.check_data_flags(
         other_split=is_baseline or _adaptation.reads_split(),
         other_text=_PERMUTED.value is not None or _adaptation.TUNE_INPUT.value is not None,
     )
     if not is_baseline and _TRAINING_SEED.present:
-        raise InputError("--training_seed belongs to --baseline, which is missing")
+        raise InputError("--training_seed has no effect without --baseline; add --baseline")
     return options
 
 
@@ -250,12 +256,12 @@ def _baseline(kind: type[OrderingBaseline]) -> tuple[list[_Measured], _Texts]:
     values = flags.FLAGS
     for flag in ("workdir", "workdirs", "batch_size"):
         if values[flag].present:
-            raise InputError(f"--baseline takes no --{flag}; it is trained on --data")
+            raise InputError(f"--{flag} has no effect with --baseline; remove --{flag}")
     if not values.data:
-        raise InputError("--baseline needs --data: the prepared corpus to train it on")
+        raise InputError("--baseline needs a prepared corpus to train on; add --data=DIR")
     train, valid = (open_corpus(values.data, split) for split in ("train", "valid"))
     trained_on = train.manifest.training_text
-    # Bad text is refused before the training.
+    # Bad text is refused before training.
     texts = _open(train.vocabulary, trained_on, [trained_on.options], lambda: values.data)
     report = functools.partial(print, file=sys.stderr, flush=True)
     baseline = kind.train(train, valid, seed=_TRAINING_SEED.value, report=report)
@@ -279,7 +285,8 @@ def _open(
     options: Sequence[TextOptions | None],
     directory: Callable[[], str],
 ) -> _Texts:
-    """What --permuted, --input or --data and --split name, and the permutations of --permuted."""
+    """The documents of --permuted, --input or --data and --split, and the permutations of
+    --permuted."""
     values, encoding = flags.FLAGS, _evaluation.ENCODING.value
     given = None
     if _PERMUTED.value is None and values.input is None:
@@ -288,14 +295,14 @@ def _open(
         settings = _evaluation.text_options(*options)
         if _PERMUTED.value is None:
             dataset = datasets.open_text(
-                vocabulary, values.input, settings, encoding=encoding, report=_evaluation.tell
+                vocabulary, values.input, settings, encoding=encoding, report=_evaluation.notify
             )
         else:
             read = functools.partial(
-                read_documents, options=settings, encoding=encoding, report=_evaluation.tell
+                read_documents, options=settings, encoding=encoding, report=_evaluation.notify
             )
             dataset, given = open_permutations(
-                vocabulary, read, _PERMUTED.value, values.input, report=_evaluation.tell
+                vocabulary, read, _PERMUTED.value, values.input, report=_evaluation.notify
             )
         split = Split.of_text(dataset._replace(documents=list(dataset.documents)))
     source = split.source

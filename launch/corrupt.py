@@ -1,4 +1,4 @@
-"""Makes n-best lists without a decoder: every sentence of a split among corruptions of it.
+"""Makes n-best lists without a decoder: every sentence of a split with corrupted copies of it.
 
     python -m launch.corrupt --data=data/sotu --split=valid --max_sentences=10 --output=data/nbest
 
@@ -7,8 +7,8 @@ similar frequency, or a word deleted. Hypotheses are ordered by a score in place
 score: minus the number of edits, plus noise. The 1-best is therefore better than chance, but not
 always the original sentence.
 
---output gets nbest.txt (a list in the format of Moses), documents.txt (the document of each id) and
-references.txt (the original sentences), which launch.rescore reads.
+--output is a folder with nbest.txt (a list in the format of Moses), documents.txt (the document of
+each id) and references.txt (the original sentences). launch.rescore reads these files.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from dclm_jax.data.corpus import SPLITS, open_corpus
 from dclm_jax.rescoring import corruption
 from launch import _app
 
-_DATA = flags.DEFINE_string("data", None, "Prepared corpus to take sentences from.")
+_DATA = flags.DEFINE_string("data", None, "Prepared corpus whose sentences are corrupted.")
 _SPLIT = flags.DEFINE_enum("split", "test", SPLITS, "Split of the corpus.")
 _CANDIDATES = flags.DEFINE_integer("candidates", 10, "Maximum number of hypotheses per sentence.")
 _MAX_SENTENCES = flags.DEFINE_integer(

@@ -10,7 +10,7 @@ context have no vectors. Input may be larger than memory.
 
 NAME.npy is a float array with one row per vector. NAME.ids.txt is a TSV file without a header, with
 one line per vector: the document, and for sentences the number of the sentence, from 1. A document
-called NA is written \\NA; dclm_jax.tables.cell_text removes the backslash.
+named NA is written \\NA; dclm_jax.tables.cell_text removes the backslash.
 
 The nearest neighbours of the first document, by cosine similarity:
 
@@ -47,7 +47,7 @@ def main(argv: Sequence[str]) -> None:
     del argv
     source, output = _INPUT.value or "", _OUTPUT.value or ""
     if not source:
-        raise InputError("--input is missing; expected a file, a folder or '-'")
+        raise InputError("--input is missing; add --input=PATH, a file, a folder or '-'")
     lm = _evaluation.restore().lm
     encoded = lm.vectors(_evaluation.read_text([lm], source))
     with _evaluation.Progress("encoding") as progress:

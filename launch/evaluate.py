@@ -1,4 +1,4 @@
-"""Measures perplexity, also by part of speech, of mixtures and with test-time adaptation.
+"""Measures perplexity, also by part of speech, for mixtures and with test-time adaptation.
 
     python -m launch.evaluate --workdir=runs/ccdclm --output=perplexity.json
     python -m launch.evaluate --workdirs=runs/rnnlm,runs/ccdclm --input=news.txt
@@ -8,37 +8,38 @@
 
 Perplexity is exp(sum of -log P in nats / number of targets) over whole documents, whose context is
 carried from their first sentence to their last. Targets are words and END. OOV words count as
-UNKNOWN. Perplexities compare only between equal vocabularies and target counts, which are printed.
-Bits per word count the nats of END too, so that they are not log2(perplexity).
+UNKNOWN. Perplexities are comparable only between equal vocabularies and target counts, which are
+printed. Bits per word include the nats of END, so they are not log2(perplexity).
 
 Several runs must have one vocabulary. --plot shows their perplexity against n, the number of
 context sentences of larger-context models (model.context_sentences). Results on splits are saved in
 RUN/results and not measured again (launch/README.md).
 
 --by_pos measures each part of speech (Wang and Cho 2015, 6.2): exp(sum of -log P / number of
-words). Tags are the tags of the text (formats tagged, treebank, jsonl) or, without any, by HanTa
-(pip install 'dclm_jax[tags]') with the names of the Penn Treebank. Noun is NN and NNS, Verb is VB
-and VBZ, UNC is a word without a tag. The table has the classes of the most frequent tags, all other
-tags together, punctuation and END, which add up to the whole text. --plot then shows the perplexity
-of each class relative to the first run, with 95% intervals by bootstrap over documents.
+words). Tags come from the text (formats tagged, treebank, jsonl). For text without tags HanTa adds
+tags of the Penn Treebank (pip install 'dclm_jax[tags]'). Noun is NN and NNS, Verb is VB and VBZ,
+UNC is a word without a tag. The table has the classes of the most frequent tags, all other tags
+together, punctuation and END, which add up to the whole text. --plot then shows the perplexity of
+each class relative to the first run, with 95% intervals from a bootstrap over documents.
 
 --interpolate mixes two runs, p = w p_A + (1 - w) p_B for every target. The weight w is tuned on
---tune_on or --tune_input, and applied to --split or --input.
+--tune_on or --tune_input, and used on --split or --input.
 
 --adapt measures perplexity without and with test-time adaptation to each document. Every document
 starts from the trained run, which does not change.
 
     cache    neural cache (Grave et al. 2017): p = (1 - l) p_LM + l p_cache. p_cache(w) is
              (s p_LM(w) + n sum_i softmax_i(theta h_t . h_i) [w_i = w]) / (s + n) over the last n
-             targets of the document, at most --cache_window; h enters the output layer. Grave et
-             al. have s = 0; with s > 0 a cache with few entries gets little weight.
+             targets of the document, at most --cache_window; h is the input of the output layer.
+             Grave et al. have s = 0; with s > 0 a cache with few entries gets little weight.
     unigram  unigram cache: p_cache(w) = (s p_LM(w) + c_w) / (s + n), where w occurs c_w times among
-             the n earlier targets. N-gram models have no other adaptation.
-    dynamic  dynamic evaluation (Krause et al. 2018): after every --dynamic_sentences sentences the
-             parameters move by the gradient of these sentences, scaled by its usual size in
-             training text, and decay towards the trained parameters. In steps of one sentence,
-             parameters that only make contexts do not move, such as the bag side of rlm_*, hrnnlm
-             and hrnnlm_two_step. 100,000 targets take some minutes on a CPU.
+             the n earlier targets. N-gram models support only this adaptation.
+    dynamic  dynamic evaluation (Krause et al. 2018): after every --dynamic_sentences sentences, a
+             gradient step on these sentences updates the parameters. The gradient is divided by its
+             root mean square in training text, and parameters decay towards the trained values. In
+             steps of one sentence, parameters that affect only the context get no gradient, such as
+             the bag side of rlm_*, hrnnlm and hrnnlm_two_step. 100,000 targets take some minutes on
+             a CPU.
 
 Settings without a flag are tuned over the grids of dclm_jax/evaluation/adaptation.py, and never on
 the measured text. Dynamic evaluation diverges if a step has more than 50 nats per target.
@@ -75,7 +76,7 @@ _POS_TAGS = flags.DEFINE_integer(
     "pos_tags", 10, "Number of most frequent tags in the table of --by_pos."
 )
 _INTERPOLATE = flags.DEFINE_bool(
-    "interpolate", False, "Mix the two runs of --workdirs, and measure the mixture."
+    "interpolate", False, "Mix the two runs of --workdirs, and measure the mixture, too."
 )
 
 
@@ -85,9 +86,11 @@ def main(argv: Sequence[str]) -> None:
     _check_flags()
     runs = _evaluation.restore_all()
     if _INTERPOLATE.value and len(runs) != 2:
-        raise InputError(f"--interpolate mixes two runs; there are {len(runs)}")
+        raise InputError(
+            f"--interpolate mixes two runs; found {len(runs)}; choose two as --workdirs=A,B"
+        )
     if _PLOT.value and not _BY_POS.value:
-        # Before the work, which only adds the perplexities.
+        # Refuse a figure that cannot be drawn before the perplexities are measured.
         figures.context_figure(list(map(context_point, runs)))
     tagger = parts_of_speech.Tagger() if _BY_POS.value else None
     values, store = flags.FLAGS, _evaluation.store()
@@ -103,16 +106,16 @@ def main(argv: Sequence[str]) -> None:
         tagger=tagger,
         num_tags=_POS_TAGS.value,
     )
-    _evaluation.tell_of(store)
+    _evaluation.notify_of_saved(store)
     to_stdout = _OUTPUT.value == files.STDOUT
     if not to_stdout:
         print(evaluation)
     elif warning := evaluation.perplexities[0].warning:
-        _evaluation.tell(warning)
+        _evaluation.notify(warning)
     if _OUTPUT.value:
         files.write_json(_OUTPUT.value, evaluation.to_json())
     if _PLOT.value:
-        # Last, so that a figure that cannot be drawn loses nothing that was measured.
+        # The figure is last: if it cannot be drawn, the measurements are saved.
         evaluation.plot(_PLOT.value)
         if not to_stdout:
             print(f"Plot: {_PLOT.value}")
@@ -120,10 +123,10 @@ def main(argv: Sequence[str]) -> None:
 
 def _check_flags() -> None:
     if _POS_TAGS.present and not _BY_POS.value:
-        raise InputError("--pos_tags belongs to --by_pos, which is missing")
+        raise InputError("--pos_tags has no effect without --by_pos; add --by_pos")
     require_at_least("--pos_tags", _POS_TAGS.value, 1)
     if _INTERPOLATE.value and _adaptation.ADAPT.value:
-        raise InputError("--interpolate mixes runs as they are; expected it without --adapt")
+        raise InputError("--interpolate cannot be used with --adapt; remove one of these flags")
     _adaptation.check_flags(mixes=_INTERPOLATE.value)
     _evaluation.check_data_flags(
         other_split=_adaptation.reads_split(mixes=_INTERPOLATE.value),

@@ -7,20 +7,20 @@
     python -m launch.generate --workdir=runs/tour --context=test.jsonl --output=more.jsonl \\
         --method=sample --top_p=0.9 --samples=10
 
-Every document of --context is continued after its last sentence; without --context a document is
-begun. --method chooses the words:
+Every document of --context is continued after its last sentence. Without --context a new document
+is begun. --method chooses the words:
 
     greedy   the most probable next word
-    beam     the most probable text found by beam search; --length_normalization sets how log P
-             depends on length
+    beam     the most probable text that beam search finds; --length_normalization divides log P by
+             a power of the length
     sample   words drawn from the model, restricted by --temperature, --top_k and --top_p; the words
-             of document n depend on --seed and not on the other documents
+             of document n depend on --seed, not on the other documents
 
 Sentences without words are never generated. Without --output the text is printed, one sentence per
 line and a blank line between documents. A line of --output is a document and sample:
     {"id": "story.txt:1", "sample": 0, "continuation": ["it was late .", ...], "unit": "nats",
         "log_prob": -31.4, "log_probs": [[-2.1, -0.8, -4.0, -0.3, -0.1], ...], "has_ended": false}
-log_probs has log P of every word and of <END>, under the model without temperature or cut-offs.
+log_probs has log P of every word and of <END>, under the model without temperature, top-k or top-p.
 launch.score gives the same values. has_ended is true if an autoencoder ended the document.
 """
 
@@ -39,7 +39,7 @@ from launch import _app, _decoding, _evaluation
 _evaluation.declare_run_flags()
 flags.adopt_module_key_flags(_decoding)
 _CONTEXT = flags.DEFINE_string(
-    "context", None, "Documents to continue; '-' is standard input. Default: begin one."
+    "context", None, "Documents to continue; '-' is standard input. Default: begin a document."
 )
 _NUM_SENTENCES = flags.DEFINE_integer(
     "num_sentences", DEFAULT_NUM_SENTENCES, "Maximum number of sentences per text."

@@ -11,7 +11,7 @@ The probability of a word depends on the `order` - 1 words before it in its sent
 interpolated modified Kneser-Ney without pruning. The command prints the number of n-grams.
 
 launch.evaluate, coherence, score and rescore take the workdir like the workdir of a neural run.
-Perplexity follows the same rule: END is predicted and counted, and UNKNOWN is a word like others.
+Perplexity follows the same rule: END is predicted and counted, and UNKNOWN counts as a word.
 A repeated command with the same text and order changes nothing.
 """
 
@@ -23,7 +23,7 @@ from absl import flags
 from dclm_jax import ngram
 from launch import _app
 
-_DATA = flags.DEFINE_string("data", None, "Prepared corpus; its split train is counted.")
+_DATA = flags.DEFINE_string("data", None, "Prepared corpus; its split train is the training text.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the n-gram model.")
 _ORDER = flags.DEFINE_integer("order", 5, "Maximum number of words per n-gram.")
 flags.mark_flags_as_required(["data", "workdir"])

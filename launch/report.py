@@ -15,18 +15,19 @@ All runs are measured on the same corpus:
 
 Runs that differ only in training.seed are one row, with means and standard deviations over seeds.
 Columns have the hyper-parameters that differ between rows. z-tests compare perplexity with rnnlm,
-and coherence with rnnlm, drnnlm and hrnnlm, or both with --baseline. 95% intervals are by bootstrap
-over the test documents, paired where two rows are compared.
+and coherence with rnnlm, drnnlm and hrnnlm, or both with --baseline. 95% intervals are from a
+bootstrap over the test documents, paired where two rows are compared.
 
 If a model reaches 75% with only the first sentence moved, coherence is also measured with the first
 sentence fixed. --fix_first=N fixes N sentences in all tests. --adapt adds test perplexity and
 coherence with test-time adaptation, tuned on the validation set (launch.evaluate --help).
 
---output gets report.md, report.csv (all numbers), report.tex (for booktabs), report.json and the
-figures. --html adds one file that needs no network, with three test documents word by word. Results
-are saved in RUN/results: a repeated command measures only what has changed, and --quick nothing.
+--output is a folder with report.md, report.csv (all numbers), report.tex (for booktabs),
+report.json and the figures. --html adds one file that needs no network, with three test documents
+word by word. Results are saved in RUN/results. A repeated command measures only results that are
+missing or out of date; --quick measures nothing.
 
-Most of the time is for coherence: --permutation_pool times the time of a test perplexity (with 0,
+Coherence takes most of the time: --permutation_pool times the time of a test perplexity (with 0,
 --bootstrap times), but little for rnnlm and codclm without adaptation. --bootstrap=0 skips it.
 """
 
@@ -59,7 +60,7 @@ _BOOTSTRAP = flags.DEFINE_integer(
 _POOL = flags.DEFINE_integer(
     "permutation_pool",
     50,
-    "Number of permutations per document that test sets draw from; 0 shuffles every draw afresh.",
+    "Number of permutations per document from which test sets draw; 0 shuffles every draw.",
 )
 _FIX_FIRST = flags.DEFINE_integer(
     "fix_first", 0, "Number of sentences at the start of each document that stay in place."
@@ -78,9 +79,14 @@ def main(argv: Sequence[str]) -> None:
     del argv
     options = _options()
     if flags.FLAGS.workdirs is None:
-        raise InputError("--workdirs is missing; expected runs, separated by commas, or 'runs/*'")
+        raise InputError(
+            "--workdirs is missing; add --workdirs=A,B with the directories of runs, or 'runs/*'"
+        )
     if not _OUTPUT.value and not _QUICK.value:
-        raise InputError("--output is missing; expected a directory to write, or --quick")
+        raise InputError(
+            "--output is missing; add --output=DIR for the report, or --quick to print saved "
+            "results"
+        )
     subjects, page = _evaluation.restore_all(), _HTML.value
     request = Request.of(subjects, options, data=_DATA.value, baseline=_BASELINE.value)
     print(*request.notes, sep="\n", end="\n" if request.notes else "")

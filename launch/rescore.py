@@ -29,8 +29,8 @@ without tokenization. p-values are from a paired bootstrap over documents (over 
 is one document): the share of resampled test sets in which a system is not better than the 1-best
 or --baseline.
 
---scored_nbest writes the list again with log P (nats) under each model as a feature, named after
-the run. The command and other tools can read this list.
+--scored_nbest writes the list with one more feature per model, log P in nats, named after the run.
+The command and other tools can read this list.
 """
 
 import itertools
@@ -61,7 +61,7 @@ _REFERENCES = flags.DEFINE_string(
     "references", None, "File with one reference per line, in the order of the list."
 )
 _BASELINE = flags.DEFINE_string(
-    "baseline", None, "File with one sentence per segment: a baseline that replaces the 1-best."
+    "baseline", None, "File with one sentence per segment, which replaces the 1-best as baseline."
 )
 _OUTPUT = flags.DEFINE_string(
     "output", None, "File for the chosen hypotheses, one per line; '-' is standard output."
@@ -100,7 +100,7 @@ _OUTPUTS = (_OUTPUT, _METRICS, _SCORED_NBEST)
 def main(argv: Sequence[str]) -> None:
     del argv
     _check_flags()
-    lists = nbest.read_nbest(_NBEST.value or "", report=_evaluation.tell)
+    lists = nbest.read_nbest(_NBEST.value or "", report=_evaluation.notify)
     division = [range(len(lists.segments))]
     if _DOCUMENTS.value:
         division = nbest.read_division(_DOCUMENTS.value, lists)
@@ -114,7 +114,7 @@ def main(argv: Sequence[str]) -> None:
     rescorer = Rescorer(readers, models[0].vocabulary, lists, division, options=options)
     trained_oov_rate = models[0].text.unknown_rates.get("test")
     if warning := perplexity.warning(rescorer.oov_rate, trained_oov_rate, lists.path):
-        _evaluation.tell(warning)
+        _evaluation.notify(warning)
     if _SCORED_NBEST.value:
         nbest.require_extensible(lists, rescorer.model_names)
     weights = rescorer.weights(_WEIGHTS.value)
@@ -131,7 +131,7 @@ def main(argv: Sequence[str]) -> None:
 
     for name, run in zip(rescorer.model_names, runs, strict=True):
         show(f"{name}: {run.lm.summary}")
-    documents = "one document; --documents=FILE says which segments belong together"
+    documents = "one document; --documents=FILE names the document of each segment"
     documents = f"{len(division):,} documents" if _DOCUMENTS.value else documents
     show(f"{len(lists.segments):,} segments of {documents}")
     statistics = {}
@@ -179,7 +179,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _check_flags() -> None:
-    """Raises an error for missing flags, and for flags that have no effect."""
+    """Refuses missing flags, and flags that have no effect."""
     if not any(flag.value for flag in (*_OUTPUTS, _REFERENCES)):
         raise InputError(
             "no result is requested; add --output, --metrics, --scored_nbest or --references"
@@ -194,7 +194,7 @@ def _check_flags() -> None:
             raise InputError(f"--{flag.name} needs --references; add --references=FILE")
     for flag in (_OBJECTIVE, _RESTARTS):
         if flag.present and not _TUNE.value:
-            raise InputError(f"--{flag.name} belongs to --tune; add --tune")
+            raise InputError(f"--{flag.name} has no effect without --tune; add --tune")
     if _VITERBI.value and _BEAM.present:
         raise InputError("--viterbi replaces --beam; remove --viterbi or --beam")
 

@@ -23,20 +23,20 @@ jsonl has one line per document, also for a document without words:
 html is one file that needs no network. Words have the colour of their surprisal, or with
 --no_context_too of their surprisal reduction; a word shows its numbers under the pointer.
 
---workdirs scores with several runs of one vocabulary: {"RUN": value, ...} takes the place of a
-value in jsonl, and tsv has a column surprisal:RUN per run.
+--workdirs scores with several runs of one vocabulary. In jsonl {"RUN": value, ...} replaces each
+value; tsv has one column surprisal:RUN per run.
 
 --context scores each line of --input as the next sentence of that text. The id of a line is its
 number, from 1. Input may be larger than memory.
 
 --no_context_too adds surprisal_no_context (jsonl: "surprisals_no_context"), the surprisal of a word
-in its sentence alone. The difference to the surprisal is the surprisal reduction due to context. It
-is 0 in the first sentence of a document, and in all sentences of a model without context.
+given only its sentence. Minus the surprisal, this is the surprisal reduction due to context. It is
+0 in the first sentence of a document, and in all sentences of a model without context.
 
 --attention (adclm, rlm_seqbow_att_*) adds attention weights. In jsonl a sentence then has
     "attention": {"positions": ["<START>", "the", ...], "weights": [[0.02, 0.4, ...], ...]}
-with one row of weights per token, which sums to 1. Positions are START and the words of the
-sentence before (adclm), or the n sentences before.
+with one row of weights per target (word or END), which sums to 1. Positions are START and the words
+of the previous sentence (adclm), or the n previous sentences.
 """
 
 import itertools
@@ -77,7 +77,7 @@ _NO_CONTEXT = flags.DEFINE_bool(
     "no_context_too", False, "Score every sentence without context, too."
 )
 _ATTENTION = flags.DEFINE_bool(
-    "attention", False, "Write the attention weights of every token, too (jsonl or html)."
+    "attention", False, "Write the attention weights of every target, too (jsonl or html)."
 )
 _PLOT = flags.DEFINE_string(
     "plot", None, "Figure of the attention weights of one document (PNG, PDF or SVG)."
@@ -89,13 +89,16 @@ def main(argv: Sequence[str]) -> None:
     del argv
     _cluster.join()
     if _CONTEXT.value and not flags.FLAGS.input:
-        raise InputError("--input is missing; expected a file, a folder or '-'")
+        raise InputError("--input is missing; add --input=PATH, a file, a folder or '-'")
     _evaluation.check_data_flags(other_text=bool(_CONTEXT.value))
     runs = _evaluation.restore_all()
     _check_flags(runs)
     file_format = _OUTPUT_FORMAT.value or score_files.format_of(_OUTPUT.value)
     if _ATTENTION.value and file_format == "tsv":
-        raise InputError("--attention has no place in tsv; expected --output_format=jsonl or html")
+        raise InputError(
+            "--attention cannot be written as tsv; use --output_format=jsonl or html, or remove "
+            "--attention"
+        )
     scores = _continuations(runs) if _CONTEXT.value else _documents(runs)
     if _PLOT.value:
         scores = _plotted(runs[0], scores, _PLOT.value)
@@ -120,12 +123,16 @@ def _check_flags(runs: Sequence[Subject]) -> None:
         if not flag.value:
             continue
         if _CONTEXT.value:
-            raise InputError(f"--{flag.name} is of documents; expected --input without --context")
+            raise InputError(
+                f"--{flag.name} cannot be used with --context; remove --{flag.name} or --context"
+            )
         for run in runs:
             run.lm.attention([])
     if _PLOT.value:
         if len(runs) > 1:
-            raise InputError(f"--plot draws one run, not {len(runs)}")
+            raise InputError(
+                f"--plot draws one run, not {len(runs)}; use --workdir or remove --plot"
+            )
         figures.check_target(_PLOT.value)
 
 
@@ -148,22 +155,24 @@ def _attention(run: Subject, score: DocumentScore) -> Attention:
 def _plotted(
     run: Subject, scores: Iterator[list[DocumentScore]], path: str
 ) -> Iterator[list[DocumentScore]]:
-    """Draws the attention in the one document that is scored, before its scores are written."""
+    """Draws the attention weights of the only document, before its scores are written."""
     documents = list(itertools.islice(scores, 2))
     if len(documents) != 1:
-        count = "several" if documents else "none"
-        raise InputError(f"--plot draws one document, and the text holds {count}")
+        count = "several documents" if documents else "no document"
+        raise InputError(
+            f"--plot draws one document, but the text has {count}; choose another --input"
+        )
     figures.plot_attention(_attention(run, documents[0][0]), path)
     return iter(documents)
 
 
 def _documents(runs: Sequence[Subject]) -> Iterator[list[DocumentScore]]:
     """The scores of each document by every run."""
-    # A document without words has a line, too, so that results join with the text. An autoencoder
-    # makes nothing of nothing.
+    # A document without words has a line, too, so that results can be joined with the text. An
+    # autoencoder cannot read such a document.
     keep_empty = not any(run.lm.reads_source for run in runs)
     documents = _evaluation.read_words(runs, "launch.score", keep_empty=keep_empty)
-    # What one run reads ahead waits for the others.
+    # Documents that one run has read ahead are buffered for the others.
     ahead = itertools.tee(documents, len(runs))
     scores = (
         run.lm.score(stream, no_context_too=_NO_CONTEXT.value)
@@ -176,14 +185,18 @@ def _continuations(runs: Sequence[Subject]) -> Iterator[list[DocumentScore]]:
     """Each line of --input after the text of --context."""
     context, path, models = _CONTEXT.value or "", flags.FLAGS.input, [run.lm for run in runs]
     if context == path == readers.STDIN:
-        raise InputError("--context and --input are both standard input; expected one of them")
+        raise InputError(
+            "--context and --input are both standard input; read --context or --input from a file"
+        )
     texts = list(itertools.islice(_evaluation.read_text(models, context), 2))
     if len(texts) != 1:
-        raise InputError(f"{context}: holds several documents; expected one")
+        raise InputError(f"--context={context} has several documents; choose one document")
     _evaluation.require_language_models(models, "launch.score --context")
     options = _evaluation.text_options(*(lm.text.options for lm in models))
     candidates = _evaluation.counting_unknown(
-        readers.read_candidates(path, options, _evaluation.ENCODING.value, report=_evaluation.tell),
+        readers.read_candidates(
+            path, options, _evaluation.ENCODING.value, report=_evaluation.notify
+        ),
         lambda words: [models[0].vocabulary.encode(words)],
         models[0].text,
         path,

@@ -17,7 +17,7 @@
         --time=4:00:00 launch/slurm/train.sbatch
 
 The grid may have any key of the configuration; --help --config=FILE:NAME lists all keys.
---config.KEY=VALUE sets a key in all cells. All cells are checked before the first cell is started.
+--config.KEY=VALUE sets a key in all cells. All cells are checked before the first cell starts.
 
 A cell is a run of launch.train in SWEEP/cells/hidden_dim=32,...; its log is in SWEEP/logs. Ctrl-C
 or SIGTERM saves and stops the running cells. The same command resumes them and skips finished
@@ -71,7 +71,7 @@ _say = functools.partial(print, flush=True)
 def main(argv: Sequence[str]) -> int:
     del argv
     sweep = _sweep()
-    # Every cell is checked before the first is started.
+    # Every cell is checked before the first one starts.
     parameters = sweep.parameters
     if _DRY_RUN.value:
         for cell in sweep.cells:
@@ -91,7 +91,7 @@ def main(argv: Sequence[str]) -> int:
     sweep.save()
     failed = []
     if not _WRITE_JOBS.value:
-        _say(f"{counts} before; what they print is in {sweep.directory / 'logs'}")
+        _say(f"{counts} before; logs: {sweep.directory / 'logs'}")
         if waiting:
             failed = sweep.train(waiting, at_once=_JOBS.value, say=_say)
     outcomes = sweep.outcomes()
@@ -119,12 +119,12 @@ def _sweep() -> Sweep:
     """The sweep that the flags describe."""
     if storage.is_remote(_WORKDIR.value):
         raise InputError(
-            f"--workdir is {_WORKDIR.value}; jobs of a sweep meet in a file system, expected a path"
+            f"--workdir is {_WORKDIR.value}; a sweep needs a file system: choose a local path"
         )
     require_at_least("--jobs", _JOBS.value, 1)
     if _WRITE_JOBS.value and _JOBS.present:
         raise InputError(
-            "--jobs has no effect with --write_jobs, which trains no cells; remove one of the two"
+            "--jobs has no effect with --write_jobs, which trains no cells; remove --jobs"
         )
     if _PLOT.value:
         figures.check_target(_PLOT.value)
@@ -132,13 +132,13 @@ def _sweep() -> Sweep:
     grid = parse_grid(_GRID.value or "", config)
     for key in overrides:
         if key in grid:
-            raise InputError(f"--config.{key} sets a key of --grid; expected one of the two")
+            raise InputError(f"--config.{key} sets a key of --grid; remove --config.{key}")
     directory = Path(_WORKDIR.value or "")
     sweep = Sweep(directory, config, grid, _training.source(), overrides).agreed()
     if _PLOT.value and len(sweep.several) != 2:
         raise InputError(
-            "--plot draws a grid of two keys with several values each; "
-            f"--grid has {', '.join(sweep.several) or 'none'}"
+            f"--plot draws a grid of two keys with several values; --grid has "
+            f"{', '.join(sweep.several) or 'no such key'}; change --grid or remove --plot"
         )
     return sweep
 

@@ -4,10 +4,10 @@
     python -m launch.train --config=configs/quickstart.py:ccdclm \\
         --config.data.directory=data/sotu --workdir=runs/ccdclm
 
-The workdir holds the configuration, the vocabulary, checkpoints and metrics (launch/files.md). Its
-checkpoint with the best validation perplexity is the one that other commands use. SIGTERM or Ctrl-C
-saves the run and stops it with exit code 75. Resume it with the workdir alone, also for more steps
-than before:
+The workdir has the configuration, the vocabulary, checkpoints and metrics (launch/files.md). Other
+commands use the checkpoint with the best validation perplexity. SIGTERM or Ctrl-C saves the run and
+stops it with exit code 75. --workdir without --config resumes a run. A finished run continues with
+more steps or epochs if its learning rate does not decay over the whole run:
 
     python -m launch.train --workdir=runs/ccdclm
     python -m launch.train --workdir=runs/ccdclm --config.training.max_steps=400

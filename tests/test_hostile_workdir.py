@@ -54,7 +54,7 @@ def test_configuration(place):
         ("dropout", "x", "model.dropout is 'x'; expected a value of type float"),
         ("remat", 1, "model.remat is 1; expected a value of type bool"),
         ("cell", [1], "config.json: expected plain values by name under 'model'"),
-        ("vocab_size", 7, "config.json: model.vocab_size is no option"),
+        ("vocab_size", 7, "config.json: model.vocab_size is not an option"),
     ],
 )
 def test_options_of_a_saved_model(place, option, value, message):

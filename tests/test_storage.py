@@ -140,7 +140,7 @@ def test_sweeps_and_new_ngram_models_need_a_file_system(tmp_path):
         "--workdir=gs://bucket/sweep",
         "--grid=model.hidden_dim=2,4",
     )
-    assert "gs://bucket/sweep; jobs of a sweep meet in a file system" in error
+    assert "gs://bucket/sweep; a sweep needs a file system" in error
     error = support.refuse("ngram", f"--data={tmp_path}", "--workdir=gs://bucket/run")
     assert "gs://bucket/run: KenLM needs a local disk" in error
 
@@ -281,7 +281,7 @@ def test_a_model_there_scores_as_the_one_here(bucket, data, uninterrupted, monke
     assert {name.split("/")[1] for name in fetched if "/" in name} == {"best"}
     assert list(there.score(documents)) == list(dclm_jax.restore(uninterrupted).score(documents))
     assert there.config["data"]["directory"] == str(data)
-    with pytest.raises(InputError, match="gs/bucket/runs/two holds no run"):
+    with pytest.raises(InputError, match="gs/bucket/runs/two has no run"):
         dclm_jax.restore("gs://bucket/runs/two")
 
 
@@ -483,7 +483,7 @@ def test_a_run_there_starts_from_a_run_there(bucket, data, uninterrupted):
     put(bucket, uninterrupted, RUN)
     two, none = "gs://bucket/runs/two", "gs://bucket/runs/none"
     settings = config(data, **{"training.start_from": none, "training.frozen": "embedding"})
-    with pytest.raises(InputError, match=r"^training.start_from: .*/runs/none holds no run"):
+    with pytest.raises(InputError, match=r"^training.start_from: .*/runs/none has no run"):
         loop.train(settings, two, report=quiet)
     assert not bucket.names(two)
     settings.update(training={"start_from": RUN})

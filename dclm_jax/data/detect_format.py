@@ -1,5 +1,5 @@
-"""Detection of tagged text and of raw text in JSON lines from the first lines of a text, and
-warnings where a text looks like another format than the one it is read in."""
+"""Detects tagged text and raw text in JSON lines from the first lines of a text, and warns if a
+text looks like a format other than the format in which it is read."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from dclm_jax.data.text_files import Line
 from dclm_jax.errors import brief
 
 FIRST_LINES = 100
-"""The number of lines that detection reads."""
+"""Number of lines at the start of a text that decide its format."""
 
 # The Penn Treebank's tags, Brown's (np-tl, at+nn, pp$$) and signs that stand for themselves.
 _TAG = re.compile(r"([A-Za-z]{1,6}[0-9$*]*|[^\w\s/]{1,4}?)([+-][A-Za-z$*]{1,6})*|-[LR][RCS]B-")
@@ -23,10 +23,12 @@ _SECTION = re.compile(r"= = .+ = =")
 
 
 def is_tagged(lines: Iterable[Line]) -> bool:
-    """Whether nearly all tokens are WORD/TAG.
+    """Whether a text consists of tokens WORD/TAG, from three conditions:
 
-    Tags come from a tag set: all are in capital letters, or few different tags occur often. Web
-    addresses, paths and dates are therefore no tags. At least one line has several words.
+    - At least 95% of the tokens end in a slash and a tag. Web addresses do not count as such.
+    - The tags look like a tag set: all are upper case, or each occurs at least twice on average.
+      Paths and dates therefore do not count as tagged text.
+    - There are more tags than lines, so at least one line has several words.
     """
     texts = [text for _, text in lines if text.strip() and not text.startswith("=")]
     tokens = [token for text in texts for token in text.split()]
@@ -37,9 +39,10 @@ def is_tagged(lines: Iterable[Line]) -> bool:
 
 
 def holds_raw_text(lines: Iterable[Line], text_key: str | None) -> bool:
-    """Whether JSON lines with this beginning hold raw text rather than sentences of words."""
+    """Whether a text of JSON lines that begins with these lines has raw text: its first object has
+    no key "sentences", or it has the key `text_key`."""
     record = _record([text for _, text in lines if text.strip()])
-    # With a given key, an input may have files of both kinds.
+    # With `text_key`, an input may mix files of both kinds.
     return record is not None and (
         SENTENCES not in record or (text_key is not None and text_key in record)
     )

@@ -1,18 +1,18 @@
 """Dynamic evaluation: a model learns from a document while it scores it (Krause et al. 2018).
 
-A document is read in steps of a few sentences. The targets of a step are scored; then their
-gradient g, of the sum of their nats with the context before them held fixed, changes the parameters
-for the steps after it in this document:
+A document is read in steps of a few sentences. The targets of a step are scored first. Then the
+gradient g of their total nats updates the parameters for later steps of this document; the context
+before the step is held fixed:
 
     th <- th + min(lam D, 1) (th_0 - th) - eta g / (sqrt(MS) + epsilon)
 
-for each parameter separately. MS is the mean square of such gradients of training text, D =
-sqrt(MS) / mean(sqrt(MS)), and epsilon = EPSILON mean(sqrt(MS)), these means over all parameters
-except hashed features, because no text touches most of them.
-Contexts are not computed again after a step: they come from the parameters at their time. In steps
-of one sentence, parameters that only make contexts have no gradient, such as the bag side of
-`rlm_*`, `hrnnlm` and `hrnnlm_two_step`.
-Every document begins with the trained parameters th_0, which never change.
+for each parameter separately. MS is the mean square of g over steps of training text, D =
+sqrt(MS) / mean(sqrt(MS)), and epsilon = EPSILON mean(sqrt(MS)). Both means are over all parameters
+except hashed features, because most of these occur in no text.
+
+Contexts are not recomputed after a step. In steps of one sentence, parameters that affect only the
+context get no gradient, such as the bag side of `rlm_*`, `hrnnlm` and `hrnnlm_two_step`. Every
+document begins with the trained parameters th_0, which never change.
 """
 
 import functools
@@ -32,12 +32,12 @@ from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, open_docum
 from dclm_jax.reading.reader import next_block, power_of_two
 
 EPSILON = 1.0
-"""Parameters that training text hardly touches move by bounded steps."""
+"""Damping relative to mean(sqrt(MS)); it bounds the update of parameters with a small MS."""
 STATISTICS_STEPS = 300
 """Number of steps of training text for MS."""
 _MOST_NATS = 50.0
-"""Maximum mean per target of a step. No useful model exceeds it; a diverging model does so long
-before its likelihood is not finite."""
+"""Maximum of the mean nats per target of a step. No useful model exceeds it; a diverging model
+exceeds it long before its likelihood is infinite."""
 
 
 class DynamicScorer:
@@ -80,7 +80,7 @@ class DynamicScorer:
         self._learning = _Learning(initial, scale, mean, rate, decay)
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
-        """As `Scorer.score`.
+        """Scores documents like `Scorer.score`.
 
         Raises:
           DivergenceError: the mean over a step's targets exceeds 50 nats or is not a number.
@@ -116,7 +116,7 @@ def root_mean_square(
     sentences: int = 1,
     steps: int = STATISTICS_STEPS,
 ) -> Params:
-    """sqrt(MS) of each parameter over the first steps of training text, with constant parameters.
+    """sqrt(MS) of each parameter over the first steps of training text, with fixed parameters.
 
     Args:
       sentences: maximum number of sentences per step, as in `DynamicScorer`.
@@ -140,8 +140,9 @@ def root_mean_square(
 
 
 def _steps(sentences: Document, size: int) -> Iterator[Batch]:
-    """A document in batches [1, S, N] of `size` sentences, fewer if these are very long."""
-    # A size beyond the document's sentences would only be padding.
+    """A document in batches [1, S, N] of at most `size` sentences; very long sentences come in
+    smaller batches."""
+    # A size beyond the number of sentences would add only padding.
     first, size = 0, min(size, power_of_two(max(1, len(sentences))))
     while first < len(sentences):
         batch = next_block([sentences], first, size, 1)
@@ -160,8 +161,8 @@ class _Learning(NamedTuple):
 
 
 class _Functions(NamedTuple):
-    """Compiled functions of a model: the start of a document, a step of scoring and learning, and
-    the sum of squared gradients."""
+    """Compiled functions of a model: start a document; score and learn from a step; add squared
+    gradients."""
 
     open: Callable[..., Any]
     learn: Callable[..., Any]

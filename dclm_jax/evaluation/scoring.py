@@ -133,8 +133,8 @@ class Scorer:
         Args:
           model: any model of the registry.
           params: its parameters.
-          batch_size: documents scored together, over all devices; rounded up to a power of two
-            times the devices, and at most `reader.MAX_ROWS` per device. It changes speed and
+          batch_size: documents scored together, over all local devices; rounded up to a power of
+            two times the devices, and at most `reader.MAX_ROWS` per device. It changes speed and
             memory, not scores.
           functions: functions that compute other values per target than its nats.
         """

@@ -1,6 +1,6 @@
 """Results of runs as rows: grouped by configuration, labelled, compared with baselines.
 
-Runs whose configurations differ in nothing but the seed are one row: numbers are means over them.
+Runs whose configurations differ only in the seed are one row; its numbers are means over the runs.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from dclm_jax.evaluation import significance
 from dclm_jax.evaluation.significance import ZTest, z_test
 
 BASELINES = ("rnnlm", "drnnlm", "hrnnlm")
-"""Models that others are compared with."""
+"""Models with which other models are compared."""
 LENGTH = "data.segment_length"
 
 _ORDER = {name: n for n, name in enumerate(("ngram", *BASELINES, "adclm", "codclm", "ccdclm"))}
@@ -51,13 +51,13 @@ class Row:
 
     @property
     def seeds(self) -> list[Any]:
-        """The seed of every run; None for a model that has none."""
+        """The seed of every run; None for a model without a seed."""
         return [result["config"].get(_SEED) for result in self.results]
 
     def only(self, seeds: Sequence[Any]) -> "Row":
         """The row of the runs with these seeds."""
-        kept = [r for r, seed in zip(self.results, self.seeds, strict=True) if seed in seeds]
-        return dataclasses.replace(self, results=kept)
+        results = [r for r, seed in zip(self.results, self.seeds, strict=True) if seed in seeds]
+        return dataclasses.replace(self, results=results)
 
     def has(self, *path: str) -> bool:
         """Whether all runs have the measurement at `path`."""
@@ -67,8 +67,8 @@ class Row:
         return all(value is not None for value in values)
 
     def values(self, *path: str) -> np.ndarray:
-        """The numbers, or lists of them, at `path` in the measurements: [runs, ...]. A number that
-        JSON does not have is infinite."""
+        """The numbers, or lists of numbers, at `path` in the measurements: [runs, ...]. A null of
+        JSON becomes infinity."""
         values: list[Any] = self.results
         for name in path:
             values = [value[name] for value in values]
@@ -86,18 +86,18 @@ class Row:
 
     @property
     def has_documents(self) -> bool:
-        """Whether nats and numbers of targets of each test document are measured."""
+        """Whether the nats and the number of targets of each test document are measured."""
         return self.has("by_document") and self.has("by_token")
 
     def resampled(self) -> np.ndarray:
-        """Test perplexities, means over runs, in resampled test sets [resamples]: of the same
-        documents for all rows."""
+        """Test perplexities in resampled test sets [resamples], means over runs. The test sets are
+        equal for all rows."""
         nats_DxR = self.values("by_document").T
         targets_Dx1 = self.values("by_token", "count")[0].sum(axis=1, keepdims=True)
         return np.exp(significance.resample(nats_DxR, targets_Dx1)).mean(axis=1)
 
     def sums(self, place: str) -> significance.Sums:
-        """Nats, means over runs, and targets of every document by `place`."""
+        """Nats (means over runs) and targets of every document by `place`."""
         return significance.Sums(
             self.values(place, "nll").mean(axis=0), self.values(place, "count").mean(axis=0)
         )
@@ -107,8 +107,8 @@ class Row:
         return _interval(self.resampled()) if self.has_documents else None
 
     def coherence_interval(self, *path: str) -> list[float] | None:
-        """The ends of the 95% interval of an accuracy over documents, as a normal distribution has
-        them: the standard deviation over resampled test sets is the standard error."""
+        """The ends of the 95% interval of an accuracy over documents, from the normal distribution.
+        The standard deviation over resampled test sets is the standard error."""
         if not self.has(*path):
             return None
         squares = [np.square(self.values(*path, key)).mean() for key in ("sd", "pool_error")]
@@ -117,15 +117,17 @@ class Row:
 
 
 def rows(results: Sequence[dict[str, Any]]) -> list[Row]:
-    """Results of runs by configuration, in the order of the paper's models and then as given.
+    """Rows of results by configuration: the models of Ji et al. (2015) in their order, then others.
 
     Args:
-      results: `results.facts` of each run, with what was measured of it.
+      results: `results.facts` of each run, with its measurements.
     """
     workdirs = {result["objective"]: result["workdir"] for result in results}
     if len(workdirs) > 1:
-        objectives = " and ".join(f"{place} predicts {what}" for what, place in workdirs.items())
-        raise InputError(f"{objectives}; expected one kind, because perplexities do not compare")
+        predictions = " and ".join(f"{place} predicts {what}" for what, place in workdirs.items())
+        raise InputError(
+            f"{predictions}, so their perplexities are not comparable; choose runs of one kind"
+        )
     grouped: dict[str, Row] = {}
     for result in results:
         recipe = _recipe(result)
@@ -134,7 +136,7 @@ def rows(results: Sequence[dict[str, Any]]) -> list[Row]:
             if other["config"].get(_SEED) == result["config"].get(_SEED):
                 raise InputError(
                     f"{other['workdir']} and {result['workdir']} are the same run: configuration "
-                    "and seed are equal"
+                    "and seed are equal; remove one workdir"
                 )
         group.append(result)
     recipes = [row.config for row in grouped.values()]
@@ -150,12 +152,12 @@ def _recipe(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without(config: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    """The entries of other keys."""
+    """The entries whose keys are not in `keys`."""
     return {key: value for key, value in config.items() if key not in keys}
 
 
 def differing(configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The keys of hyper-parameters that several configurations have with different values."""
+    """The keys of hyper-parameters whose values differ between configurations."""
 
     def differs(key: str) -> bool:
         values = [config[key] for config in configs if key in config]
@@ -180,7 +182,7 @@ def option_text(key: str, value: Any) -> str:
 
 
 def _label(recipe: Mapping[str, Any], recipes: Sequence[Mapping[str, Any]]) -> str:
-    """The model's name, and what tells it from other rows of the same model."""
+    """The model's name, and the settings that distinguish it from other rows of the model."""
     name = recipe["model.name"]
     same = [other for other in recipes if other["model.name"] == name]
     keys = [key for key in recipe if any(other.get(key) != recipe[key] for other in same)]
@@ -194,9 +196,9 @@ class Pair(NamedTuple):
     Attributes:
       row: the row.
       other: the baseline's row.
-      same_recipe: whether both are trained alike.
-      seeds: the seeds that both have, whose runs are compared; None where they share none and all
-        runs are compared.
+      same_recipe: whether both have the same recipe.
+      seeds: the shared seeds, whose runs are compared; None if no seed is shared and all runs are
+        compared.
     """
 
     row: Row
@@ -206,11 +208,11 @@ class Pair(NamedTuple):
 
 
 def paired(row: Row, all_rows: Sequence[Row], name: str) -> Pair | None:
-    """A row and the row to compare it with, if there is one.
+    """A row and the row to compare it with; None without such a row.
 
-    `name` is the label of a row, which is then compared with all other rows, or a model. Among the
-    model's rows, the row with the same training is chosen: all shared keys are equal except L,
-    which should be equal. If there is no such row, the model's only row is chosen.
+    `name` is the label of a row, with which all other rows are compared, or a model. Among the rows
+    of the model, the row with the same training is chosen: all shared keys are equal except L,
+    which should be equal. Without such a row, the only row of the model is chosen.
     """
     others = [
         other
@@ -260,7 +262,8 @@ class Comparison(NamedTuple):
 
 
 def compare(row: Row, all_rows: Sequence[Row], name: str) -> Comparison | None:
-    """A row against the row of the baseline `name`, if there is one and both are measured."""
+    """Compares a row with the row of the baseline `name`; None without a baseline, or if one of the
+    rows is not measured."""
     pair = paired(row, all_rows, name)
     if pair is None:
         return None
@@ -282,8 +285,8 @@ def compare(row: Row, all_rows: Sequence[Row], name: str) -> Comparison | None:
 def ratios(
     row: Row, all_rows: Sequence[Row], name: str, place: str
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """The ratios of the row's perplexities by `place` to those of its baseline [ranges], and the
-    ends of their 95% intervals over documents [2, ranges], nan where there is no interval; None
+    """Ratios of perplexities of the row to perplexities of its baseline, by `place` [ranges], and
+    the ends of their 95% intervals over documents [2, ranges], nan without an interval; None
     without a baseline or a measurement."""
     pair = paired(row, all_rows, name)
     if pair is None or not (pair.row.has(place) and pair.other.has(place)):
@@ -293,19 +296,19 @@ def ratios(
 
 
 def test_perplexity(a: Row, b: Row) -> ZTest:
-    """The one-sided paired z-test over documents of whether A's likelihood is above B's.
+    """A one-sided paired z-test over documents: whether A has a higher likelihood than B.
 
     z = mean(d) / (sd(d) / sqrt(n)), d the difference of the nats of a document (means over runs).
     """
     difference = b.values("by_document").mean(axis=0) - a.values("by_document").mean(axis=0)
     if len(difference) < 2:
-        raise InputError("a z-test over documents needs two of them")
+        raise InputError("a z-test over documents needs at least two documents")
     sd = float(difference.std(ddof=1))
     return z_test(float(difference.mean()), sd, len(difference), 0.0, 0.0, 1)
 
 
 def test_coherence(a: Row, b: Row) -> ZTest:
-    """The z-test over test sets of whether A's accuracy is above B's; variances are means over
+    """A z-test over test sets: whether A has a higher accuracy than B. Variances are means over
     runs, which have the same pools of permutations."""
 
     def root_mean_square(row: Row, name: str) -> float:
@@ -319,7 +322,8 @@ def test_coherence(a: Row, b: Row) -> ZTest:
 
 
 def _defined(test: Callable[[Row, Row], ZTest], row: Row, other: Row) -> ZTest | None:
-    """None for two rows that do not differ, such as models without context in coherence."""
+    """The result of a test; None if it is undefined, for rows that do not differ, such as models
+    without context in coherence."""
     with contextlib.suppress(InputError):
         return test(row, other)
 

@@ -1,5 +1,5 @@
-"""Perplexities of several models on the same documents: in all, by part of speech, of adapted
-models and of a mixture.
+"""Perplexities of several models on the same documents: in total, by part of speech, with
+test-time adaptation and for a mixture.
 
     runs = subjects.restore_all(["runs/rnnlm", "runs/ccdclm"])
     print(evaluate(runs, Split.of(runs[0].lm.vocabulary, "data/ptb", "test")))
@@ -55,7 +55,7 @@ class Evaluation:
             lines = [self.subjects[0].lm.summary, str(first)]
             lines += [f"{kind.header}: {_text(self.values[0][kind.name])}" for kind in of_numbers()]
         else:
-            # Words and targets are the same for all.
+            # The numbers of words and targets are equal for all models.
             lines = [*aligned(self._table()), first.description]
         if self.mixture is not None:
             weight, tuned_on = self.mixture.weight, self.mixture.tuned_on
@@ -118,8 +118,8 @@ class Evaluation:
         return value
 
     def plot(self, path: str) -> None:
-        """Draws the classes of each subject, of several relative to the first; without classes,
-        perplexity against the number of context sentences."""
+        """Draws perplexities by class, relative to the first subject if there are several; without
+        classes, perplexity against the number of context sentences."""
         if not self.classes:
             points = map(context_point, self.subjects, self.perplexities)
             figures.plot(figures.context_figure(list(points)), path)
@@ -167,11 +167,11 @@ def evaluate(
 
     Args:
       runs: the models.
-      split: the documents. A mixture, parts of speech and text, which is read once, need the scores
-        of all models at once, and are always measured.
+      split: the documents. Saved results are not used for a mixture, parts of speech and text:
+        the first two need the scores of all models at once, and text is read once.
       store: saved results of the runs.
-      adapted: the models with test-time adaptation, in order, for each kind of adaptation.
-      mixture: mixture of two models, to be measured as well.
+      adapted: all models with test-time adaptation, in their order, for each kind of adaptation.
+      mixture: mixture of two models, measured as well.
       tagger: tagger for measures by part of speech, if any.
       num_tags: number of the most frequent tags whose classes are listed.
     """
@@ -212,7 +212,7 @@ def evaluate(
 
 
 def context_point(subject: Subject, measured: Perplexity | None = None) -> figures.Result:
-    """A model in a picture of perplexity against its number of context sentences."""
+    """A point of the figure of perplexity against the number of context sentences."""
     lm = subject.lm
     number = lm.config.get("model", {}).get("context_sentences")
     model = subject.label if lm.adaptation else lm.name

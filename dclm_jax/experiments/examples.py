@@ -1,4 +1,5 @@
-"""Documents to look at: chosen by a rule, and read word by word by several models."""
+"""Example documents for an HTML report: chosen by a rule, and scored word by word by several
+models."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -15,8 +16,8 @@ DOCUMENTS, SENTENCES, CONFIGURATIONS, ATTENDING = 3, 8, 5, 2
 
 
 class Reading(NamedTuple):
-    """The scores of a document by the model of a row, with and without context, and the attention
-    weights if the model has attention and is among the configurations that show it."""
+    """The scores of a document by the model of a row, with and without context, and its attention
+    weights; empty unless the model is among the first with attention."""
 
     label: str
     sentences: list[SentenceScore]
@@ -64,9 +65,10 @@ def read(
 def choose(
     all_rows: Sequence[Row], documents: Sequence[Document], baseline: str
 ) -> list[tuple[int, str]]:
-    """Documents of two sentences or more, and why: the first one, and those in which the row of the
-    lowest test perplexity saves most and least nats a target against its baseline. The first
-    DOCUMENTS where no row has a baseline."""
+    """Indices of documents with two or more sentences, each with the reason for its selection: the
+    first document, and the documents in which the row with the lowest test perplexity saves most
+    and fewest nats per target compared with its baseline. If no row has a baseline, the first
+    DOCUMENTS."""
     eligible = [index for index, document in enumerate(documents) if len(document) > 1]
     firsts = [(index, "one of the first documents") for index in eligible[:DOCUMENTS]]
     pairs = [

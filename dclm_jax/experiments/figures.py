@@ -1,4 +1,4 @@
-"""Figures: lines with or without intervals, as files by matplotlib and as inline SVG of a page.
+"""Figures: lines with or without intervals, as files from matplotlib and as inline SVG in HTML.
 
 matplotlib is imported when the first figure is drawn. Colours stay distinct for colour-blind
 readers; legends stand beside the data.
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 
     from dclm_jax.score_types import SentenceAttention
 
-# Okabe and Ito's; page.css has those of pages.
+# The palette of Okabe and Ito; page.css has the colours of HTML files.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 # Where the largest value is more than this many times the smallest, an axis is logarithmic.
 _LINEAR_RATIO = 8
-# Of heat maps: the side of a word's square in inches, squares for labels and in a figure.
+# Heat maps: inches per square, squares for labels, and maximum number of squares of a figure.
 _SQUARE, _LABELS, _MOST_SQUARES = 0.17, 10, 60_000
-# Markers tell lines apart; on every point of a long one they would hide it.
+# Markers distinguish lines; a marker on every point of a long line would hide the line.
 _MOST_MARKERS = 12
 _GRID = "#b0b0b0"
-# What page.css has in place of the colours of a file.
+# Variables of page.css that replace the colours of a file.
 _THEME = {colour.lower(): f"var(--c{index})" for index, colour in enumerate(COLOURS)}
 _THEME |= {"#000000": "var(--ink)", _GRID: "var(--edge)"}
 _THEME_COLOUR = re.compile("|".join(_THEME))
 _LINE_ID = "line of "
-# Of longer segments fewer make a step as long as it was.
+# With longer segments, fewer segments make a step of the same length.
 _LENGTH_KEYS = (LENGTH, "data.batch_size")
 
 
@@ -83,11 +83,11 @@ class Figure(NamedTuple):
 
     @property
     def undrawn(self) -> str:
-        """Why there is nothing to see; empty if there is."""
+        """Why the figure is not drawn; empty if it is drawn."""
         if self.baseline and not self.lines:
             return f"no row can be compared with {self.baseline}; choose another --baseline"
         points = max((int(np.isfinite(line.y).sum()) for line in self.lines), default=0)
-        return ("there is no point to draw", "a single point is no plot", "")[min(points, 2)]
+        return ("no line has a point", "a figure needs two points", "")[min(points, 2)]
 
     @property
     def has_intervals(self) -> bool:
@@ -95,7 +95,7 @@ class Figure(NamedTuple):
         return any(len(line.low) > 0 for line in self.lines)
 
     def cells(self) -> list[list[str]]:
-        """All numbers as a table, a column for each line, blank where there is none."""
+        """All numbers as a table with one column per line, blank without a number."""
         columns = {}
         for line in self.lines:
             columns[line.label] = self._column(line)
@@ -129,7 +129,7 @@ def _change(ratio: float) -> str:
 def ratio_figure(
     title: str, x: str, ticks: Sequence[str], lines: Sequence[Line], baseline: str
 ) -> Figure:
-    """Perplexities relative to those of a baseline, by named places."""
+    """A figure of perplexities relative to a baseline, by named positions."""
     return Figure(title, x, f"perplexity relative to {baseline}", lines, ticks, baseline=baseline)
 
 
@@ -149,23 +149,25 @@ def context_figure(results: Sequence[Result]) -> Figure:
     by_model: dict[str, dict[int, Result]] = {}
     for result in results:
         if math.isinf(result.perplexity):
-            raise InputError(f"a perplexity of {result.label} is not finite and cannot be drawn")
+            raise InputError(
+                f"a perplexity of {result.label} is not finite and cannot be drawn; omit this run"
+            )
         if (n := result.context_sentences) is None:
             continue
         other = by_model.setdefault(result.model, {}).setdefault(n, result)
         if other is not result:
             raise InputError(
-                f"{other.label} and {result.label} are both {result.model} with n = {n}; a line in "
-                "the plot has one run for each n"
+                f"{other.label} and {result.label} are both {result.model} with n = {n}; a line of "
+                "the figure has one run for each n: omit one of these runs"
             )
     if not by_model:
         raise InputError(
-            "there is nothing to plot perplexity against: no run has model.context_sentences; "
-            "by part of speech it can be drawn for any model"
+            "no run has model.context_sentences, against which perplexity is drawn; add --by_pos "
+            "to draw perplexity by part of speech"
         )
     if len(results) == 1:
         raise InputError(
-            f"{results[0].label} alone is a single point, which is no plot; expected several runs"
+            f"{results[0].label} is a single point, and a figure needs two; add runs to --workdirs"
         )
     numbers = sorted({n for by_number in by_model.values() for n in by_number})
     lines = [
@@ -206,7 +208,7 @@ def of_rows(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Figu
 
 
 def learning_curves(all_rows: Sequence[Row]) -> Figure:
-    """Validation perplexity by training tokens of the first seed, and dashed that in training."""
+    """Perplexity against training targets for the first seed; training perplexity is dashed."""
     lines = []
     for row in all_rows:
         learning = row.results[0]["learning"]
@@ -237,12 +239,12 @@ def _length_curves(all_rows: Sequence[Row]) -> list[Line]:
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
-    """Finds out before long work whether a figure can be written."""
+    """Refuses, before long work, a path to which no figure can be written."""
     figure, _ = new_figure((1, 1))
     supported = figure.canvas.get_supported_filetypes()
     if _format(path) not in supported:
         raise InputError(
-            f"{path}: cannot write the plot: its name has none of the suffixes "
+            f"{path}: cannot write the figure; choose a name with one of the suffixes "
             + ", ".join(f".{name}" for name in sorted(supported))
         )
 
@@ -252,7 +254,7 @@ def new_figure(size: tuple[float, float]) -> "tuple[Drawing, Axes]":
     with importing("a figure", "plots"):
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
-    # A Figure of its own, not pyplot: no global state, and no display is ever looked for.
+    # Figure instead of pyplot: it has no global state and never needs a display.
     figure = Figure(figsize=size, dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     return figure, figure.add_subplot()
@@ -264,12 +266,12 @@ def save(figure: "Drawing", path: str | os.PathLike[str]) -> None:
     try:
         figure.savefig(content, format=_format(path))
     except ValueError as error:
-        raise InputError(f"{path}: cannot write the plot: {error}") from error
+        raise InputError(f"{path}: cannot write the figure: {error}") from error
     files.write_bytes(path, content.getvalue())
 
 
 def draw(figure: Figure, path: str | os.PathLike[str]) -> str:
-    """Draws a figure and says so, or why it is not drawn; for what it raises see `plot`."""
+    """Draws a figure if it has something to draw, and returns a line about it; see `plot`."""
     if figure.undrawn:
         return f"{path}: not drawn: {figure.undrawn}"
     plot(figure, path)
@@ -277,7 +279,7 @@ def draw(figure: Figure, path: str | os.PathLike[str]) -> str:
 
 
 def plot(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Draws a figure; an infinite number with intervals raises `InputError`."""
+    """Draws a figure; raises `InputError` for an infinite number with intervals."""
     save(drawing(figure), path)
 
 
@@ -287,9 +289,9 @@ def drawing(
     """The figure as matplotlib draws it.
 
     Args:
-      figure: something to see, see `Figure.undrawn`.
-      looks: numbers that tell colours and marks of its lines; by default those of their order.
-      in_page: whether it stands in a column of a page, below its title, with its legend below.
+      figure: a figure that can be drawn, see `Figure.undrawn`.
+      looks: numbers of the colours and markers of its lines; by default 0, 1, 2, ...
+      in_page: whether the figure is for an HTML file: without title, with the legend below.
     """
     looks = range(len(figure.lines)) if looks is None else looks
     if figure.has_intervals:
@@ -303,7 +305,7 @@ def drawing(
     axes.grid(axis="y" if figure.has_intervals else "both", color=_GRID, alpha=0.4)
     axes.set_axisbelow(True)
     if in_page:
-        # Above the axis there is room for a long name.
+        # A long name fits above the axis.
         drawn.suptitle(axes.get_ylabel(), x=0.01, ha="left", fontsize=9)
         axes.set_ylabel("")
         axes.spines[["top", "right"]].set_visible(False)
@@ -371,7 +373,7 @@ def _draw_intervals(axes: "Axes", figure: Figure, looks: Sequence[int]) -> None:
 
 
 def _limits_of_ratios(figure: Figure) -> tuple[float, float]:
-    """The ends of an axis that shows 1, all values and the intervals that are not far longer."""
+    """The limits of an axis that shows 1, all values, and intervals that are not much longer."""
     values = [value for line in figure.lines for value in line.y if not np.isnan(value)]
     low, high = min(1.0, *values), max(1.0, *values)
     margin = max(high - low, 0.01)
@@ -410,7 +412,7 @@ def svg(figure: Figure, name: str, looks: Mapping[str, int]) -> str:
             if gid.startswith(_LINE_ID):
                 node.set("class", "line")
                 ElementTree.SubElement(node, "title").text = gid.removeprefix(_LINE_ID)
-    # The name of the program and the style of all lines.
+    # They have the name of the program and the style of all lines.
     for child in root.findall("metadata") + root.findall("defs")[:1]:
         root.remove(child)
     described = f"{name}-title {name}-lines"
@@ -419,7 +421,7 @@ def svg(figure: Figure, name: str, looks: Mapping[str, int]) -> str:
 
 
 def looks_of(figures: Iterable[Figure]) -> dict[str, int]:
-    """A number for each label, in the order in which they appear."""
+    """A number for each label, in the order in which labels appear."""
     names = dict.fromkeys(line.label for figure in figures for line in figure.lines)
     return {name: number for number, name in enumerate(names)}
 
@@ -443,12 +445,12 @@ def plot_grid(
     )
     values[~np.isfinite(values)] = np.nan
     if np.all(np.isnan(values)):
-        raise InputError(f"{path}: there is no finite perplexity to draw")
+        raise InputError(f"{path}: no cell has a finite perplexity to draw; remove --plot")
     figure, axes = new_figure((3 + 0.9 * len(columns[1]), 2 + 0.6 * len(rows[1])))
     from matplotlib.patches import Rectangle
 
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    # Dark is good, also where there is one perplexity alone.
+    # Low perplexities are dark, also if there is only one.
     image = axes.imshow(
         values,
         cmap="viridis",
@@ -480,28 +482,30 @@ def plot_grid(
 
 
 def plot_attention(sentences: "Sequence[SentenceAttention]", path: str | os.PathLike[str]) -> None:
-    """Draws what the words of a document attend to: a heat map for each sentence that has two
-    positions or more to attend to, its words from left to right, the positions from above.
-    """
+    """Draws the attention weights of a document: one heat map for each sentence with two or more
+    positions to attend to. Targets are columns, and positions are rows."""
     numbered = [
         (n, sentence) for n, sentence in enumerate(sentences, 1) if len(sentence.positions) > 1
     ]
     if not numbered:
-        raise InputError(f"{path}: no sentence of the document has two positions to attend to")
+        raise InputError(
+            f"{path}: no sentence of the document has two positions to attend to; choose a longer "
+            "document"
+        )
     columns = max(len(sentence.targets) for _, sentence in numbered)
     rows = [len(sentence.positions) for _, sentence in numbered]
     width, height = columns + _LABELS, sum(rows) + _LABELS * len(rows)
     if width * height > _MOST_SQUARES:
         raise InputError(
             f"{path}: {len(rows)} sentences of up to {columns - 1} words are too much for a "
-            "figure; expected fewer"
+            "figure; choose a shorter document"
         )
-    figure, alone = new_figure((_SQUARE * max(width, 25), _SQUARE * height))
-    alone.remove()
+    figure, axes = new_figure((_SQUARE * max(width, 25), _SQUARE * height))
+    axes.remove()
     grid = figure.subplots(len(rows), squeeze=False, height_ratios=rows)[:, 0]
     for axes, (number, sentence) in zip(grid, numbered, strict=True):
         image = axes.imshow(sentence.weights.T, cmap="Blues", vmin=0, aspect="auto")
-        # Words are as wide in all of them.
+        # Words have the same width in all maps.
         axes.set(xlim=(-0.5, columns - 0.5), frame_on=False)
         axes.set_xticks(
             range(len(sentence.targets)), _short(sentence.targets), rotation=90, fontsize=7
@@ -570,7 +574,9 @@ def percent(ratio: float) -> str:
 def _require_finite(perplexities: Mapping[str, Sequence[float]]) -> None:
     for label, values in perplexities.items():
         if not np.all(np.isfinite(values)):
-            raise InputError(f"a perplexity of {label} is not finite and cannot be drawn")
+            raise InputError(
+                f"a perplexity of {label} is not finite and cannot be drawn; omit this run"
+            )
 
 
 def _plain(text: str) -> str:

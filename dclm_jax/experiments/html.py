@@ -1,7 +1,7 @@
 """HTML files that need no network: a report, and documents whose words are coloured.
 
-The templates are in the folder of that name; whatever a text holds, it stays text. No number is in
-a colour alone: a word has its numbers as its title and below it.
+The templates are in the folder `templates`. They escape every text. No number is shown only by a
+colour: a word has its numbers as its title and below it.
 """
 
 import base64
@@ -25,9 +25,9 @@ from dclm_jax.tables import Table
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-# One-sided p from which a row is marked; 1 - p for one that is worse.
+# One-sided p-values below which a row is marked; for a worse row 1 - p is compared.
 _LEVELS = (0.05, 0.01, 0.001)
-# A larger table of weights is not shown.
+# Larger tables of weights are not shown.
 _MOST_WEIGHTS = 900
 
 
@@ -42,7 +42,7 @@ def environment() -> "Environment":
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        # Not of markup, which a template has made.
+        # Markup that a template has made is not text.
         finalize=lambda value: printable(value) if type(value) is str else value,
     )
 
@@ -80,9 +80,9 @@ class Report(NamedTuple):
 
 
 def report(content: Report) -> str:
-    """A report as one file: it needs no network, and without its script all of it is shown."""
+    """A report as one file that needs no network. Without its script it shows all content."""
     script = _source("report.js")
-    # Nothing but this script runs and nothing is fetched, whatever a text may hold.
+    # Only this script runs and nothing is fetched, whatever a text contains.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
@@ -112,7 +112,7 @@ def report(content: Report) -> str:
 
 
 def significance(column: str, cell: str) -> str:
-    """The mark of a cell in a column of p where it tells something."""
+    """The mark of significance of a cell in a column of p-values; empty without significance."""
     if not cell or not (column == "p" or column.startswith("p, ")):
         return ""
     p = float(cell.removeprefix("< "))
@@ -123,7 +123,7 @@ def significance(column: str, cell: str) -> str:
 def _compared(
     configs: Mapping[str, Mapping[str, Any]],
 ) -> tuple[list[list[str]], list[list[str]]]:
-    """Tables of configurations by their labels: the options that differ, and the common ones."""
+    """Tables of configurations by their labels: options that differ, and common options."""
     first, *_ = configs.values()
     keys = dict.fromkeys(key for config in configs.values() for key in config)
     differing, common = [["option", *configs]], [["option", "value"]]
@@ -138,8 +138,8 @@ def _compared(
 
 def _nats(sentence: SentenceScore) -> str:
     """Nats of a sentence, and their change due to earlier sentences."""
-    alone = sentence.log_probs_no_context or sentence.log_probs
-    saved = sum(sentence.log_probs) - sum(alone)
+    no_context = sentence.log_probs_no_context or sentence.log_probs
+    saved = sum(sentence.log_probs) - sum(no_context)
     change = (
         f", {abs(saved):.1f} {'less' if saved > 0 else 'more'} than without context"
         if saved
@@ -182,7 +182,7 @@ SAVED = Scale("d", (-2, -1, -0.25, 0.25, 1, 2))
 
 
 class Word(NamedTuple):
-    """A token with its CSS classes, its title and the numbers below it."""
+    """A target (word or END) with its CSS classes, its title and the numbers below it."""
 
     text: str
     classes: str
@@ -199,20 +199,21 @@ def words(score: SentenceScore, *, changes: bool = False) -> list[Word]:
       changes: whether to show the surprisal below each word and, below it, the change due to
         context, if any target of the sentence has a change.
     """
-    alone = score.log_probs_no_context or [None] * len(score.tokens)
+    no_context = score.log_probs_no_context or [None] * len(score.tokens)
     is_changed = score.log_probs_no_context not in (None, score.log_probs)
     tokens = []
-    for token, log_prob, log_prob_alone, known in zip(
-        score.tokens, score.log_probs, alone, score.known, strict=True
+    for token, log_prob, log_prob_no_context, known in zip(
+        score.tokens, score.log_probs, no_context, score.known, strict=True
     ):
         classes, numbers, title = "unscored", ["–"], "not scored"
         if not math.isnan(log_prob):
             classes, numbers = SURPRISAL.of(-log_prob), [f"{-log_prob:.1f}"]
             title = f"{-log_prob:.2f} nats"
-            if log_prob_alone is not None:
-                saved = log_prob - log_prob_alone
+            if log_prob_no_context is not None:
+                saved = log_prob - log_prob_no_context
                 classes = SAVED.of(saved)
-                title += f", no context {-log_prob_alone:.2f}: the context {_saves(saved)} nats"
+                title += f", no context {-log_prob_no_context:.2f}"
+                title += f": the context {_saves(saved)} nats"
                 if not changes:
                     numbers = [_signed(saved)]
                 elif is_changed:
@@ -228,20 +229,20 @@ def _signed(nats: float) -> str:
 
 
 def _saves(nats: float) -> str:
-    """Whether the context saves nats or costs some, and how many, as text."""
+    """The number of nats that the context saves or costs, as text."""
     nats = round(nats, 2)
     return f"saves {nats:.2f}" if nats >= 0 else f"costs {-nats:.2f}"
 
 
 class Weight(NamedTuple):
-    """A weight of attention in %, and its share of the largest one in the table."""
+    """An attention weight in percent, and its ratio to the largest weight in the table."""
 
     percent: str
     share: float
 
 
 def weights(attended: SentenceAttention) -> list[list[str | Weight]]:
-    """The cells of a table: targets as columns, and a row for each of two positions or more."""
+    """The cells of a table with targets as columns, and one row per position (two or more)."""
     largest = float(attended.weights.max())
     rows = zip(attended.positions, attended.weights.T.tolist(), strict=True)
     return [
@@ -251,12 +252,12 @@ def weights(attended: SentenceAttention) -> list[list[str | Weight]]:
 
 
 def head(title: str, *, compared: bool) -> str:
-    """The begin of a page of coloured documents, up to the first one; `document` for each of them
-    and `foot` follow. The arrow keys go from word to word.
+    """The beginning of a page of coloured documents, before each `document` and `foot`. The arrow
+    keys step from word to word.
 
     Args:
-      title: as plain text.
-      compared: whether the scores have those of sentences by themselves.
+      title: title as plain text.
+      compared: whether the scores include scores without context.
     """
     colour = "surprisal in nats, −log P(word | all words before it in the document)"
     if compared:
@@ -308,15 +309,17 @@ def _document_parts() -> Any:
 
 
 def _mean_nats(score: DocumentScore) -> str:
-    """Nats per token that is scored."""
+    """The mean nats per scored target."""
     sentences = score.sentences
     log_probs = np.array([p for sentence in sentences for p in sentence.log_probs])
-    alone = np.array([p for sentence in sentences for p in sentence.log_probs_no_context or ()])
+    no_context = np.array(
+        [p for sentence in sentences for p in sentence.log_probs_no_context or ()]
+    )
     scored = ~np.isnan(log_probs)
     if not scored.any():
-        return "no token is scored"
-    text = f"{scored.sum():,} tokens, {-log_probs[scored].mean():.2f} nats per token"
-    if alone.size:
-        saved = float((log_probs - alone)[scored].mean())
-        text += f", no context {-alone[scored].mean():.2f}: the context {_saves(saved)}"
+        return "no target is scored"
+    text = f"{scored.sum():,} targets, {-log_probs[scored].mean():.2f} nats per target"
+    if no_context.size:
+        saved = float((log_probs - no_context)[scored].mean())
+        text += f", no context {-no_context[scored].mean():.2f}: the context {_saves(saved)}"
     return text

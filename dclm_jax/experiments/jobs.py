@@ -1,4 +1,4 @@
-"""Commands run as processes of this machine, some at a time."""
+"""Runs commands as processes of this machine, with a limit on their number."""
 
 import signal
 import subprocess
@@ -29,15 +29,15 @@ def run(
 ) -> Generator[Ended, None, None]:
     """Runs commands and yields each when it has ended.
 
-    Once `interrupted()` no command is started any more, and those that run get SIGTERM, once: a
-    second one would keep training from saving.
+    Once `interrupted()` is true, no further command is started, and running commands get one
+    SIGTERM: a second one would keep training from saving.
 
     Args:
-      commands: program and arguments by name, in the order they are started.
-      logs: folder of what they print, NAME.out, to which a later start adds, and of their errors,
-        NAME.err, those of the last start.
+      commands: program and arguments by name, in the order in which they are started.
+      logs: folder for standard output, NAME.out, to which a later start appends, and for standard
+        error of the last start, NAME.err.
       at_once: maximum number of commands that run at a time.
-      interrupted: whether to stop.
+      interrupted: function that returns whether to stop.
     """
     logs.mkdir(parents=True, exist_ok=True)
     waiting = list(commands.items())
@@ -70,7 +70,7 @@ def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
         storage.open_to_append(log.with_name(f"{log.name}.err")) as errors,
     ):
         errors.truncate(0)
-        # A terminal's Ctrl-C is for this process alone, which passes it on.
+        # Ctrl-C in a terminal then reaches only this process, which forwards it.
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

@@ -15,13 +15,13 @@ from dclm_jax.language_model import LanguageModel
 
 @dataclasses.dataclass(frozen=True)
 class Reordered:
-    """A document in the order that a model finds likeliest.
+    """A document in the order that a model finds most probable.
 
     Attributes:
-      document: in its original order.
-      order: positions, from 0, of the sentences in the original order.
+      document: the document in its original order.
+      order: positions of the sentences in the original order, from 0.
       log_prob: log P of the document in this order, in nats.
-      is_optimal: whether it is known to be the likeliest order of all.
+      is_optimal: whether the order is known to be the most probable order.
       tau: Kendall's tau, if sentences were shuffled and the document has two or more; else None.
     """
 
@@ -57,13 +57,13 @@ def reorder(
     shuffle_seed: int | None = None,
     on_document: Callable[[int], None] = lambda done: None,
 ) -> list[Reordered]:
-    """Puts the sentences of documents in order.
+    """Puts the sentences of documents into the order that a model finds most probable.
 
     Args:
       lm: a language model with context.
       documents: documents without empty sentences.
       beam: beam width, see `decoding.ordering`.
-      shuffle_seed: random seed for shuffling the sentences first; None for the given order.
+      shuffle_seed: random seed for shuffling the sentences first; None for no shuffling.
       on_document: called after each document with the number of documents so far.
     """
     rng = np.random.default_rng(shuffle_seed)
@@ -85,7 +85,7 @@ def measure(reordered: Sequence[Reordered], seed: int) -> tuple[OrderMeasures, O
     texts = [_text(document.document) for document in reordered]
     measures = kendall.order_measures([document.order for document in reordered], texts)
     if not measures.documents:
-        raise InputError("no document has two sentences; there is no order to find")
+        raise InputError("no document has two or more sentences to order; choose another text")
     return measures, kendall.by_chance(texts, seed)
 
 

@@ -32,7 +32,7 @@ class Options:
     Attributes:
       bootstrap: number of resampled test sets for coherence; 0 skips coherence.
       permutation_pool: number of permutations per document from which test sets draw; 0 shuffles
-        every draw anew.
+        every draw.
       fix_first: number of sentences at the start of each document that are not permuted.
       seed: random seed for permutations, test sets and the context ablation.
       adaptations: settings of test-time adaptation by kind, see `evaluation.adaptation`.
@@ -48,10 +48,10 @@ class Options:
         for name in ("bootstrap", "permutation_pool"):
             value = getattr(self, name)
             if value < 0 or value == 1:
-                raise InputError(f"--{name} is {value}; expected 0, or 2 and more")
+                raise InputError(f"--{name} is {value}; choose 0, or 2 or more")
         for name in ("fix_first", "seed"):
             if getattr(self, name) < 0:
-                raise InputError(f"--{name} is {getattr(self, name)}; expected 0 or more")
+                raise InputError(f"--{name} is {getattr(self, name)}; choose 0 or more")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Request:
       subjects: runs of one vocabulary.
       splits: splits "valid" and "test" of the prepared corpus.
       options: options of the measurements.
-      baseline: a run or a model to compare with, see `baselines_of`.
+      baseline: a run or a model with which rows are compared, see `baselines_of`.
     """
 
     subjects: Sequence[Subject]
@@ -86,7 +86,7 @@ class Request:
         for kind in options.adaptations:
             obstacles = [adaptation.obstacle(subject.lm, kind) for subject in subjects]
             if all(obstacles):
-                raise InputError(f"--adapt={kind}: each of the runs {obstacles[0]}")
+                raise InputError(f"--adapt={kind}: each run {obstacles[0]}")
         first = subjects[0].lm
         directory = data or first.config["data"]["directory"]
         names = "valid", "test"
@@ -104,7 +104,7 @@ class Request:
     def notes(self) -> list[str]:
         """Lines about runs whose training is not finished."""
         return [
-            f"note: {known['workdir']} is not trained to its end; step {known['step']} is measured"
+            f"note: training of {known['workdir']} is unfinished; step {known['step']} is measured"
             for known in self.facts
             if known["unfinished"]
         ]
@@ -114,7 +114,7 @@ class Request:
         rows = comparison.rows(measure(self, store))
         notes = []
         if not self.options.bootstrap:
-            notes.append("Coherence was left out by --bootstrap=0; --bootstrap=1000 fills it in.")
+            notes.append("--bootstrap=0 skipped coherence; --bootstrap=1000 measures it.")
         return Report(rows, baselines_of(rows, self.baseline), notes)
 
     def write_page(
@@ -184,14 +184,14 @@ def report(
     quick: bool = False,
     **options: Any,
 ) -> "Report":
-    """A report on trained runs, as `launch.report` makes it.
+    """A report on trained runs, as from `launch.report`.
 
     Args:
       workdirs: workdirs of the runs; a pattern such as "runs/*" stands for all matching runs.
       output: directory to write.
       page: HTML file to write.
       data: prepared corpus; by default the corpus that the first run was trained on.
-      baseline: the workdir of a run, or a model, to compare all other runs with.
+      baseline: the workdir of a run, or a model, with which all other runs are compared.
       quick: whether to use only saved results, and to measure nothing.
       **options: attributes of `Options`, such as bootstrap=100.
     """
@@ -209,7 +209,7 @@ def report(
 
 
 def require_places(output: storage.PathLike | None, page: storage.PathLike | None) -> None:
-    """Makes the folders of what is written, and refuses what cannot be written or drawn."""
+    """Makes the folders of the output, and refuses output that cannot be written or drawn."""
     if output is not None or page is not None:
         figures.check_target("figure.png")
     folders = []
@@ -217,11 +217,11 @@ def require_places(output: storage.PathLike | None, page: storage.PathLike | Non
         html.environment()
         path = storage.locate(page)
         if str(page) in ("", files.STDOUT) or path.is_dir():
-            raise InputError(f"--html is {str(page)!r}; expected a file to write")
+            raise InputError(f"--html is {str(page)!r}; choose a file to write")
         folders.append(path.parent)
     if output is not None:
         if str(output) in ("", files.STDOUT):
-            raise InputError(f"--output is {str(output)!r}; expected a directory to write")
+            raise InputError(f"--output is {str(output)!r}; choose a directory to write")
         folders.append(storage.locate(output))
     for folder in folders:
         with files.writing(folder), storage.reaching(folder):
@@ -229,7 +229,7 @@ def require_places(output: storage.PathLike | None, page: storage.PathLike | Non
 
 
 def measure(request: Request, store: Store) -> list[dict[str, Any]]:
-    """The facts of runs and their measures; None for a measure that was not taken."""
+    """The facts and measurements of runs; None for missing measurements."""
     subjects, options = request.subjects, request.options
     valid, test = request.splits["valid"], request.splits["test"]
     all_results = [
@@ -280,7 +280,7 @@ def _adapted(
 def _coherence(
     subject: Subject, test: Split, options: Options, store: Store
 ) -> dict[str, Any] | None:
-    """The bootstrap, and where no sentence is fixed the accuracy with the first sentence alone
+    """The bootstrap result and, if no sentence is fixed, the accuracy with only the first sentence
     moved."""
     shuffle = Shuffle(fix_first=options.fix_first)
     bootstrap = Bootstrap(shuffle, options.seed, options.bootstrap, options.permutation_pool)
@@ -307,7 +307,7 @@ def baselines_of(rows: Sequence[Row], value: str | None) -> Sequence[str]:
     models = sorted({row.model for row in rows})
     if value not in models:
         raise InputError(
-            f"--baseline is {value}; expected one of --workdirs, or of the models "
+            f"--baseline is {value}; choose a run of --workdirs, or one of the models "
             + ", ".join(models)
         )
     return (value,)
@@ -315,7 +315,7 @@ def baselines_of(rows: Sequence[Row], value: str | None) -> Sequence[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """Rows of results and the baselines that they are compared with."""
+    """Rows of results, and the baselines with which they are compared."""
 
     rows: Sequence[Row]
     baselines: Sequence[str]

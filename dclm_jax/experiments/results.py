@@ -1,8 +1,9 @@
-"""Measurements of runs, computed once and saved in the run: RUN/results/MEASURE-HASH.json.
+"""Results of runs, measured once and saved in the run: RUN/results/MEASURE-HASH.json.
 
-A file says what it was measured of: the model and how it adapts, the documents, the options and
-the version of the measure. A file that says something else, or is damaged, is measured again.
-Every command that measures a split of a prepared corpus reads and writes these files.
+A file has the identity of its result: the model and its test-time adaptation, the documents, the
+options and the version of the measure. If the identity differs or the file is damaged, the result
+is measured again. Every command that measures a split of a prepared corpus reads and writes these
+files.
 """
 
 import contextlib
@@ -32,7 +33,7 @@ from dclm_jax.training.config import flat
 from dclm_jax.training.workdir import CORPUS_FILE, METRICS_FILE, RESULT_FILE, Line, read_lines
 
 VERSION = 5
-"""Version of all saved results, besides the version of each measure
+"""Version of all saved results, in addition to the version of each measure
 (`measures.Measure.version`)."""
 FOLDER = "results"
 PERPLEXITY = "perplexity"
@@ -45,9 +46,10 @@ class Split:
     """A split of a prepared corpus, or text in its place.
 
     Attributes:
-      source: the directory of the corpus as "data", and the name as "split"; of text its "input".
-      open: opens its documents, which stream; with parts of speech if `tagger` is passed.
-      is_text: whether it is text, whose results are not saved.
+      source: "data", the directory of the corpus, and "split", its name; for text "input".
+      open: function that opens the documents for streaming; with parts of speech if `tagger` is
+        passed.
+      is_text: whether this is a text, whose results are not saved.
     """
 
     source: dict[str, Any]
@@ -56,13 +58,13 @@ class Split:
 
     @classmethod
     def of(cls, vocabulary: Vocabulary, directory: str, name: str) -> "Split":
-        """The split "train", "valid" or "test" of a corpus of that vocabulary."""
+        """The split "train", "valid" or "test" of a corpus with this vocabulary."""
         opened = functools.partial(datasets.open_split, vocabulary, directory, name)
         return cls(opened().source, opened)
 
     @classmethod
     def of_text(cls, dataset: Dataset) -> "Split":
-        """Text that is open, with parts of speech or without them."""
+        """An open text, with or without parts of speech."""
         return cls(dataset.source, lambda **options: dataset, is_text=True)
 
     @property
@@ -77,7 +79,7 @@ class Split:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """The checksum of the word ids of all documents, and of what they are made of."""
+        """The checksum of the word ids of all documents and their sources."""
         digest = hashlib.sha256()
         for document in self.open().documents:
             for sentences in (document.sentences, document.source or ()):
@@ -88,8 +90,8 @@ class Split:
 
 
 class Result(NamedTuple):
-    """A result of a measure of a subject: its file, its identity in JSON, and its name for
-    people. A result of text has no file and no identity."""
+    """A result of a measure of a subject: its file, its identity in JSON, and its label in
+    messages. A result of text has no file and no identity."""
 
     path: storage.Location | None
     identity: dict[str, Any]
@@ -104,7 +106,7 @@ class Result(NamedTuple):
         options: Mapping[str, Any],
         version: int = 1,
     ) -> "Result":
-        """The result of a measure with these options, which JSON can have."""
+        """The result of a measure with these options, which are JSON values."""
         numbers = [f"{key} {value}" for key, value in options.items() if type(value) in (str, int)]
         label = f"{subject.name}: {measure} ({', '.join([split.name, *numbers])})"
         if split.is_text:
@@ -123,8 +125,8 @@ class Result(NamedTuple):
                 "options": dict(sorted(options.items())),
             }
         )
-        # Results of other documents or options are saved beside this one, those of an earlier model
-        # are replaced.
+        # Results of other documents or options get other files. A result of an earlier model is
+        # replaced.
         of_model = ("version", "model")
         others = {key: value for key, value in identity.items() if key not in of_model}
         path = storage.locate(subject.workdir) / FOLDER / f"{measure}-{_checksum(others)[:8]}.json"
@@ -139,24 +141,25 @@ class _Saved:
 
 
 def silent(label: str) -> contextlib.AbstractContextManager[Progress]:
-    """Shows no progress."""
+    """A context that shows no progress."""
     del label
     return contextlib.nullcontext(lambda done, total: None)
 
 
 @dataclasses.dataclass(frozen=True)
 class Store:
-    """The results in runs: what is saved is read, and the rest is measured and saved. Results of
+    """The results of runs: saved results are read, other results are measured and saved. Results of
     text are always measured.
 
-    All processes of a job ask for the same results in the same order.
+    All processes of a job request the same results in the same order.
 
     Attributes:
-      compute: whether to measure what is not saved; otherwise its value is None.
-      say: is called with a line for each measurement.
-      warn: is called with a line for each file that is of no use, or that cannot be written.
-      progress: makes what shows the progress of a measurement, from its label.
-      read: the labels of the results that were read.
+      compute: whether to measure results that are not saved; otherwise their value is None.
+      say: called with a line for each measurement.
+      warn: called with a line for each file that cannot be used or written.
+      progress: function that returns a context which shows the progress of a measurement, given its
+        label.
+      read: labels of the results that were read.
     """
 
     compute: bool = True
@@ -167,15 +170,15 @@ class Store:
 
     @property
     def note(self) -> str:
-        """A line that names the results that were read; empty if there are none."""
+        """A line with the labels of the results that were read; empty if there are none."""
         names = "; ".join(dict.fromkeys(self.read))
         return names and f"note: saved before, so not measured again: {names}"
 
     def targets(
         self, subject: Subject, split: Split, kinds: Sequence[type[Measure]] = ()
     ) -> dict[str, Any]:
-        """The sums of `perplexity` and the values of measures by name. Those that are not saved are
-        measured in one pass, or left out."""
+        """The sums of `perplexity` and the values of measures by name. Results that are not saved
+        are measured in one pass, or omitted if `compute` is false."""
         results = _of_targets(subject, split, kinds)
         values = {name: self._saved(result) for name, result in results.items()}
         missing = [name for name, saved in values.items() if saved is None]
@@ -197,15 +200,15 @@ class Store:
     def save_targets(
         self, subject: Subject, split: Split, sums: Perplexity, measures: Sequence[Measure]
     ) -> dict[str, Any]:
-        """Saves what was measured of a split in one pass, and returns it by name."""
+        """Saves the results of one pass over a split, and returns them by name."""
         values = {PERPLEXITY: sums.to_json(), **{each.name: each.value() for each in measures}}
         for name, result in _of_targets(subject, split, list(map(type, measures))).items():
             values[name] = self._save(result, values[name])
         return values
 
     def context(self, subject: Subject, split: Split, seed: int) -> dict[str, Any] | None:
-        """Perplexities with the context exchanged or removed, see `context_ablation`: without
-        context the one perplexity of the model."""
+        """Perplexities with the context replaced or removed, see `context_ablation`; for a model
+        without context its perplexity."""
 
         def compute(on_document: Progress) -> dict[str, Any]:
             names = [name for name in context_ablation.ARRANGEMENTS if name != "own"]
@@ -223,7 +226,7 @@ class Store:
     def order_test(
         self, subject: Subject, split: Split, test: OrderTest[ResultT]
     ) -> OrderResult[ResultT] | None:
-        """The result of a test of coherence."""
+        """The result of an order-discrimination test."""
         options = dataclasses.asdict(test)
         options = {"test": type(test).__name__, **options.pop("shuffle"), **options}
         result = Result.of(subject, split, "coherence", options)
@@ -246,9 +249,9 @@ class Store:
         """A subject with test-time adaptation, whose setting is complete or tuned on a split.
 
         Args:
-          subject: without adaptation.
-          kind, setting, data: as those of `adaptation.adapt`.
-          split: documents to tune on.
+          subject: a subject without adaptation.
+          kind, setting, data: see `adaptation.adapt`.
+          split: documents for tuning.
         """
         numbers = adaptation.complete(kind, setting)
         if None not in numbers.values():
@@ -285,11 +288,11 @@ class Store:
         return subject._replace(lm=dataclasses.replace(subject.lm, adaptation=tuned))
 
     def measured(self, result: Result, compute: Callable[[Progress], Any]) -> Any:
-        """The value of a result: None where it is not saved and nothing is measured.
+        """The value of a result; None if it is not saved and `self.compute` is false.
 
         Args:
-          result: what is measured.
-          compute: measures it, and calls what takes progress.
+          result: the result.
+          compute: function that measures the value, given a function to call with its progress.
         """
         if (saved := self._saved(result)) is not None:
             return saved[0]
@@ -307,7 +310,7 @@ class Store:
         self.say(f"{label}: measured in {time.monotonic() - start:.0f} s")
 
     def _saved(self, result: Result) -> list[Any] | None:
-        """The value that the first process reads, in a list; None where there is none."""
+        """The saved value, read by the first process, in a list; None if it is not saved."""
         saved = processes.by_first(self._read)(result)
         if saved is not None:
             self.read.append(result.label)
@@ -326,7 +329,7 @@ class Store:
             return None
 
     def _save(self, result: Result, value: Any) -> Any:
-        """Saves a value, and returns it as JSON has it."""
+        """Saves a value, and returns it with the numbers that JSON can have."""
         value = files.finite(value)
         if result.path is None:
             return value
@@ -334,7 +337,7 @@ class Store:
         try:
             # Writing to a pipe would wait for a reader.
             if result.path.exists() and not result.path.is_file():
-                raise InputError(f"{result.path}: is no regular file; remove it")
+                raise InputError(f"{result.path}: is not a regular file; remove it")
             files.write_json(result.path, saved)
         except InputError as error:
             self.warn(f"note: not saved: {error}")
@@ -354,11 +357,11 @@ def _of_targets(
 def _read(path: storage.Location, identity: Mapping[str, Any]) -> Any:
     saved = files.read_json(path, _Saved)
     if saved.identity != identity:
-        raise InputError(f"{path}: is of another model or version")
+        raise InputError(f"{path}: is from a different model or version and is not used")
     with contextlib.suppress(RecursionError):
         if saved.checksum == _checksum(saved.value):
             return files.finite(saved.value)
-    raise InputError(f"{path}: is damaged: its checksum differs")
+    raise InputError(f"{path}: is damaged (its checksum differs) and is not used")
 
 
 def _checksum(value: Any) -> str:
@@ -368,8 +371,8 @@ def _checksum(value: Any) -> str:
 def facts(run: Subject) -> dict[str, Any]:
     """Facts of a run that need no measurement; an n-gram model has no training steps.
 
-    `curve` holds steps and validation perplexities; `learning` holds targets trained on, and
-    validation and training perplexities.
+    `curve` has pairs of step and validation perplexity. `learning` has pairs of the number of
+    targets trained on and the validation or training perplexity.
     """
     known: dict[str, Any] = {
         "workdir": run.workdir,
@@ -394,7 +397,8 @@ def facts(run: Subject) -> dict[str, Any]:
             evaluations = [line for line in lines if line.kind == "valid"]
             if not evaluations:
                 raise InputError(
-                    f"{folder / METRICS_FILE}: no line of kind 'valid'; the run was never evaluated"
+                    f"{folder / METRICS_FILE}: no line of kind 'valid'; train until the first "
+                    "evaluation"
                 )
             known["seconds"] = round(lines[-1].seconds)
             known["curve"] = [[line.step, line.perplexity] for line in evaluations]
@@ -407,10 +411,11 @@ def facts(run: Subject) -> dict[str, Any]:
 
 
 def training_curve(lines: Sequence[Line]) -> list[list[float]]:
-    """Targets trained on until an evaluation, and the training perplexity since the one before.
+    """For each evaluation the number of targets trained on, and the training perplexity since the
+    previous evaluation.
 
-    The training perplexity is the exponential of the mean in nats, weighted by targets; what is
-    infinite is left out, and so are evaluations with nothing before them.
+    The training perplexity is the exponential of the mean nats per target. Lines with an infinite
+    perplexity are omitted, and so are evaluations without any other line before them.
     """
     points, before, nats, targets = [], 0, 0.0, 0
     for line in lines:

@@ -1,7 +1,7 @@
-"""Scored documents as JSON lines, as TSV and as HTML, of one run or of several side by side.
+"""Scored documents of one or several runs as JSON lines, TSV or HTML.
 
-Of several runs, JSON has {"RUN": value, ...} where it has a value of one, and TSV a column
-"NAME:RUN" for each.
+For several runs, JSON replaces each value by {RUN: value, ...}, and TSV has one column NAME:RUN per
+run.
 """
 
 import math
@@ -23,11 +23,11 @@ Attention = list[SentenceAttention]
 
 
 def format_of(path: str) -> str:
-    """The format that the ending of a path names, else JSON lines."""
+    """The format of the extension of a path; JSON lines for other extensions."""
     ending = pathlib.PurePath(path).suffix.removeprefix(".")
     if ending == "csv":
         raise InputError(
-            f"--output is {path}, and CSV is not written; expected {', '.join(FORMATS)}"
+            f"--output={path}: CSV output is not supported; use the extension .jsonl, .tsv or .html"
         )
     return ending if ending in FORMATS else FORMATS[0]
 
@@ -40,13 +40,13 @@ def lines(
     title: str,
     compared: bool,
 ) -> Iterator[str]:
-    """The text of a file, in parts, for streamed documents.
+    """Yields the text of a file in parts, for streamed documents.
 
     Args:
       file_format: one of `FORMATS`.
       labels: labels of the runs.
-      documents: for each document the scores of every run, and the attention weights of every run
-        if they are written; TSV has none.
+      documents: for each document its scores by every run, and its attention weights by every run
+        (empty if they are not written; TSV never has weights).
       title: title of an HTML file.
       compared: whether scores include surprisals without context.
     """
@@ -68,7 +68,7 @@ def lines(
 def _json_line(
     labels: Sequence[str], scores: Sequence[DocumentScore], attention: Sequence[Attention]
 ) -> str:
-    """An object: a document as scored by each run, and its attention weights under each."""
+    """The JSON object of one document: its scores and attention weights by run."""
 
     def by_run(values: Sequence[Any]) -> Any:
         return values[0] if len(labels) == 1 else dict(zip(labels, values, strict=True))
@@ -110,7 +110,7 @@ def _json_line(
 
 
 def _tsv_header(labels: Sequence[str], *, compared: bool) -> str:
-    """The names of the columns; `compared` says that there are surprisals without context, too."""
+    """The line of column names; `compared` adds the surprisals without context."""
 
     def by_run(name: str) -> list[str]:
         return [name] if len(labels) == 1 else [f"{name}:{label}" for label in labels]
@@ -121,7 +121,7 @@ def _tsv_header(labels: Sequence[str], *, compared: bool) -> str:
 
 
 def _tsv_lines(scores: Sequence[DocumentScore]) -> Iterator[str]:
-    """One row per token."""
+    """One row per target (word or END)."""
 
     def numbers(values: Sequence[float]) -> list[str | None]:
         return [None if math.isnan(value) else f"{value:.6f}" for value in values]

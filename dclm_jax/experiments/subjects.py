@@ -1,4 +1,4 @@
-"""Models under a label, to be measured side by side: runs, adapted runs and mixtures."""
+"""Labelled models to measure side by side: runs, adapted runs and mixtures."""
 
 import glob
 from collections.abc import Iterable, Sequence
@@ -21,12 +21,12 @@ class Subject(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The workdir, and how the model adapts."""
+        """The workdir, and the kind of test-time adaptation, if any."""
         adapted = self.lm.adaptation
         return f"{self.workdir} + {adapted.kind}" if adapted else self.workdir
 
     def to_json(self) -> dict[str, Any]:
-        """The run, and how it adapts, for a file of results."""
+        """The run and its test-time adaptation for a file of results."""
         adapted = self.lm.adaptation.to_json() if self.lm.adaptation else {}
         return {
             "model": self.lm.name,
@@ -37,22 +37,22 @@ class Subject(NamedTuple):
         }
 
     def adapted(self, kind: str, setting: Setting, **options: Any) -> "Subject":
-        """The subject with test-time adaptation; options as of `LanguageModel.adapt`."""
+        """The subject with test-time adaptation; for the options see `LanguageModel.adapt`."""
         lm = self.lm.adapt(kind, label=self.label, **{**options, **setting})
         return Subject(f"{self.label} + {kind}", self.workdir, lm)
 
 
 def expand_workdirs(names: Iterable[str]) -> list[str]:
-    """Work directories; patterns such as "runs/*" stand for the runs that match."""
+    """Work directories of runs; a pattern such as "runs/*" is replaced by the matching runs."""
     workdirs = []
     for name in map(str.strip, names):
         if not name:
-            raise InputError("--workdirs has an empty name; expected work directories")
+            raise InputError("--workdirs has an empty name; write names separated by single commas")
         matches = [name]
         if glob.has_magic(name) and not Path(name).is_dir():
             matches = sorted(run for run in glob.glob(name) if Path(run, CONFIG_FILE).is_file())
         if not matches:
-            raise InputError(f"--workdirs: {name} stands for no run")
+            raise InputError(f"--workdirs: {name} matches no run; choose another pattern")
         workdirs += matches
     return workdirs
 
@@ -60,18 +60,18 @@ def expand_workdirs(names: Iterable[str]) -> list[str]:
 def restore_all(workdirs: Sequence[str], *, batch_size: int = DEFAULT_BATCH_SIZE) -> list[Subject]:
     """Different runs of one vocabulary, labelled by their models, else by their folders."""
     if not workdirs:
-        raise InputError("--workdirs names no run; expected work directories")
+        raise InputError("--workdirs names no run; choose the workdirs of runs")
     folders = [Path(workdir).resolve() for workdir in workdirs]
     for index, folder in enumerate(folders):
         if folder in folders[:index]:
-            raise InputError(f"--workdirs names {workdirs[index]} twice; expected different runs")
+            raise InputError(f"--workdirs names {workdirs[index]} twice; name each run once")
     models = [restore(workdir, batch_size=batch_size) for workdir in workdirs]
     first, *others = (describe_vocabulary(lm.vocabulary) for lm in models)
     for workdir, other in zip(workdirs[1:], others, strict=True):
         if other != first:
             raise InputError(
-                f"{workdir} has another vocabulary ({other}) than {workdirs[0]} ({first}); only "
-                "runs of one vocabulary can be compared"
+                f"the vocabularies of {workdirs[0]} ({first}) and {workdir} ({other}) differ; "
+                "choose runs with one vocabulary"
             )
     candidates = [lm.name for lm in models], [folder.name for folder in folders], workdirs
     labels = next(names for names in candidates if len(set(names)) == len(workdirs))
@@ -79,7 +79,7 @@ def restore_all(workdirs: Sequence[str], *, batch_size: int = DEFAULT_BATCH_SIZE
 
 
 def corpus_of(subjects: Sequence[Subject], data: str | None = None) -> str:
-    """The directory `data`, or that of the corpus that all runs were trained on."""
+    """The directory `data`, or the directory of the corpus that all runs were trained on."""
     first, *others = subjects
     directory = data or first.lm.config["data"]["directory"]
     for subject in others:
@@ -87,6 +87,6 @@ def corpus_of(subjects: Sequence[Subject], data: str | None = None) -> str:
         if Path(other).resolve() != Path(directory).resolve():
             raise InputError(
                 f"{first.workdir} was trained on {directory} and {subject.workdir} on {other}; "
-                "expected one corpus for all by --data"
+                "choose one corpus by --data"
             )
     return directory

@@ -1,9 +1,9 @@
-"""A grid of configurations, each of them a run of launch.train, and their results.
+"""A grid of configurations, with one run of launch.train per cell, and their results.
 
 SWEEP/
   sweep.json          the configuration and the grid
-  cells/CELL/         the work directory of a run, one for each choice of values
-  logs/               what the runs print
+  cells/CELL/         the work directory of the run of a cell
+  logs/               output of the runs
   sweep.csv           the finished cells, the best one first
 """
 
@@ -41,7 +41,7 @@ _PARSERS: dict[type, flags.ArgumentParser] = {
     float: flags.FloatParser(),
     str: flags.ArgumentParser(),
 }
-# File systems allow 255 bytes; a job's files add an ending to a cell's name.
+# File systems allow 255 bytes; files of a job add an ending to the name of a cell.
 _MAX_NAME = 180
 
 Value = bool | int | float | str
@@ -66,8 +66,8 @@ class Outcome(NamedTuple):
 
     Attributes:
       parameters: number of parameters of the model.
-      seconds: spent training, evaluation and compilation left out.
-      tokens_per_second: targets trained on in that time.
+      seconds: training time, without evaluation and compilation.
+      tokens_per_second: targets trained on per second of this time.
     """
 
     cell: Cell
@@ -78,7 +78,7 @@ class Outcome(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A cell that failed: the last line of its errors, and the file that has them all."""
+    """A failed cell: the last line of its standard error, and the file with all lines."""
 
     cell: Cell
     line: str
@@ -86,7 +86,8 @@ class Failure(NamedTuple):
 
 
 def parse_grid(text: str, config: ConfigDict) -> dict[str, list[Value]]:
-    """The values of every key in "KEY=VALUE,VALUE;KEY=VALUE", typed as the configuration's."""
+    """The values of every key in "KEY=VALUE,VALUE;KEY=VALUE", with the types of the
+    configuration."""
     known = flat(config.to_dict())
     grid: dict[str, list[Value]] = {}
     for part in text.split(";"):
@@ -94,7 +95,7 @@ def parse_grid(text: str, config: ConfigDict) -> dict[str, list[Value]]:
         if not key or not equals:
             raise InputError(f"--grid: found {part.strip()!r}; {_FORM}")
         if key in grid:
-            raise InputError(f"--grid: {key} is there twice; expected every key once")
+            raise InputError(f"--grid: {key} occurs twice; write every key once")
         if key not in known:
             raise InputError(f"--grid: unknown configuration key {key!r}{did_you_mean(key, known)}")
         grid[key] = []
@@ -104,7 +105,7 @@ def parse_grid(text: str, config: ConfigDict) -> dict[str, list[Value]]:
             value = _parse_value(key, value_text, known[key])
             if value in grid[key]:
                 raise InputError(
-                    f"--grid: {key} has the value {value_text} twice; expected different values"
+                    f"--grid: {key} has the value {value_text} twice; write every value once"
                 )
             grid[key].append(value)
     return grid
@@ -114,7 +115,7 @@ def _parse_value(key: str, text: str, default: Any) -> Value:
     kind = type(default)
     if kind not in _PARSERS:
         raise InputError(
-            f"--grid: {key} is {default!r}; expected a key of a number, text or true and false"
+            f"--grid: {key} is {default!r}; choose a key whose value is a number, text or boolean"
         )
     try:
         value: Any = _PARSERS[kind].parse(text)
@@ -126,7 +127,7 @@ def _parse_value(key: str, text: str, default: Any) -> Value:
 
 
 def cells(grid: Grid) -> list[Cell]:
-    """Every choice of values; values of the last key change first."""
+    """All cells of a grid; values of the last key change first."""
     labels = short_names(list(grid)).values()
     all_cells = []
     for values in itertools.product(*grid.values()):
@@ -140,7 +141,7 @@ def cells(grid: Grid) -> list[Cell]:
 
 
 def short_names(keys: Sequence[str]) -> dict[str, str]:
-    """Keys without their section, where that tells them apart."""
+    """Keys without their sections, unless two keys would then be equal."""
     names = {key: key.rpartition(".")[2] for key in keys}
     return names if len(set(names.values())) == len(names) else {key: key for key in keys}
 
@@ -182,12 +183,12 @@ class Sweep:
 
     @functools.cached_property
     def parameters(self) -> dict[str, int]:
-        """The number of parameters of each cell's model, by the cell's name; `InputError` names a
-        cell that cannot be trained."""
+        """The number of parameters of each cell's model, by the name of the cell. An `InputError`
+        names a cell that cannot be trained."""
 
         @functools.cache
         def vocab_size(directory: str) -> int:
-            # Each cell verifies what it reads.
+            # Each cell verifies the files that it reads.
             splits = [open_corpus(directory, split, verify=False) for split in ("train", "valid")]
             return len(splits[0].vocabulary)
 
@@ -198,7 +199,7 @@ class Sweep:
                 size = vocab_size(settings.data.directory)
                 model = models.create(vocab_size=size, **settings.model)
                 create_optimizer(settings.optimizer, total_steps=1)
-                # The key is abstract too: no accelerator is taken from the cells.
+                # The key is abstract too, so that this process does not occupy an accelerator.
                 shapes = jax.eval_shape(model.init, jax.eval_shape(jax.random.key, 0))
                 choose(settings.training.frozen, by_path(shapes))
             except InputError as error:
@@ -211,7 +212,7 @@ class Sweep:
         return self.directory / "cells" / cell.name
 
     def flags(self, cell: Cell) -> list[str]:
-        """The flags of launch.train for a cell, but --config and --workdir."""
+        """The flags of launch.train for a cell, except --config and --workdir."""
         values = {**self.overrides, **cell.values}
         return [f"--config.{key}={value}" for key, value in values.items()]
 
@@ -231,36 +232,38 @@ class Sweep:
         return Outcome(cell, self.parameters[cell.name], result, last.seconds, rate)
 
     def outcomes(self) -> list[Outcome]:
-        """The finished cells, the lowest validation perplexity first; equal ones stay in the order
-        of the grid."""
+        """The finished cells by validation perplexity, lowest first; cells with equal perplexities
+        are in the order of the grid."""
         finished = [outcome for cell in self.cells if (outcome := self.outcome(cell)) is not None]
         return sorted(finished, key=lambda outcome: outcome.result.best_perplexity)
 
     def agreed(self) -> "Sweep":
-        """The sweep with the keys in the order of the sweep that the directory may hold.
+        """The sweep with its keys in the order of the saved sweep, if the directory has one.
 
-        Its values may be others than there: a cell has the same name in every grid of these keys.
+        The values may differ: a cell has the same name in every grid over these keys.
         """
         path = self.directory / "sweep.json"
         if not path.exists():
             if (self.directory / CONFIG_FILE).exists():
-                raise InputError(f"{self.directory} holds a run; expected a directory of its own")
+                raise InputError(
+                    f"{self.directory} has a run; choose a --workdir only for the sweep"
+                )
             return self
         saved = files.read_json(path, _Saved)
         if set(saved.grid) != set(self.grid):
             raise InputError(
-                f"{self.directory} holds a sweep over {', '.join(saved.grid)}; "
-                f"found --grid over {', '.join(self.grid)}"
+                f"{self.directory} has a sweep over {', '.join(saved.grid)}, but --grid is over "
+                f"{', '.join(self.grid)}; choose a new --workdir or the keys of the sweep"
             )
-        # Keys of the grid have a value in every cell, whatever the configurations have there.
+        # Cells set the keys of the grid, so that their values in the configurations do not matter.
         before, now = (
             {key: value for key, value in flat(config).items() if key not in self.grid}
             for config in (saved.config, self.config.to_dict())
         )
         if different := differences(before, now):
             raise InputError(
-                f"{self.directory} holds a sweep of another configuration: "
-                f"{difference_text(different)}"
+                f"{self.directory} has a sweep with a different configuration "
+                f"({difference_text(different)}); choose a new --workdir"
             )
         return dataclasses.replace(self, grid={key: self.grid[key] for key in saved.grid})
 
@@ -272,8 +275,8 @@ class Sweep:
     def train(
         self, waiting: Sequence[Cell], *, at_once: int, say: Callable[[str], None]
     ) -> list[Failure]:
-        """Trains cells as processes of this machine, and stops them at a signal; a line for each
-        that has ended goes to `say`."""
+        """Trains cells as processes of this machine, stops them at a signal, and returns the failed
+        cells. `say` is called with a line for each ended process."""
         by_name = {cell.name: cell for cell in waiting}
         commands = {cell.name: [sys.executable, *self.command(cell)[1:]] for cell in waiting}
         logs, total = self.directory / "logs", len(self.cells)
@@ -288,7 +291,7 @@ class Sweep:
                 else:
                     log = logs / f"{cell.name}.err"
                     *_, line = [
-                        f"ended without a message, with code {ended.code}",
+                        f"ended with exit code {ended.code} and without a message",
                         *files.read_bytes(log).decode(errors="replace").strip().splitlines(),
                     ]
                     failed.append(Failure(cell, line, log))
@@ -297,29 +300,29 @@ class Sweep:
                 say(f"[{done}/{total}] {cell.name}  {message}  {duration(ended.seconds)}")
             if interrupted():
                 say(
-                    f"interrupted: {done - len(failed)} of {total} cells are finished; the same "
-                    "command resumes"
+                    f"interrupted: {done - len(failed)} of {total} cells are finished; repeat the "
+                    "command to resume"
                 )
         return failed
 
     def write_jobs(self, path: Path) -> None:
-        """Writes the flags of all cells, one cell per line, finished ones too: an element of an
-        array reads its line again when it is requeued, so that lines keep their numbers."""
+        """Writes the flags of all cells, one cell per line. Finished cells are included: an element
+        of an array reads its line again when it is requeued, so line numbers must not change."""
         lines = []
         for cell in self.cells:
             arguments = [*self.flags(cell), f"--workdir={self.workdir(cell).absolute()}"]
             for argument in arguments:
                 if len(argument.split()) != 1:
                     raise InputError(
-                        f"--write_jobs: {argument!r} holds white space, which divides the flags of "
-                        "a line; choose a name without it"
+                        f"--write_jobs: {argument!r} has white space, which separates the flags of "
+                        "a line; choose a value without white space"
                     )
             lines.append(" ".join(arguments) + "\n")
         content = "".join(lines).encode()
         if path.exists() and files.read_bytes(path) != content:
             raise InputError(
-                f"{path}: holds the flags of other cells, which jobs may still read; choose "
-                "another --write_jobs"
+                f"{path}: has the flags of other cells, which jobs may still read; choose another "
+                "--write_jobs"
             )
         files.write_bytes(path, content)
 
@@ -337,12 +340,12 @@ class Sweep:
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """The aligned table of finished cells, the best one first and marked."""
+    """The aligned table of finished cells; the best cell is first and marked."""
     return "\n".join(aligned(cells_of(_columns(outcomes))))
 
 
 def write_table(path: Path, outcomes: Sequence[Outcome]) -> None:
-    """Writes the finished cells as CSV, numbers unrounded."""
+    """Writes the finished cells as CSV, with unrounded numbers."""
     files.write_bytes(path, separated_columns(numbers_of(_columns(outcomes))).encode())
 
 

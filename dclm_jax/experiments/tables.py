@@ -1,6 +1,6 @@
-"""The tables of a report, those of the DCLM paper (Ji et al. 2015) among them, and all its numbers.
+"""The tables of a report, including the tables of Ji et al. (2015), and all its numbers.
 
-What is not measured is blank in a table and missing in CSV and JSON.
+Missing measurements are blank in tables and absent in CSV and JSON.
 """
 
 import functools
@@ -27,7 +27,7 @@ from dclm_jax.experiments.comparison import (
 from dclm_jax.tables import Column, Table, separated_columns
 
 _OTHER = "*"
-"""The mark of a comparison with another recipe."""
+"""The mark of a comparison with a different recipe."""
 _CONTEXTS = {
     "own": "original context",
     "shuffled": "shuffled within the document",
@@ -36,7 +36,7 @@ _CONTEXTS = {
 }
 """Labels of `context_ablation.ARRANGEMENTS`."""
 Compared = Mapping[str, Sequence[Comparison | None]]
-"""By the names of baselines the comparisons of all rows."""
+"""The comparisons of all rows with each baseline, by its name."""
 
 
 def tables(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Table]:
@@ -57,7 +57,7 @@ def tables(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Table
 
 
 def comma_separated(all_rows: Sequence[Row], named: Mapping[str, Table]) -> str:
-    """All numbers of the tables of rows as comma-separated values, a line a row."""
+    """All numbers of the tables as comma-separated values, one line per row."""
     numbers: dict[str, Sequence[Any]] = {
         "label": [row.label for row in all_rows],
         "model": [row.model for row in all_rows],
@@ -72,7 +72,7 @@ def _labels(all_rows: Sequence[Row]) -> Column:
 
 
 def _perplexity(all_rows: Sequence[Row], compared: Compared) -> Table:
-    """Validation and test perplexities; the table has the comparison with the first baseline."""
+    """Validation and test perplexities, compared with the first baseline."""
     configs, baseline = [row.config for row in all_rows], next(iter(compared))
     different, columns = differing(configs), [_labels(all_rows)]
     for key in dict.fromkeys(["model.embedding_dim", "model.hidden_dim", *different]):
@@ -113,7 +113,7 @@ def _perplexity(all_rows: Sequence[Row], compared: Compared) -> Table:
 
 
 def _about_perplexity(all_rows: Sequence[Row], columns: Sequence[Column], baseline: str) -> str:
-    """How the numbers of the table of perplexities were made, and what to beware of."""
+    """The description of the table of perplexities: method, counts and warnings."""
     first = all_rows[0].results[0]
     parts = []
     once = [row.label for row in all_rows if len(row.results) == 1 and row.model != "ngram"]
@@ -137,9 +137,10 @@ def _about_perplexity(all_rows: Sequence[Row], columns: Sequence[Column], baseli
         f"{about}. In-vocabulary perplexity omits OOV words. Bits per word are the bits of all "
         "targets, including END, divided by the number of words. Several seeds are shown as mean ± "
         "standard deviation. 95% intervals are from a bootstrap over test documents, with the same "
-        "resamples for all rows. p is from a one-sided z-test over documents, whether the "
-        f"likelihood is above the likelihood of {baseline}. Rows are compared over the seeds that "
-        f"both have, or over all seeds if they share none.{_about_other(columns, baseline)}"
+        "resamples for all rows. p is from a one-sided z-test over documents: whether the "
+        f"likelihood is higher than the likelihood of {baseline}. Two rows are compared over the "
+        "seeds that both have, or over all seeds if they share none."
+        f"{_about_other(columns, baseline)}"
     )
     blank = [
         row.label
@@ -155,13 +156,13 @@ def _about_perplexity(all_rows: Sequence[Row], columns: Sequence[Column], baseli
 
 
 def _in_training(row: Row) -> list[float | None] | None:
-    """The best validation perplexity of a single run as training saw it, for the table alone."""
+    """The best validation perplexity of a single run from its training log, only for the table."""
     curve = row.results[0]["curve"] if len(row.results) == 1 else []
     return [None, None, min(perplexity for _, perplexity in curve)] if curve else None
 
 
 def _coherence(all_rows: Sequence[Row], compared: Compared) -> Table:
-    """Coherence of rows, at least one with a result, compared with all baselines."""
+    """Coherence accuracy, which at least one row has, compared with all baselines."""
     first = next(row for row in all_rows if row.has("coherence")).results[0]["coherence"]
     fixed = first["keep_first"]
     has_both = any(row.has("first_kept") for row in all_rows)
@@ -202,21 +203,21 @@ def _coherence(all_rows: Sequence[Row], compared: Compared) -> Table:
         )
     if has_both:
         about += (
-            " WARNING: they do here. First sentence fixed: only the other sentences are permuted "
-            "(--fix_first=1)."
+            " WARNING: here first sentences identify the order. First sentence fixed: only the "
+            "other sentences are permuted (--fix_first=1)."
         )
     return Table.of("Coherence accuracy (Table 3)", about, columns)
 
 
 def _adaptation(all_rows: Sequence[Row], baseline: str) -> Table:
-    """Perplexities and coherence with test-time adaptation, compared with the baseline of that
-    name, adapted alike."""
+    """Perplexities and coherence accuracy with test-time adaptation, compared with the baseline
+    with the same adaptation."""
     kinds = dict.fromkeys(kind for row in all_rows for kind in row.adapted)
     paths: dict[str, list[str]] = {"without adaptation": []}
     paths |= {kind: ["adapted", kind] for kind in kinds}
     columns = [_labels(all_rows)]
     for name, path in paths.items():
-        # Without adaptation the numbers are those of other tables, which are in CSV once.
+        # Numbers without adaptation are also in other tables; CSV has them once.
         keys = _spread_keys(f"test_perplexity_{name}") if path else []
         ratios = [_ratio(paired(row, all_rows, baseline), path) for row in all_rows]
         columns.append(_spreads(all_rows, name, keys, *path, "test", "perplexity"))
@@ -227,16 +228,17 @@ def _adaptation(all_rows: Sequence[Row], baseline: str) -> Table:
         columns.append(_percents(all_rows, header, keys, *path, "coherence", "mean"))
     about = (
         f"Test perplexity{' and coherence accuracy' if has_coherence else ''} of runs that adapt "
-        "to each document while they read it, and forget it at its end: by a neural cache (cache), "
-        "a cache of words (unigram) or gradient steps (dynamic). Settings that are not given were "
-        f"tuned on the validation set, per run. {baseline} is adapted in the same way."
+        "to each document while they read it, by a neural cache (cache), a unigram cache (unigram) "
+        "or gradient steps (dynamic). Every document starts from the trained run. Settings without "
+        "a flag were tuned on the validation set for each run. "
+        f"{baseline} is adapted in the same way."
         f"{_about_other(columns, baseline)}"
     )
     return Table.of("Test-time adaptation", about, columns)
 
 
 def _ratio(pair: Pair | None, path: Sequence[str]) -> list[Any] | None:
-    """The ratio of test perplexities at `path`, and whether both rows have one recipe."""
+    """The ratio of test perplexities at `path`, and whether both rows have the same recipe."""
     if pair is None or not (pair.row.has(*path, "test") and pair.other.has(*path, "test")):
         return None
     mean, other = (row.mean(*path, "test", "perplexity") for row in (pair.row, pair.other))
@@ -244,14 +246,14 @@ def _ratio(pair: Pair | None, path: Sequence[str]) -> list[Any] | None:
 
 
 def _context(all_rows: Sequence[Row]) -> Table:
-    """Perplexities with the context exchanged or removed."""
+    """Perplexities with the context replaced or removed."""
     columns = [_labels(all_rows)]
     for name, label in _CONTEXTS.items():
         values = [_mean(row, "arrangements", name) for row in all_rows]
         columns.append(Column(label, values, "{:.2f}".format, [name]))
     about = (
-        "Test perplexity of the same sentences with other contexts: sentences in another order, "
-        "sentences of all documents mixed, each sentence as a document."
+        "Test perplexity of the same sentences with different contexts: shuffled sentences of the "
+        "document, sentences of other documents, and no context (each sentence is a document)."
     )
     return Table.of("Context ablation", about, columns)
 
@@ -279,21 +281,21 @@ def runs_table(rows: Sequence[Row]) -> Table:
         Column("training text", [[run["training_text"] or ""] for run in runs]),
     ]
     about = (
-        "The model of a run is from the step of its best validation perplexity. Minutes are those "
-        "of training. The training text is named by the first characters of its checksum."
+        "The model of a run is from the step of its best validation perplexity. Minutes are "
+        "training time. The training text is named by the first characters of its checksum."
     )
     return Table.of("Runs", about, columns)
 
 
 def first_decides(results: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the first sentence alone gives documents away to some model."""
+    """Whether some model identifies the order of documents from the first sentence."""
     measured = [result["coherence"] for result in results if result["coherence"] is not None]
     shares = [result["first_sentence"] for result in measured]
     return any(share is not None and share >= coherence.FIRST_DECIDES for share in shares)
 
 
 def to_json(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Any]:
-    """All numbers of all rows, without those of single documents; positions by `ranges`."""
+    """All numbers of all rows, without numbers of single documents; positions by `ranges`."""
     hidden = [kind.name for kind in measures.MEASURES if not kind.header]
     return {
         "rows": [
@@ -331,7 +333,7 @@ def _json_of(comparison: Comparison) -> dict[str, Any]:
 
 
 def _positions(row: Row, kind: type[ByPosition]) -> dict[str, float | None]:
-    """Perplexities by the ranges of positions; None where there is no target."""
+    """Perplexities by the ranges of positions; None for a range without targets."""
     if not row.has(kind.name):
         return dict.fromkeys(kind.ranges())
     values = zip(kind.ranges(), row.sums(kind.name).perplexities.tolist(), strict=True)
@@ -339,7 +341,7 @@ def _positions(row: Row, kind: type[ByPosition]) -> dict[str, float | None]:
 
 
 def _spread(row: Row, *path: str) -> list[float | None] | None:
-    """The mean over runs and, of several, the standard deviation."""
+    """The mean over runs and, for several runs, the standard deviation."""
     if not row.has(*(path[:-1] or path)):
         return None
     values = row.values(*path)
@@ -361,7 +363,7 @@ def _mean_text(mean: float | None, sd: float | None, in_training: float = math.n
 
 
 def _percents(rows: Sequence[Row], header: str, keys: Sequence[str], *path: str) -> Column:
-    """Shares of 1, in percent in the table."""
+    """Shares between 0 and 1, shown in percent."""
     values = [_mean(row, *path) for row in rows]
     return Column(header, values, lambda share: f"{100 * share:.2f}", keys)
 
@@ -374,7 +376,7 @@ def _accuracy_ends(rows: Sequence[Row], header: str, name: str) -> Column:
 def _p(
     header: str | None, name: str, test: str, comparisons: Sequence[Comparison | None]
 ) -> Column:
-    """p of a test of each comparison with a baseline of that name."""
+    """The p-value of each comparison with a baseline."""
     tests = [each and getattr(each, test) for each in comparisons]
     return Column(header, [each and [each.p] for each in tests], _p_text, [f"p_{test}_{name}"])
 
@@ -392,9 +394,9 @@ def _changes(low: float, high: float) -> str:
 
 
 def _about_other(columns: Sequence[Column], baseline: str) -> str:
-    """The meaning of the mark of a table, if it has one."""
+    """The explanation of the mark of a table, if it occurs."""
     is_there = any(_OTHER in cell for column in columns for cell in column.texts())
-    return f" {_OTHER} {baseline} has another recipe." if is_there else ""
+    return f" {_OTHER} {baseline} has a different recipe." if is_there else ""
 
 
 def _spread_keys(key: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Vectors of documents or sentences as an array of numpy, with the names of its rows beside it."""
+"""Vectors of documents or sentences as an array of numpy, and a file with the names of its rows."""
 
 from collections.abc import Callable, Iterable
 from typing import BinaryIO
@@ -21,20 +21,20 @@ def write(
     *,
     on_document: Callable[[int], None] = lambda done: None,
 ) -> tuple[int, int]:
-    """Writes the vectors as float32 to NAME.npy, and a line for each row to NAME.ids.txt: the name
-    of the document, and for sentences a tab and the number of the sentence, from 1.
+    """Writes the vectors as float32 to NAME.npy, and one line per row to NAME.ids.txt: the name of
+    the document, and for sentences a tab and the number of the sentence, from 1. Returns the shape.
 
     Args:
       path: NAME.npy.
       documents: read one at a time.
-      unit: one of `UNITS`, which has one vector.
+      unit: one of `UNITS`, the unit of text per vector.
       on_document: called after each document with the number of documents so far.
 
     Returns:
       The shape of the array.
     """
     if not path.endswith(_SUFFIX):
-        raise InputError(f"output is {path!r}; expected the name of a file, NAME{_SUFFIX}")
+        raise InputError(f"output is {path!r}; choose a file NAME{_SUFFIX}")
     rows, width = 0, 0
     with (
         files.open_output(path.removesuffix(_SUFFIX) + ".ids.txt") as ids,

@@ -123,10 +123,10 @@ class DocumentModel:
       matmul_precision: precision of products of float32 factors in training: default (the fastest
         on the device: bfloat16 on TPUs, TF32 on H100), high, or highest (float32, as on all CPUs).
         Validation, and all commands with --matmul_precision, have highest instead.
-      remat: forget gates and states of a sentence in training and read it again in the backward
-        pass: less memory for more time.
-      plan: how the platform computes it; changes speed and memory alone, and is no option of a
-        configuration.
+      remat: do not keep a sentence's gates and states in training; recompute them in the backward
+        pass: less memory, more time.
+      plan: how the platform computes the model; changes only speed and memory, and is not an option
+        of a configuration.
 
     Class attributes, which subclasses define:
       context_order: number of previous sentences that a sentence depends on: 0, n, or None for all.

@@ -23,19 +23,19 @@ def axes_of(make: Callable[[int], Any]) -> Any:
 
 
 def row_axes(model: DocumentModel, params: Params) -> Any:
-    """The axis of rows in each array of a context of the model."""
+    """The axis of batch elements in each array of a context of the model."""
     return axes_of(functools.partial(first_context, model, params))
 
 
 def first_context(model: DocumentModel, params: Params, rows: int) -> Context:
-    """A context before the first sentence; only its shapes are meant."""
+    """A context before the first sentence, used only for its shapes."""
     word_1x1xB = jnp.zeros((1, 1, rows), jnp.int32)
     source = Source(word_1x1xB, word_1x1xB == 0) if model.reads_source else None
     return model.open_document(params, rows, source)
 
 
 def _capacity(model: DocumentModel, params: Params, context: Context) -> int:
-    """The number of positions of a sentence that a context can hold; 0 if it holds none."""
+    """The maximum number of positions of a sentence in a context; 0 if it has no positions."""
 
     def with_length(length: int) -> Context:
         return model.resize_context(first_context(model, params, 1), length, cut=True)
@@ -49,7 +49,8 @@ def _capacity(model: DocumentModel, params: Params, context: Context) -> int:
 def select(
     model: DocumentModel, params: Params, is_ours_B: jax.Array, ours: Context, theirs: Context
 ) -> Context:
-    """Our rows where `is_ours_B`, else their rows, with the larger of both capacities."""
+    """Selects batch elements of `ours` where `is_ours_B` and of `theirs` elsewhere, with the larger
+    capacity."""
     length = max(_capacity(model, params, context) for context in (ours, theirs))
     ours, theirs = (model.resize_context(context, length) for context in (ours, theirs))
 
@@ -63,7 +64,8 @@ def select(
 
 
 def distances(model: DocumentModel, params: Params, ours: Context, theirs: Context) -> jax.Array:
-    """The largest absolute difference [B] between two contexts of the same shapes, for each row."""
+    """The largest absolute difference [B] between two contexts of the same shapes, for each batch
+    element."""
 
     def distance(axis: int, our: jax.Array, their: jax.Array) -> jax.Array:
         if axis < 0:

@@ -1,7 +1,7 @@
-"""Checkpoints, the only module that knows orbax.
+"""Checkpoints, by the only module that uses orbax.
 
 Saves are asynchronous and atomic: a directory DIRECTORY/STEP without `tmp` in its name is complete.
-It holds the checksums of its files (checksums.json), which are compared before anything is read.
+It has the checksums of its files (checksums.json), which are compared before anything is read.
 """
 
 import contextlib
@@ -23,15 +23,15 @@ CHECKSUMS_FILE = "checksums.json"
 """The last file of a checkpoint to be written."""
 _NOTES_FILE = "_CHECKPOINT_METADATA"
 KINDS = {"latest": ("state", "progress"), "best": ("params", "info")}
-"""Names of arrays and values in the checkpoints for resuming, and in those for use."""
+"""Names of arrays and values in the checkpoints for resuming, and in the best checkpoints."""
 
 
 class Checkpoints:
     """The two newest checkpoints of one of KINDS, each sealed with the checksums of its files."""
 
     def __init__(self, folder: Path, kind: str, *, read_only: bool = False):
-        """Opens FOLDER/KIND, which is made unless it is only to be read."""
-        # Orbax logs every save, and it and asyncio every damaged file: the run has its own lines.
+        """Opens FOLDER/KIND, which is made unless `read_only`."""
+        # Orbax logs every save, and orbax and asyncio every damaged file; the run prints its own.
         for name in ("absl", "asyncio"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self._directory = (folder / kind).absolute()
@@ -43,7 +43,7 @@ class Checkpoints:
             # The notes of a step are read with the step, so that other steps can be used.
             lightweight_initialize=True,
             async_options=ocp.AsyncOptions(post_finalization_callback=self._seal),
-            # A process reads, and the first one writes, without the others.
+            # A process reads, and the first process writes, without the others.
             multiprocessing_options=ocp.options.MultiprocessingOptions(
                 primary_host=processes.index(), active_processes={processes.index()}
             ),
@@ -57,45 +57,46 @@ class Checkpoints:
         # Orbax would wait for a pipe, and follow a link.
         for path in self._directory.rglob("*"):
             if not (path.is_file() or path.is_dir()) or path.is_symlink():
-                raise InputError(f"{path}: is no regular file")
+                raise InputError(f"{path}: is not a regular file; remove it")
         try:
             self._manager = ocp.CheckpointManager(self._directory, options=options)
-        # It reads orbax's notes, which no checksum covers, and raises whatever they lead to.
+        # It reads notes of orbax, which no checksum covers, and may raise anything.
         except Exception as error:
             raise InputError(f"{self._directory}: cannot be read ({_one_line(error)})") from error
 
     def save(self, step: int, tree: Any, values: Mapping[str, Any]) -> None:
-        """Saves arrays and JSON values, unless it was; returns before the files are written."""
+        """Saves arrays and JSON values, unless the step is saved; returns before the files are
+        written."""
         with _writing(self._directory):
-            # The save before may have met a full disk.
+            # The disk may have been full at the previous save.
             self._manager.wait_until_finished()
             if step in self._manager.all_steps():
                 return
-            # Copies: on CPU a device_get shares its buffer with the device, which the next step
-            # reuses.
+            # Copies: on CPUs the result of device_get shares its buffer with the device, which the
+            # next step reuses.
             copies = ocp.args.StandardSave(jax.tree.map(np.array, tree))
             plain = ocp.args.JsonSave(files.finite(dict(values)))
             items: Any = {self._tree_name: copies, self._values_name: plain}
             self._manager.save(step, args=ocp.args.Composite(**items), force=True)
 
     def _seal(self) -> None:
-        """Runs when the files of a checkpoint are written, before its directory gets its name."""
+        """Writes the checksums after the files of a checkpoint, before its directory is renamed."""
         (unnamed,) = ocp.utils.tmp_checkpoints(self._directory)
         directory = Path(unnamed.get())
         files.write_json(directory / CHECKSUMS_FILE, _checksums(directory))
 
     def restore(self, template: Any) -> tuple[int, Any, dict[str, Any]] | None:
-        """Step, arrays and values of the newest sound checkpoint, with a line on stderr for each
-        that is not; None where there is no checkpoint.
+        """Step, arrays and values of the newest sound checkpoint; None without a checkpoint. Prints
+        a warning for each damaged checkpoint.
 
         Args:
-          template: any such arrays, or their shapes and dtypes.
+          template: arrays of the same shapes and dtypes, or only their shapes and dtypes.
         """
         steps = sorted(self._manager.all_steps(), reverse=True)
         for step in steps:
             try:
                 tree, values = self._restore(step, template)
-            # Damage that checksums do not cover makes some layer below raise anything.
+            # Damage that checksums do not cover may raise anything in the libraries below.
             except Exception as error:
                 where = self._directory / str(step)
                 print(f"warning: {where} cannot be used: {_one_line(error)}", file=sys.stderr)
@@ -104,13 +105,16 @@ class Checkpoints:
                 print(f"warning: using step {step} instead", file=sys.stderr, flush=True)
             return step, tree, values
         if steps:
-            raise InputError(f"no checkpoint in {self._directory} can be used")
+            raise InputError(
+                f"no checkpoint in {self._directory} can be used; restore the folder from a copy, "
+                "or remove it"
+            )
         return None
 
     def _restore(self, step: int, template: Any) -> tuple[Any, dict[str, Any]]:
         directory = self._directory / str(step)
         _compare_checksums(directory)
-        # No checksum covers it, and orbax can do without.
+        # No checksum covers this file, which orbax does not require.
         if (notes := directory / _NOTES_FILE).exists():
             files.read_json(notes, dict[str, Any])
         # On one local device, whatever devices wrote it.
@@ -124,7 +128,7 @@ class Checkpoints:
         }
         restored = self._manager.restore(step, args=ocp.args.Composite(**items))
         if not isinstance(restored[self._values_name], dict):
-            raise InputError(f"{self._values_name} is no JSON object")
+            raise InputError(f"{self._values_name} is not a JSON object")
         return restored[self._tree_name], restored[self._values_name]
 
     def delete_after(self, step: int) -> None:
@@ -138,25 +142,26 @@ class Checkpoints:
             self._manager.wait_until_finished()
 
     def close(self) -> None:
-        """Waits, and lets go of the directory."""
+        """Waits until everything is on disk, and closes the directory."""
         with _writing(self._directory):
             self._manager.close()
 
 
 @contextlib.contextmanager
 def _writing(directory: Path) -> Iterator[None]:
-    """Makes an `InputError` of what the storage layers raise for a disk that cannot be written."""
+    """Turns errors of the storage libraries for a disk that cannot be written into `InputError`."""
     try:
         yield
     except (OSError, ValueError, RuntimeError) as error:
         raise InputError(
-            f"{directory}: cannot be written ({_one_line(error)}); earlier checkpoints stay"
+            f"{directory}: cannot be written ({_one_line(error)}); make it writable and repeat the "
+            "command (earlier checkpoints are kept)"
         ) from error
 
 
 def _checksums(directory: Path) -> dict[str, str]:
-    """SHA-256 by path of all files in folders of a checkpoint. The files beside these folders are
-    notes of orbax, which are not complete before the checkpoint has its name."""
+    """SHA-256 by path of all files in folders of a checkpoint. Files beside these folders are notes
+    of orbax, which are complete only after the checkpoint is renamed."""
     paths = sorted(path for path in directory.glob("*/**/*") if path.is_file())
     return {str(path.relative_to(directory)): storage.file_sha256(path) for path in paths}
 
@@ -166,7 +171,7 @@ def _compare_checksums(directory: Path) -> None:
     # Names are compared and never opened: they could lead anywhere.
     checksums = _checksums(directory)
     if checksums.keys() != expected.keys():
-        raise InputError(f"its files are not those of {CHECKSUMS_FILE}")
+        raise InputError(f"its files differ from the list in {CHECKSUMS_FILE}")
     for name in checksums:
         if checksums[name] != expected[name]:
             raise InputError(f"{name} differs from its checksum")

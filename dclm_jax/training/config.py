@@ -15,7 +15,7 @@ from dclm_jax.models.base import DocumentModel
 
 HALVE_ON_PLATEAU, HALVE_AFTER = "halve_on_plateau", "halve_after"
 _FREE_TO_CHANGE = ("data.directory", "training.log_every", "training.evaluation_batch_size")
-"""Keys that may differ when a run resumes: they decide no parameter."""
+"""Keys that may differ when a run resumes: parameters do not depend on them."""
 _STEPS = {"training.epochs", "training.max_steps"}
 
 
@@ -29,12 +29,12 @@ class DataConfig:
     directory: output of `python -m launch.prepare`, with splits train and valid.
     segment_length: L, maximum number of sentences per training segment; 0 for whole documents.
     batch_size: number of segments per training step, over all devices; 1 is the online learning of
-      Ji et al. (2015). A value above the number of segments makes one batch of all segments.
-    max_sentence_length: maximum number of words per training sentence; longer sentences are left
-      out, of contexts too; 0 for no maximum. Evaluation scores and reads all sentences.
-    carry_context: start a training segment with the context that the segment before it leaves, read
-      from c_0, instead of c_0 itself; no gradient reaches the segment before. Contexts that are
-      made of the words of a few sentences alone are always whole.
+      Ji et al. (2015). A value above the number of segments gives one batch of all segments.
+    max_sentence_length: maximum number of words per training sentence; 0 for no maximum. Longer
+      sentences are omitted, from contexts too. Evaluation scores and reads all sentences.
+    carry_context: start a training segment with the context left by the previous segment (itself
+      read from the initial context c_0) instead of c_0; no gradient flows back. Models that read
+      only the words of n earlier sentences always read all n.
     """
 
     directory: str = ""
@@ -85,7 +85,7 @@ class OptimizerConfig:
 
     @property
     def decays_over_run(self) -> bool:
-        """Whether the learning rate of a step depends on how many the run has."""
+        """Whether the learning rate of a step depends on the number of steps of the run."""
         by_run = self.schedule not in ("constant", HALVE_ON_PLATEAU, HALVE_AFTER)
         return by_run and not self.decay_steps
 
@@ -94,28 +94,26 @@ class OptimizerConfig:
 class TrainingConfig:
     """Training options.
 
-    A finished run resumes in its workdir with more epochs or max_steps, if its learning rate does
-    not depend on the length of the run. It is then the run that was as long from the beginning,
-    except for the evaluation at its first end. A run that patience has ended resumes with more of
-    it.
+    A finished run resumes in its workdir with more epochs or max_steps if its learning rate does
+    not depend on the length of the run. It then equals a run of that length, except for the
+    evaluation at its first end. A run that ended by patience resumes with a larger patience.
 
     seed: random seed for initial values, batches and dropout.
     start_from: workdir of another run, a path or an address such as gs://bucket/run, to initialize
-      from. Parameters of the same name and shape are those of its best checkpoint, words being
-      matched by their spelling; the others have initial values. A run that resumes does not read it
-      again.
-    frozen: parameters that are not trained: names such as embedding or stack/0/recurrent, as in the
-      table at the start of training, or patterns of a shell such as output/* or *bias, in which *
-      also matches /, separated by commas.
+      from. Parameters of the same name and shape come from its best checkpoint; words are matched
+      by their spelling. Other parameters have initial values. A resumed run does not read it again.
+    frozen: parameters that are not trained, separated by commas: names such as embedding or
+      stack/0/recurrent, as in the table at the start of training, or shell patterns such as
+      output/* or *bias, in which * also matches /.
     epochs: maximum number of passes over the training text.
     max_steps: maximum number of training steps; 0 for no limit.
     evaluate_every: number of steps per evaluation; 0 for one evaluation per epoch.
     checkpoint_every: number of steps per checkpoint; every evaluation saves a checkpoint, too.
     log_every: number of steps per line of metrics.jsonl.
-    loss_per: token or sentence: the unit over which the training loss is a mean. The loss of a
-      model of bags of words is always one per sentence.
+    loss_per: token (a target: a word or END) or sentence, the unit over which the training loss is
+      a mean. The loss of a model of bags of words is always a mean over sentences.
     patience: number of evaluations without a better perplexity that end training; 0 for never.
-    evaluation_batch_size: number of documents scored together.
+    evaluation_batch_size: number of documents that a process scores together, over all its devices.
     """
 
     seed: files.Count = 0
@@ -145,9 +143,9 @@ _SECTIONS = {"data": DataConfig, "optimizer": OptimizerConfig, "training": Train
 
 
 def default_config(model: str = "ccdclm") -> ConfigDict:
-    """The defaults for a model. Two layers, segments of 5 sentences, AdaGrad 0.1 and clipping at 5
-    are those of Ji et al. (2015, 3.1); the plain `lstm` cell and 16 segments per step are not:
-    `configs/ptb/paper.py` has the paper's recipe.
+    """The default configuration of a model. Two layers, segments of 5 sentences, AdaGrad 0.1 and
+    clipping at 5 follow Ji et al. (2015, 3.1); the plain `lstm` cell and 16 segments per step do
+    not: `configs/ptb/paper.py` has the paper's recipe.
 
     Section `model` holds the model's options (`dclm_jax.models`); for the others see `DataConfig`,
     `OptimizerConfig` and `TrainingConfig`.
@@ -162,7 +160,7 @@ def default_config(model: str = "ccdclm") -> ConfigDict:
 
 
 def require_known(model: str, known: Iterable[str]) -> None:
-    """Refuses a model that a configuration file has no recipe for."""
+    """Refuses a model for which a configuration file has no recipe."""
     names = list(known)
     if model not in names:
         problem = f"unknown model {model!r}" if model else "no model is named"
@@ -181,7 +179,7 @@ def meanings(model: str) -> dict[str, str]:
 
 def _field_docs(cls: type) -> dict[str, str]:
     """The entries "name: text" or "name, name: text" in the docstrings of a dataclass and its
-    bases; lines that are indented further belong to the text."""
+    bases; further indented lines belong to the text."""
     options = cls.options() if issubclass(cls, DocumentModel) else dataclasses.fields(cls)
     fields = {field.name for field in options}
     entry = re.compile(r"^( *)(\w+(?:, \w+)*): (.*(?:\n\1 +\S.*)*)", re.MULTILINE)
@@ -198,7 +196,7 @@ def validated(config: Mapping[str, Any] | ConfigDict) -> RunConfig:
     settings = config.to_dict() if isinstance(config, ConfigDict) else dict(config)
     name = settings.get("model", {}).get("name")
     if name is None:
-        raise InputError("configuration has no model.name")
+        raise InputError("the configuration has no model.name; add the name of a model")
     values = flat(settings)
     known = flat(default_config(name).to_dict())
     for key in values:
@@ -206,7 +204,7 @@ def validated(config: Mapping[str, Any] | ConfigDict) -> RunConfig:
             raise InputError(f"unknown configuration key {key!r}{did_you_mean(key, known)}")
     for key, default in known.items():
         if key not in values:
-            raise InputError(f"configuration lacks {key!r} (default {default!r})")
+            raise InputError(f"the configuration lacks {key!r}; add it (default {default!r})")
     sections: dict[str, Any] = {
         section: files.converted(dict(settings[section]), cls, "configuration", section)
         for section, cls in _SECTIONS.items()
@@ -224,7 +222,7 @@ def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def differences(saved: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """By key the two values that differ in two configurations, of keys that decide a result."""
+    """The saved and the given value of each key that affects results and has different values."""
     before, now = flat(saved), flat(given)
     return {
         key: (before.get(key), now.get(key))
@@ -241,10 +239,10 @@ def difference_text(different: Mapping[str, tuple[Any, Any]]) -> str:
 
 
 def incompatible(saved: Mapping[str, Any], given: Mapping[str, Any]) -> str:
-    """Why a run cannot resume with another configuration than its saved one; "" if it can.
+    """Why a run cannot resume with a configuration that differs from its saved one; "" if it can.
 
-    Its length may change where every step stays what it was: the learning rate does not depend on
-    the length, and patience would not have ended the run any sooner.
+    Its length may change if all earlier steps stay the same: the learning rate does not depend on
+    the length, and patience would not have ended the run sooner.
     """
     decays = OptimizerConfig(**given["optimizer"]).decays_over_run
     obstacles = {}

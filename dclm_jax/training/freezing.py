@@ -1,7 +1,7 @@
-"""Parameters by their paths, and those that training leaves as they are.
+"""Parameters by their paths, and frozen parameters, which training does not change.
 
-A frozen parameter is no argument of the function that is differentiated, and the optimizer never
-sees it: it has no gradient, no part in the gradient's norm, no decay, no average and no state.
+A frozen parameter is not an argument of the differentiated function and not passed to the
+optimizer: it has no gradient, no part in the gradient's norm, no decay, no average and no state.
 """
 
 import fnmatch
@@ -42,14 +42,15 @@ def choose(patterns: str, paths: Collection[str]) -> frozenset[str]:
         frozen.update(matching)
     if len(frozen) == len(paths):
         raise InputError(
-            f"training.frozen is {brief(patterns)}, which matches all parameters; "
-            "expected some to be left to train"
+            f"training.frozen is {brief(patterns)}, which matches all parameters; choose patterns "
+            "that match only some of them"
         )
     return frozenset(frozen)
 
 
 def split(params: Any, frozen: Collection[str]) -> tuple[Any, Any]:
-    """The parameters to train, and the frozen ones: two trees with None in each other's places."""
+    """The parameters to train and the frozen parameters: two trees, each with None in place of the
+    other's leaves."""
     leaves = by_path(params)
     trained = {path: None if path in frozen else leaf for path, leaf in leaves.items()}
     held = {path: leaf if path in frozen else None for path, leaf in leaves.items()}
@@ -57,7 +58,7 @@ def split(params: Any, frozen: Collection[str]) -> tuple[Any, Any]:
 
 
 def joined(tree: Any, others: Any) -> Any:
-    """The tree with the leaves of `others` where it has None."""
+    """The tree with leaves of `others` in place of its None."""
     return jax.tree.map(
         lambda x, other: other if x is None else x, tree, others, is_leaf=lambda x: x is None
     )

@@ -1,11 +1,11 @@
-"""Training hashed features: a step moves the slices of the words that its batch has.
+"""Training of hashed features: a step updates only the slices of the words in its batch.
 
 A step of `rnn_lin` with 30 units on 4 segments takes 53 ms with an array of 10 million entries, the
-paper's size, and 68 ms where gradients and updates are of the whole array. An array of 1 million
-entries takes 19 ms and 17 ms (two CPU cores).
+paper's size, and 68 ms with gradients and updates of the whole array. An array of 1 million entries
+takes 19 ms and 17 ms (two CPU cores).
 
-Exact for optimizers that leave an entry alone whose gradient is zero, as the gradients of all other
-entries are: `optimizer.require_sparse`.
+The result is exact for optimizers that do not change an entry whose gradient is zero
+(`optimizer.require_sparse`): the gradients of all other entries are zero.
 """
 
 from typing import Any, NamedTuple
@@ -25,7 +25,8 @@ def trained_hashed(model: DocumentModel, trained: Params) -> tuple[str, ...]:
 
 
 class HashedSlices(NamedTuple):
-    """The slices of a global batch, and the parameters they are of; none packed without any."""
+    """The slices of a global batch, and the names of their parameters; `packed` is None without
+    such parameters."""
 
     names: tuple[str, ...]
     packed: PackedSlices | None
@@ -44,15 +45,15 @@ class HashedSlices(NamedTuple):
         return cls(names, PackedSlices.of(is_there_V, max_histories, trained[names[0]].size))
 
     def read(self, tree: Any) -> Any:
-        """Parameters, or an optimizer's state for them, with packed slices of what is hashed."""
+        """Parameters, or an optimizer's state for them, with packed slices of hashed features."""
         return self._of_hashed(PackedSlices.read, tree)
 
     def write(self, tree: Any, narrow: Any) -> Any:
-        """`narrow`, which has been read of the tree, with whole arrays again."""
+        """The tree with the slices of `narrow`, a changed result of `read`."""
         return self._of_hashed(PackedSlices.write, tree, narrow)
 
     def as_rows(self, params: Params) -> Params:
-        """Parameters with packed slices, as models take them."""
+        """Parameters with packed slices in the form that models read."""
         if self.packed is None:
             return params
         rows = {name: HashedRows(params[name], self.packed.packed_V) for name in self.names}
@@ -60,7 +61,7 @@ class HashedSlices(NamedTuple):
 
     def _of_hashed(self, change: Any, tree: Any, *others: Any) -> Any:
         def changed(path: Any, whole: jax.Array, *parts: jax.Array) -> jax.Array:
-            # An optimizer's state holds trees like the tree of parameters.
+            # The state of an optimizer has trees like the tree of parameters.
             if getattr(path[-1], "key", None) in self.names:
                 return change(self.packed, whole, *parts)
             return parts[0] if parts else whole

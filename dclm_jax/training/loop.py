@@ -1,8 +1,8 @@
 """The training loop: from a configuration to checkpoints of the best model.
 
-At the start it checks configuration, corpus and checksums; makes model, batches and optimizer,
-where all processes meet; locks and claims the workdir; makes the state from the seed, another run
-or the newest sound checkpoint; and drops what is of later steps.
+At the start it checks the configuration, the corpus and its checksums. It makes the model, batches
+and optimizer, where all processes meet. It locks the workdir, makes the state from the seed, from
+another run or from the newest sound checkpoint, and removes checkpoints and metrics of later steps.
 
 Metrics of step t are read after step t+1 is dispatched. A save waits until every step so far and
 the state are known to be finite; otherwise, or if the validation loss is not a number, training
@@ -72,15 +72,15 @@ def train(
     workdir: storage.PathLike,
     report: Callable[[str], None] = print,
 ) -> Result:
-    """Trains a model, or resumes a run that was interrupted, until it is done.
+    """Trains a model, or resumes a run, and returns the result.
 
-    Where a job has several processes, each calls this; the first one reports and writes.
+    In a job of several processes each calls this function; the first process reports and writes.
 
     Args:
       config: see `training.config.default_config`.
       workdir: directory of the run, or its address; made if it does not exist. Only the first
-        process needs it.
-      report: takes each line for the user.
+        process reads and writes it.
+      report: called with each line for the user.
 
     Raises:
       DivergenceError: a loss or gradient that is not finite; the last good checkpoint stays.
@@ -92,7 +92,7 @@ def train(
     evaluate_every = options.evaluate_every or job.batches.steps_per_epoch
     ending = "finished"
     with RunWriter(workdir) as writer:
-        # First: where another run cannot be read, nothing is left behind.
+        # Before the workdir is claimed: if another run cannot be read, nothing is left behind.
         start = _start(job, init_key, resumes=writer.trained_steps > 0)
         writer.claim(_saved(job.config), job.valid, job.total_steps)
         state, progress = writer.restore(first_state(start.params, job.optimizer, job.frozen))
@@ -102,7 +102,7 @@ def train(
         if state.step:
             say(f"resuming after step {int(state.step)}")
         run = _Run(job, writer, progress, state, dropout_key, say)
-        # The run has a copy; the device's memory is for one.
+        # The run has a copy, and the device has memory for only one.
         del start, state
         with contextlib.closing(run), agreed_interruption() as interrupted:
             for batch in _prefetch(job, run.step):
@@ -138,7 +138,7 @@ class Job:
 
     @property
     def measure(self) -> str:
-        """Name of its perplexity: perplexities of bags and of words do not compare."""
+        """Name of its perplexity: perplexities of bags and words are not comparable."""
         return "perplexity" if self.model.objective == "words" else "perplexity of bags"
 
 
@@ -159,11 +159,11 @@ def open_job(config: ConfigDict | Mapping[str, Any]) -> Job:
     )
     if model.reads_source and segment_length:
         raise InputError(
-            f"data.segment_length is {segment_length}; {model.name} reads whole documents: "
-            "expected 0"
+            f"data.segment_length is {segment_length}, but {model.name} reads whole documents; set "
+            "it to 0"
         )
     with warnings.catch_warnings():
-        # `require_memory` refuses below what JAX warns of: sizes that no memory holds.
+        # JAX warns of sizes beyond any memory, which `require_memory` refuses below.
         warnings.simplefilter("ignore")
         shapes = jax.eval_shape(model.init, jax.random.key(0))
     frozen = choose(settings.training.frozen, by_path(shapes))
@@ -195,7 +195,8 @@ def open_job(config: ConfigDict | Mapping[str, Any]) -> Job:
 
 
 def _saved(config: RunConfig) -> dict[str, Any]:
-    """The configuration with absolute paths: evaluation finds the data from any directory."""
+    """The configuration with absolute paths, so that evaluation finds the data from any
+    directory."""
     settings = dataclasses.asdict(config)
     for section, key in (("data", "directory"), ("training", "start_from")):
         if path := settings[section][key]:
@@ -221,7 +222,7 @@ def _start(job: Job, key: jax.Array, *, resumes: bool) -> Start:
 
 @dataclasses.dataclass
 class _Sums:
-    """Sums since the last line of metrics, and the last step's gradient norm."""
+    """Sums since the last line of metrics, and the gradient norm of the last step."""
 
     nll: float = 0.0
     extra: float = 0.0
@@ -232,9 +233,10 @@ class _Sums:
 
 
 class _Run:
-    """A run in progress: makes steps, evaluates, saves, and records and prints the results.
+    """A run in progress: makes steps, evaluates, saves, and writes and prints the results.
 
-    The metrics of step t are read once step t+1 is dispatched: the device never waits for the host.
+    The metrics of step t are read once step t+1 is dispatched, so the device never waits for the
+    host.
 
     Attributes:
       step: number of the last training step.
@@ -251,7 +253,7 @@ class _Run:
     ):
         self.step = int(state.step)
         self._job, self._writer, self._progress = job, writer, progress
-        # A copy, since steps are given the buffers of the state.
+        # A copy, because steps reuse the buffers of the state.
         self._state, self._dropout_key = spread(state), dropout_key
         self._make_step = parallel_step(job.model, job.optimizer, job.config.training.loss_per)
         self._unread: StepMetrics | None = None
@@ -265,12 +267,12 @@ class _Run:
         self._read_at = self._line.seconds()
 
     def train_on(self, batch: Batch) -> None:
-        """Makes a step, and reads the metrics of the step before."""
+        """Makes a step, and reads the metrics of the previous step."""
         compiling = contextlib.nullcontext()
-        # A step is compiled for each shape; the number of different words may be a part of it.
+        # A step is compiled for each shape, which may include the number of different words.
         shape = (jax.tree.structure(batch), *(leaf.shape for leaf in jax.tree.leaves(batch)))
         if shape not in self._compiled:
-            # The step before ends first: its time counts, the time of compiling does not.
+            # The previous step ends first: its time counts, compilation time does not.
             self._read()
             self._compiled.add(shape)
             compiling = self._line.compiling(self._compilation(batch))
@@ -292,13 +294,14 @@ class _Run:
         )
 
     def _read(self) -> None:
-        """Waits for the last step whose metrics were not read, if there is one, and reads them."""
+        """Waits for the last step if its metrics were not read yet, and reads them."""
         if self._unread is not None:
             metrics, self._unread = self._unread, None
             self.add(self.step, metrics)
 
     def add(self, step: int, metrics: StepMetrics) -> None:
-        """Adds one step's metrics to the sums, and at times records and prints these.
+        """Adds the metrics of a step to the sums, which every `log_every` steps are written and
+        printed.
 
         Raises:
           DivergenceError: the loss or the norm of the gradient is not finite.
@@ -318,12 +321,12 @@ class _Run:
         else:
             progress.skipped += 1
             progress.skipped_in_a_row += 1
-            reason = f"loss per token is {nll / terms} and gradient norm {norm}"
+            reason = f"mean loss is {nll / terms} and gradient norm {norm}"
             at_most = job.config.optimizer.max_skipped_steps
-            # A gradient that is not finite is what the optimizer skips, if it may.
+            # The optimizer skips a gradient that is not finite, up to `max_skipped_steps`.
             if math.isfinite(norm) or progress.skipped_in_a_row > at_most:
                 raise self._divergence(step, reason)
-            self._line.say(f"step {step}: {reason}; skipped, {progress.skipped} in all")
+            self._line.say(f"step {step}: {reason}; skipped ({progress.skipped} skipped in all)")
         now = self._line.seconds()
         sums.seconds += now - self._read_at
         progress.seconds += now - self._read_at
@@ -337,7 +340,7 @@ class _Run:
         epoch = (step - 1) // job.batches.steps_per_epoch + 1
         perplexity = Perplexity(len(job.valid.vocabulary), sums.nll, sums.terms).perplexity
         tokens_per_second = sums.tokens / max(sums.seconds, 1e-9)
-        # With frozen parameters the loss of a further objective is not measured.
+        # With frozen parameters the loss of an additional objective is not measured.
         name = None if job.frozen else job.model.further_objective
         further = {f"{name} loss": sums.extra / sums.terms} if name else {}
         self._writer.write(
@@ -359,7 +362,7 @@ class _Run:
         self._line.update(step, epoch, text)
 
     def save(self, evaluate: bool) -> None:
-        """Saves for resuming, after an evaluation if there is to be one.
+        """Saves a checkpoint for resuming, after an evaluation if `evaluate` is true.
 
         Raises:
           DivergenceError: a loss, a gradient or the state is not finite; nothing is saved.
@@ -367,7 +370,7 @@ class _Run:
         # Nothing is saved before every step up to it is known to be finite.
         self._read()
         state = jax.device_get(self._state)
-        # A finite loss and gradient can still make an update that is not.
+        # The update may not be finite even if the loss and the gradient are.
         if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state)):
             raise self._divergence(self.step, "the update is not finite")
         if evaluate:
@@ -415,15 +418,15 @@ class _Run:
             f"step {step}  epoch {epoch:.2f}  validation {job.measure} {perplexity:.2f} "
             f"over {measured.tokens:,} targets ({note})"
         )
-        # Evaluation is no training.
+        # Evaluation does not count as training time.
         self._read_at = self._line.seconds()
 
     def _divergence(self, step: int, reason: str) -> DivergenceError:
         best = self._progress.best_step
-        saved = f"the best model is of step {best}" if best else "no model was evaluated before"
+        saved = f"the best model is from step {best}" if best else "no model was evaluated before"
         return DivergenceError(
-            f"step {step}: {reason}; {saved}, and the newest checkpoint, if any, is from before; "
-            "try a smaller optimizer.learning_rate"
+            f"step {step}: {reason}; {saved}, and the newest checkpoint, if any, is from an "
+            "earlier step; try a smaller optimizer.learning_rate"
         )
 
     def close(self) -> None:
@@ -431,7 +434,7 @@ class _Run:
 
 
 def _prefetch(job: Job, first: int) -> Iterator[Batch]:
-    """This process's part of the batches from step `first` on, made one step ahead."""
+    """Yields this process's part of the batches from step `first`, made one step ahead."""
 
     def make(step: int) -> Batch:
         batch = job.batches(step)
@@ -468,7 +471,7 @@ def _ending(result: Result, job: Job) -> str:
     if result.ending == "early_stop":
         return (
             f"stopped at step {result.step}, no gain for training.patience evaluations "
-            f"(more of them, or 0, resume the run); {best}"
+            f"(resume with a larger --config.training.patience, or 0); {best}"
         )
     options = job.config.training
     limit = f"all of training.epochs={options.epochs}"

@@ -14,13 +14,13 @@ from dclm_jax.training.config import HALVE_AFTER, HALVE_ON_PLATEAU, OptimizerCon
 from dclm_jax.training.freezing import joined
 
 SPARSE = ("sgd", "adagrad")
-"""Optimizers that leave alone what has no gradient."""
+"""Optimizers that do not change parameters without a gradient."""
 
 
 def _adagrad(learning_rate: optax.ScalarOrSchedule, options: OptimizerConfig):
-    """AdaGrad with epsilon inside the square root, so tiny that the first step has the full rate.
+    """AdaGrad with epsilon inside the square root, so small that the first step has the full rate.
 
-    The gradient per token (or sentence, `loss_per`) is clipped before it is accumulated.
+    The gradient per target (or sentence, `loss_per`) is clipped before it is accumulated.
     """
     accumulator = options.initial_accumulator
     return optax.adagrad(learning_rate, initial_accumulator_value=accumulator, eps=1e-20)
@@ -46,7 +46,7 @@ SCHEDULES = ("constant", HALVE_ON_PLATEAU, HALVE_AFTER, "linear", "cosine", "exp
 def learning_rate(
     options: OptimizerConfig, total_steps: int, steps_per_epoch: int | None = None
 ) -> optax.Schedule:
-    """The learning rate as a function of the step; arguments are those of `create_optimizer`."""
+    """The learning rate as a function of the step; for the arguments see `create_optimizer`."""
     warmup, peak, fraction = options.warmup_steps, options.learning_rate, options.final_fraction
     decay_steps = options.decay_steps or max(1, total_steps - warmup)
     match options.schedule:
@@ -76,8 +76,8 @@ def learning_rate(
 def _halve_after(options: OptimizerConfig, steps_per_epoch: int) -> optax.Schedule:
     _require_positive(HALVE_AFTER, "halve_every", options.halve_every)
     epochs = options.halve_after + options.halve_every * np.arange(_MOST_HALVINGS)
-    # The first step of each, made here: XLA rounds a quotient of steps otherwise than numpy, which
-    # would halve some rates a step late.
+    # The first step of each rate, computed by numpy: XLA rounds a quotient of steps differently, so
+    # that some rates would be halved a step late.
     first = np.ceil(np.round(epochs * steps_per_epoch, 6)).clip(max=np.iinfo(np.int32).max)
     # Epochs count from the start of training, steps here from the end of the warm-up.
     first = first.astype(np.int32) - options.warmup_steps
@@ -91,17 +91,21 @@ def _halve_after(options: OptimizerConfig, steps_per_epoch: int) -> optax.Schedu
 def _require_positive(schedule: str, option: str, value: float) -> None:
     if not value:
         raise InputError(
-            f"optimizer.schedule is {schedule!r} with {option} {value}; expected more than 0"
+            f"optimizer.schedule is {schedule!r} with optimizer.{option} {value}; choose a value "
+            "above 0"
         )
 
 
 class Plateau(NamedTuple):
-    """The state of the wrapped optimizer; the factor of the learning rate; of the epoch so far the
-    steps, nats and their terms; and the mean loss of the epoch before, the largest float before
-    there was one.
+    """State of `_halve_on_plateau`.
 
-    Only the first objective counts in the nats: a further objective of frozen parameters then costs
-    nothing, because nobody asks for it."""
+    Attributes:
+      wrapped: state of the wrapped optimizer.
+      factor: factor of the learning rate.
+      steps, nll, terms: number of steps, sum of nats and its number of terms in the epoch so far,
+        without an additional objective, which is therefore not computed for frozen parameters.
+      last: mean loss of the previous epoch; the largest float in the first epoch.
+    """
 
     wrapped: Any
     factor: jax.Array
@@ -115,10 +119,10 @@ def _halve_on_plateau(
     optimizer: optax.GradientTransformation, steps_per_epoch: int
 ) -> optax.GradientTransformationExtraArgs:
     """Halves the learning rate after each epoch whose mean training loss is not below the mean of
-    the epoch before (Lin et al. 2015, 4.2; Mikolov et al. 2010).
+    the previous epoch (Lin et al. 2015, 4.2; Mikolov et al. 2010).
 
-    The optimizer multiplies its updates by the factor of this state, see `_times_factor`. Whatever
-    skips steps is inside of it, because epochs have skipped steps too.
+    The optimizer multiplies its updates by the factor of this state, see `_times_factor`. It wraps
+    the transformation that skips steps, because skipped steps count in epochs too.
     """
     wrapped = optax.with_extra_args_support(optimizer)
 
@@ -133,7 +137,7 @@ def _halve_on_plateau(
             updates, state.wrapped, params, factor=state.factor, **sums
         )
         steps = state.steps + 1
-        # A loss that is not finite counts for nothing, and an epoch of such losses alone neither.
+        # Losses that are not finite do not count, nor does an epoch with only such losses.
         is_finite = jnp.isfinite(sums["nll"])
         nll = state.nll + jnp.where(is_finite, sums["nll"], 0)
         terms = state.terms + jnp.where(is_finite, sums["terms"], 0)
@@ -153,7 +157,7 @@ def _halve_on_plateau(
 
 
 def _times_factor() -> optax.GradientTransformationExtraArgs:
-    """Multiplies updates by the factor of the learning rate that `_halve_on_plateau` keeps."""
+    """Multiplies updates by the factor of the learning rate from `_halve_on_plateau`."""
 
     def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
         del params
@@ -163,17 +167,18 @@ def _times_factor() -> optax.GradientTransformationExtraArgs:
 
 
 class ParameterAverage(NamedTuple):
-    """Number of steps, and the EMA of the parameters after each of them."""
+    """Number of steps, and the EMA of the parameters after these steps."""
 
     count: jax.Array
     average: Any
 
 
 def _average_parameters(decay: float) -> optax.GradientTransformation:
-    """Keeps a_t = d a_{t-1} + (1 - d) x_t, d = min(decay, t / (t + 9)); updates stay as they are.
+    """Computes a_t = d a_{t-1} + (1 - d) x_t, d = min(decay, t / (t + 9)); updates do not change.
 
-    An average of stochastic gradient steps (Polyak and Juditsky 1992), with decay instead of a
-    start: the first steps are soon forgotten. A step that is skipped does not move the average.
+    This averages the iterates of stochastic gradient descent (Polyak and Juditsky 1992), with decay
+    instead of a start: the weight of the first steps soon vanishes. A skipped step does not change
+    the average.
     """
 
     def init(params: Any) -> ParameterAverage:
@@ -191,8 +196,8 @@ def _average_parameters(decay: float) -> optax.GradientTransformation:
 
 
 def model_params(params: Any, optimizer_state: optax.OptState) -> Any:
-    """The parameters that are evaluated and saved as the best model: the EMA, if there is one, or
-    the parameters themselves. Frozen parameters have no average."""
+    """The parameters that are evaluated and saved as the best model: the EMA, if there is one,
+    otherwise the parameters. Frozen parameters have no average."""
     average = optax.tree.get(optimizer_state, "average")
     return params if average is None else joined(average, params)
 
@@ -204,15 +209,15 @@ def rate_factor(optimizer_state: optax.OptState) -> jax.Array:
 
 
 def require_sparse(options: OptimizerConfig) -> None:
-    """Refuses what moves parameters without a gradient, for models with hashed features."""
+    """Refuses options that change parameters without a gradient, for hashed features."""
     for key, value, allowed, expected in (
         ("name", options.name, options.name in SPARSE, " or ".join(SPARSE)),
         ("average_decay", options.average_decay, not options.average_decay, "0"),
     ):
         if not allowed:
             raise InputError(
-                f"optimizer.{key} is {value!r}, which moves all hashed features at every step; "
-                f"expected {expected} (or model.hash_size=0)"
+                f"optimizer.{key} is {value!r}, which changes all hashed features at every step; "
+                f"choose {expected} (or model.hash_size=0)"
             )
 
 
@@ -228,15 +233,17 @@ def create_optimizer(
         `halve_on_plateau`; None for all steps.
     """
     if not options.average_decay < 1:
-        raise InputError(f"optimizer.average_decay is {options.average_decay}; expected below 1")
+        raise InputError(
+            f"optimizer.average_decay is {options.average_decay}; choose a value below 1"
+        )
     if options.name not in OPTIMIZERS:
         raise InputError(
             f"optimizer.name is {options.name!r}{did_you_mean(options.name, OPTIMIZERS)}"
         )
     if options.weight_decay and options.name != "adamw":
         raise InputError(
-            f"optimizer.weight_decay is {options.weight_decay} with optimizer {options.name}; "
-            "only adamw has it"
+            f"optimizer.weight_decay is {options.weight_decay}, which optimizer {options.name} "
+            "does not use; set it to 0, or optimizer.name to adamw"
         )
     rate = learning_rate(options, total_steps, steps_per_epoch)
     is_plateau = options.schedule == HALVE_ON_PLATEAU

@@ -1,4 +1,4 @@
-"""Training as it is printed: tables, rate and ETA; and the signals that end it early."""
+"""Printed training progress (parameter table, rate, ETA), and signals that stop training early."""
 
 import datetime
 import os
@@ -21,12 +21,12 @@ from dclm_jax.training.freezing import by_path
 def parameter_table(
     params: Params, frozen: Collection[str] = (), notes: Mapping[str, str] | None = None
 ) -> str:
-    """One line per parameter array: path, shape, count, notes; then the total, and the number of
-    trained parameters where some are frozen.
+    """A table with one line per parameter array (path, shape, count, notes), the total, and the
+    number of trained parameters if some are frozen.
 
     Args:
       frozen: paths of parameters that are not trained.
-      notes: further remarks by path.
+      notes: notes by path.
     """
     leaves, notes, rows = by_path(params), notes or {}, []
     for path, leaf in leaves.items():
@@ -59,8 +59,8 @@ def duration(seconds: float) -> str:
 
 
 class ProgressLine:
-    """The progress of training, as a live line on a terminal and as plain lines elsewhere, and the
-    clock of training, which stops while programs are compiled."""
+    """Prints training progress as a live line on a terminal and as plain lines elsewhere, and
+    measures training time without compilation."""
 
     def __init__(self, step: int, total_steps: int, report: Callable[[str], None], measure: str):
         """Starts the clock.
@@ -68,7 +68,7 @@ class ProgressLine:
         Args:
           step: number of training steps so far.
           total_steps: number of training steps of the run.
-          report: called with each line that stays.
+          report: called with each permanent line.
           measure: name of the perplexity.
         """
         self._first, self._total, self._measure = step, total_steps, measure
@@ -84,12 +84,12 @@ class ProgressLine:
             self.say = self._live.print
 
     def seconds(self) -> float:
-        """Seconds since some moment, without the time of compiling."""
+        """Seconds since an arbitrary origin, excluding compilation time."""
         return time.monotonic() - self._compilation
 
     @contextmanager
     def compiling(self, text: str) -> Iterator[None]:
-        """Shows a text, and stops the clock for the time of the block."""
+        """Prints a text, and stops the clock during the block."""
         if self._live:
             self._live.update(self._task, description=text)
         else:
@@ -101,7 +101,7 @@ class ProgressLine:
             self._compilation += time.monotonic() - start
 
     def update(self, step: int, epoch: int, text: str) -> None:
-        """Shows where training is, and the text."""
+        """Prints the step, the epoch, the text and the ETA."""
         text = f"step {step}/{self._total}  epoch {epoch}  train {self._measure} {text}"
         elapsed = self.seconds() - self._start
         left = elapsed / max(1, step - self._first) * (self._total - step)
@@ -119,7 +119,8 @@ class ProgressLine:
 def interruption() -> Iterator[Callable[[], bool]]:
     """Turns the first SIGTERM or Ctrl-C into a flag, so that the work can be saved and stopped.
 
-    A second signal acts as usual. Yields a function that says whether a signal has come.
+    A second signal acts as usual. Yields a function that returns True once a signal has been
+    received.
     """
     received: list[int] = []
     previous: dict[int, Any] = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
@@ -140,15 +141,15 @@ def interruption() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def agreed_interruption() -> Iterator[Callable[[], bool]]:
-    """`interruption` of all processes of a job by a signal to any of them.
+    """Like `interruption`, for all processes of a job after a signal to any of them.
 
-    Yields a function, to be called after every step, that says whether to stop.
+    Yields a function, to be called after every step, that returns whether to stop.
     """
     if processes.count() == 1:
         with interruption() as interrupted:
             yield interrupted
         return
-    # JAX listens for SIGTERM, and tells the other processes.
+    # JAX catches SIGTERM and notifies the other processes.
     previous = signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     try:
         yield processes.stop_agreed

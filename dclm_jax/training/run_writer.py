@@ -1,4 +1,4 @@
-"""The writer of a run's directory: the first process writes for all of them."""
+"""The writer of a run's directory: the first process writes for all processes."""
 
 import contextlib
 import dataclasses
@@ -49,7 +49,7 @@ class Progress:
     """Numbers of a run, saved with its state.
 
     best_perplexity, best_step: value and step of the best validation perplexity.
-    evaluations_without_gain: number of evaluations since then.
+    evaluations_without_gain: number of evaluations since `best_step`.
     tokens: number of targets trained on.
     seconds: training time, without evaluation and compilation.
     skipped: number of steps skipped because their gradient was not finite; `skipped_in_a_row` is
@@ -66,16 +66,16 @@ class Progress:
 
 
 class RunWriter(contextlib.AbstractContextManager):
-    """The workdir of a run in progress, which no other job writes to meanwhile.
+    """The workdir of a run in progress, to which no other job writes meanwhile.
 
-    Every process makes one and calls its methods, which meet: an error on the first process is an
-    error on all. Only `write` is the first one's alone, because it comes too often for a meeting.
+    Every process makes a writer and calls its methods, in which processes meet: an error on the
+    first process is an error on all. Only `write` is not a meeting, because it is called too often.
 
-    Under an address such as gs:// the run writes to a copy on this machine, and what has changed is
+    Under an address such as gs:// the run writes to a copy on this machine. Changed files are
     uploaded with every checkpoint for resuming and at the end.
 
     Attributes:
-      trained_steps: the step that the run resumes from; 0 of a new one.
+      trained_steps: the step from which the run resumes; 0 for a new run.
     """
 
     _folder: Path
@@ -85,7 +85,7 @@ class RunWriter(contextlib.AbstractContextManager):
     _metrics: "MetricsLog"
 
     def __init__(self, workdir: storage.PathLike):
-        """Reads which step the workdir holds, if it exists, and changes nothing."""
+        """Reads the last saved step of the workdir, if it exists, and changes nothing."""
         self._stack, self._workdir = contextlib.ExitStack(), workdir
 
         @processes.by_first
@@ -99,9 +99,9 @@ class RunWriter(contextlib.AbstractContextManager):
 
     @processes.by_first
     def claim(self, config: Mapping[str, Any], corpus: Corpus, total_steps: int) -> None:
-        """Locks the workdir, and writes the first files of a new run, or compares them.
+        """Locks the workdir, and writes the first files of a new run or compares existing files.
 
-        The configuration is replaced if only the length of the run differs, and may differ.
+        The saved configuration is replaced if only the length of the run differs, and may differ.
 
         Args:
           config: plain values.
@@ -125,7 +125,7 @@ class RunWriter(contextlib.AbstractContextManager):
         self._latest = enter(contextlib.closing(Checkpoints(checkpoints, "latest")))
 
     def _is_changed(self, config: Mapping[str, Any], corpus: Corpus, total_steps: int) -> bool:
-        """Whether the run that is there resumes with another configuration; refuses other runs."""
+        """Whether the run resumes with a changed configuration. Refuses a different run."""
         folder, directory = self._folder, config["data"]["directory"]
         saved = read_config(folder)
         if reason := incompatible(saved, config):
@@ -136,26 +136,27 @@ class RunWriter(contextlib.AbstractContextManager):
             )
         if Vocabulary.load(folder / VOCABULARY_FILE).fingerprint != corpus.vocabulary.fingerprint:
             raise InputError(
-                f"{self._workdir} holds a run with another vocabulary than {directory}"
+                f"{self._workdir} has a run whose vocabulary differs from {directory}; choose a "
+                "new --workdir or the corpus of the run"
             )
         before = files.read_json(folder / CORPUS_FILE, dict[str, str])
         for name in sorted(before | corpus.checksums):
             if before.get(name) != corpus.checksums.get(name):
                 raise InputError(
-                    f"{directory} has changed since this run began: {name} has another checksum "
-                    f"than in {folder / CORPUS_FILE}"
+                    f"{directory} has changed since this run began: the checksum of {name} differs "
+                    f"from {folder / CORPUS_FILE}; choose a new --workdir or restore the corpus"
                 )
         is_changed = bool(differences(saved, config))
         if is_changed and (done := trained_steps(folder)) > total_steps:
             raise InputError(
-                f"{self._workdir} has a run of {done:,} steps; training.epochs and "
-                f"training.max_steps give {total_steps:,}, expected at least {done:,}"
+                f"{self._workdir} has a run of {done:,} steps, but training.epochs and "
+                f"training.max_steps allow {total_steps:,}; allow at least {done:,}"
             )
         return is_changed
 
     def restore(self, state: TrainState) -> tuple[TrainState, Progress]:
-        """The newest sound state and its progress, in all processes; where there is none, the first
-        process's given state. From now on there are metrics.
+        """The newest sound state and its progress, in all processes; without a checkpoint the
+        `state` of the first process. Opens the metrics.
 
         Later checkpoints and metrics are removed: the run is about to write those steps again.
         """
@@ -179,24 +180,25 @@ class RunWriter(contextlib.AbstractContextManager):
         return processes.from_first(state), progress
 
     def write(self, kind: str, step: int, **values: float) -> None:
-        """A line of metrics, as `MetricsLog.write`."""
+        """Writes a line of metrics, see `MetricsLog.write`."""
         if processes.is_first():
             self._metrics.write(kind, step, **values)
 
     @processes.by_first
     def save_latest(self, state: TrainState, progress: Progress) -> None:
-        """Saves for resuming; see `Checkpoints`."""
+        """Saves a checkpoint for resuming; see `Checkpoints`."""
         self._latest.save(int(state.step), state, dataclasses.asdict(progress))
         self._upload()
 
     @processes.by_first
     def save_best(self, step: int, params: Params, info: Mapping[str, Any]) -> None:
-        """Saves for use; see `Checkpoints`."""
+        """Saves the best parameters; see `Checkpoints`."""
         self._best.save(step, params, info)
 
     @processes.by_first
     def finish(self, result: Result) -> None:
-        """Waits until everything is on disk, then writes how a run ended that is not to resume."""
+        """Waits until everything is on disk, then writes the result unless the run was
+        interrupted."""
         self._wait()
         if result.ending != "interrupted":
             files.write_json(self._folder / RESULT_FILE, dataclasses.asdict(result))
@@ -211,28 +213,29 @@ class RunWriter(contextlib.AbstractContextManager):
             self._mirror.upload()
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        # A process that failed alone would wait for ever for others to meet.
+        # If only this process failed, a meeting would wait for the others for ever.
         close = processes.by_first(self._stack.close) if kind is None else self._stack.close
         close()
 
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Makes the directory if it does not exist, and keeps other jobs out of it meanwhile.
+    """Makes the directory if it does not exist, and locks out other jobs during the block.
 
-    The lock is the operating system's: it ends with its process, however that ends. The text of the
-    file is for people.
+    The operating system releases the lock when its process ends, however it ends. The text of the
+    file is only for people.
     """
     with contextlib.ExitStack() as stack:
         with files.writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            # Checkpoints remove in these folders what a killed process left there.
+            # `Checkpoints` removes files that a killed process left in these folders.
             checkpoints = folder / CHECKPOINTS_FOLDER
             kinds = [checkpoints / kind for kind in KINDS]
             for path in (checkpoints, *kinds, folder / EVENTS_FOLDER):
                 if path.is_symlink() or (path.exists() and not path.is_dir()):
                     raise InputError(
-                        f"{path}: is a link or no folder; expected one of the run's own"
+                        f"{path}: is a link or not a directory; expected a directory inside the "
+                        "workdir"
                     )
             file = stack.enter_context(storage.open_to_append(folder / LOCK_FILE, buffering=0))
             try:
@@ -243,8 +246,8 @@ def locked(folder: Path) -> Iterator[None]:
             except OSError as error:
                 if error.errno not in (errno.ENOLCK, errno.ENOTSUP):
                     raise
-                warning = f"warning: {folder} cannot be locked: see that one job writes"
-                print(warning, file=sys.stderr)
+                remedy = "make sure that only one job writes to it"
+                print(f"warning: {folder} cannot be locked; {remedy}", file=sys.stderr)
             if owner := _owner(file):
                 print(f"note: {folder} was left locked by {owner}", file=sys.stderr)
             since = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -255,7 +258,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _owner(file: BinaryIO) -> str:
-    """The process that a lock names; nothing if it names none."""
+    """The process that a lock names; empty if it names none."""
     file.seek(0)
     return printable(file.read(_LONGEST_OWNER).decode(errors="replace"))
 
@@ -268,7 +271,7 @@ class _Step:
 class MetricsLog(contextlib.AbstractContextManager):
     """Appends one JSON object per line to FOLDER/metrics.jsonl and mirrors numbers to TensorBoard.
 
-    A resumed run removes the lines after the step it resumes from, so no step appears twice.
+    A resumed run removes the lines after the step from which it resumes, so no step appears twice.
     """
 
     def __init__(self, folder: Path, step: int):
@@ -276,14 +279,14 @@ class MetricsLog(contextlib.AbstractContextManager):
         with files.writing(self._path):
             self._file = storage.open_to_append(self._path)
             size = self._size_until(step)
-            # A finished run that is started again leaves the file and its date alone.
+            # A finished run that is started again does not change the file and its date.
             if size < self._path.stat().st_size:
                 self._file.truncate(size)
             has_tensorboard = importlib.util.find_spec("tensorboardX") is not None
             self._events = _Events(folder / EVENTS_FOLDER, step) if has_tensorboard else None
 
     def write(self, kind: str, step: int, **values: Any) -> None:
-        """One line {"kind", "step", ...}; kind is "train" or "valid"."""
+        """Writes one line {"kind", "step", ...}; kind is "train" or "valid"."""
         with files.writing(self._path):
             line = files.json_text({"kind": kind, "step": step, **values}) + "\n"
             self._file.write(line.encode())
@@ -292,7 +295,7 @@ class MetricsLog(contextlib.AbstractContextManager):
                 self._events.write(kind, step, values)
 
     def _size_until(self, step: int) -> int:
-        """The bytes of the sound lines up to a step; a crash may have cut off the last line."""
+        """The number of bytes of sound lines up to a step; a crash may have cut the last line."""
         self._file.seek(0)
         size = 0
         for line in self._file:
@@ -311,10 +314,10 @@ class MetricsLog(contextlib.AbstractContextManager):
 
 
 class _Events:
-    """A file of TensorBoard events, written at once.
+    """A file of TensorBoard events, written without a thread.
 
-    tensorboardX's SummaryWriter has a thread write them, and its queue waits for ever once that
-    thread has met a full disk.
+    SummaryWriter of tensorboardX writes in a thread, and its queue waits for ever once the disk is
+    full.
     """
 
     def __init__(self, folder: Path, step: int):
@@ -327,7 +330,7 @@ class _Events:
         self._writer = RecordWriter(str(folder / name))
         self.close = self._writer.close
         self._write(0, file_version="brain.Event:2")
-        # TensorBoard hides what a run that was killed had written beyond.
+        # TensorBoard then hides later events of a killed run.
         self._write(step + 1, session_log=self._proto.SessionLog(status="START"))
 
     def write(self, kind: str, step: int, values: dict[str, float]) -> None:

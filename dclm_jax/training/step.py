@@ -1,8 +1,8 @@
 """One training step: pure, and data-parallel under `jax.pmap`.
 
 There is one copy of the state per device. The gradient is psum(sum of gradients) / psum(tokens or
-sentences), never a mean of means; empty batch elements change no sum. For the parameters that
-`hashed` names, a step updates only the slices of the batch's words, with sgd and adagrad alone.
+sentences), never a mean of means; empty batch elements change no sum. For hashed features a step
+updates only the slices of the batch's words, which only sgd and adagrad allow.
 """
 
 import functools
@@ -28,8 +28,8 @@ from dclm_jax.training.optimizer import rate_factor
 
 @flax.struct.dataclass
 class TrainState:
-    """Everything a step changes: step counter (int32 scalar), parameters, optimizer state; and the
-    paths of those parameters that it does not change (`training.frozen`)."""
+    """Everything that a step changes: step counter (int32 scalar), parameters and optimizer state.
+    `frozen` has the paths of parameters that it does not change (`training.frozen`)."""
 
     step: jax.Array
     params: Params
@@ -40,9 +40,9 @@ class TrainState:
 class StepMetrics(NamedTuple):
     """Sums over the global batch (see `Likelihood`), and two numbers of the step.
 
-    nll, terms: nats, and the number of targets or sentences that they are a sum over.
-    extra: nats of a further objective; 0 with frozen parameters.
-    tokens: targets.
+    nll, terms: sum of nats, and its number of targets or sentences.
+    extra: nats of an additional objective; 0 with frozen parameters.
+    tokens: number of targets.
     gradient_norm: global norm of the gradient of the mean loss, before clipping.
     rate_factor: factor on the learning rate.
     """
@@ -58,8 +58,7 @@ class StepMetrics(NamedTuple):
 def first_state(
     params: Params, optimizer: optax.GradientTransformation, frozen: frozenset[str] = frozenset()
 ) -> TrainState:
-    """The state before the first step, from given parameters; the frozen ones have no optimizer
-    state."""
+    """The state before the first step; frozen parameters have no optimizer state."""
     trained, _ = split(params, frozen)
     return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(trained), frozen)
 
@@ -72,23 +71,24 @@ def train_step(
     key: jax.Array,
     loss_per: str = "token",
 ) -> tuple[TrainState, StepMetrics]:
-    """One update from this device's rows of the global batch, under `jax.pmap` over DEVICES.
+    """One update from this device's part of the global batch, under `jax.pmap` over DEVICES.
 
-    Devices hold different numbers of tokens: the gradient is the sum over all devices of the
-    gradients of summed losses, divided by the sum of tokens (or sentences), which is what one
-    device would compute.
+    Devices have different numbers of tokens. The gradient is therefore the sum over all devices of
+    the gradients of summed losses, divided by the sum of tokens (or sentences), as on one device.
+
+    Hashed features are read, differentiated and written only in the slices of the batch's words.
 
     Args:
-      key: the run's dropout key; the step and each row's index in the global batch are folded in.
-      loss_per: "token" or "sentence", what the loss is a mean over; of bags always sentences.
-
-    Only the slices of the batch's words are read, differentiated and written of hashed features.
+      key: the run's dropout key; the step and the index of each batch element in the global batch
+        are folded in.
+      loss_per: "token" or "sentence", the unit over which the loss is a mean; always sentences for
+        bags.
     """
     rows = batch.tokens_BxSxN.shape[0]
     first_row = jax.lax.axis_index(DEVICES) * rows
     step_key = jax.random.fold_in(key, state.step)
     keys_B = jax.vmap(jax.random.fold_in, (None, 0))(step_key, first_row + jnp.arange(rows))
-    # Weights are dropped alike on all devices; no row has this index.
+    # Weights have the same dropout mask on all devices; no batch element has this index.
     weights_key = jax.random.fold_in(step_key, 2**32 - 1)
     whole, held = split(state.params, state.frozen)
     slices = HashedSlices.of_batch(model, whole, batch)
@@ -114,7 +114,7 @@ def train_step(
         (whole, state.optimizer_state), (updated, optimizer_state)
     )
     params = joined(whole, held)
-    # A further objective of frozen parameters alone costs nothing where nobody asks for it.
+    # XLA does not compute an additional objective of frozen parameters if no result needs it.
     extra = jnp.zeros(()) if state.frozen else sums.extra
     metrics = StepMetrics(sums.nll, extra, sums.terms, sums.tokens, norm, factor)
     return TrainState(state.step + 1, params, optimizer_state, state.frozen), metrics
@@ -126,13 +126,13 @@ def parallel_step(
     loss_per: str = "token",
     devices: Sequence[jax.Device] | None = None,
 ) -> Callable[[TrainState, Batch, jax.Array], tuple[TrainState, StepMetrics]]:
-    """`train_step` over devices, by default those of all processes: state (donated) and key as one
-    device holds them, batch of `shard_rows`."""
+    """`train_step` over devices, by default the devices of all processes. The state (donated) and the
+    key have no axis of devices; the batch is from `spread_rows`."""
     step = functools.partial(train_step, model, optimizer, loss_per=loss_per)
     if devices is None:
-        # In the order of the rows that `spread_rows` gives to processes.
+        # In the order in which `spread_rows` divides the batch among processes.
         devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
-    # The state has no axis of devices: none is copied in or out of it.
+    # The state has no axis of devices, so it is not copied to add or remove one.
     return jax.pmap(
         step,
         axis_name=DEVICES,
@@ -144,22 +144,22 @@ def parallel_step(
 
 
 def spread(state: TrainState) -> TrainState:
-    """A copy of the state on every local device, where steps leave it: the first step of a run is
-    compiled for the same arrays as all others."""
+    """A copy of the state on every local device, where steps leave it, so that the first step of a
+    run is compiled for the same arrays as all later steps."""
     return jax.tree.map(jnp.copy, processes.on_local_devices(state))
 
 
 def spread_rows(batch: Batch) -> Batch:
-    """The rows of a global batch that belong to this process's devices."""
+    """The batch elements of a global batch for this process's devices."""
     first = jax.process_index() * jax.local_device_count()
     mine = slice(first, first + jax.local_device_count())
     return jax.tree.map(lambda array: array[mine], shard_rows(batch, jax.device_count()))
 
 
 def shard_rows(batch: Batch, num_devices: int) -> Batch:
-    """Splits rows evenly over devices, [B, ...] -> [devices, ceil(B / devices), ...].
+    """Splits batch elements evenly over devices, [B, ...] -> [devices, ceil(B / devices), ...].
 
-    Rows that are missing for an even split are empty: they hold no token and change no sum.
+    Empty batch elements, which have no token and change no sum, are added for an even split.
     """
     missing = -batch.tokens_BxSxN.shape[0] % num_devices
 

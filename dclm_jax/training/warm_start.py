@@ -1,4 +1,4 @@
-"""Runs that start from the parameters of another run."""
+"""Initialization of a run with the parameters of another run."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -19,8 +19,8 @@ from dclm_jax.training.workdir import RestoredRun, needed_for_use, read_config, 
 
 
 class Start(NamedTuple):
-    """Initial parameters; the step of the other run that they come from, 0 without one; and by path
-    what was taken from it, or why nothing was."""
+    """Initial parameters, the step of the other run (0 without another run), and notes by path: the
+    entries taken from the other run, or why none were taken."""
 
     params: Params
     step: int = 0
@@ -33,7 +33,7 @@ def start_from(
     """Initializes parameters from the best checkpoint of another run, by path and shape.
 
     A parameter with one entry per word (rows of the embedding, columns of the output kernel) takes
-    the entries of words that both vocabularies have. All other values stay.
+    the entries of words in both vocabularies. All other values remain.
 
     Args:
       run: workdir of the other run, a directory or an address.
@@ -45,8 +45,9 @@ def start_from(
         with storage.fetched(run, needed_for_use) as folder:
             name = read_config(folder)["model"]["name"]
             if name not in models.MODELS:
-                holds = f"{run} holds a model {brief(name)}"
-                raise InputError(f"{holds}, which has no parameters to take")
+                raise InputError(
+                    f"{run} has a model {brief(name)}, which has no parameters; choose another run"
+                )
             source = restore_run(folder)
         return _take(run, source, model, params, vocabulary)
     except InputError as error:
@@ -63,7 +64,9 @@ def _take(
     spellings = (np.array(known.words, object) for known in (vocabulary, source.vocabulary))
     _, words, source_words = np.intersect1d(*spellings, assume_unique=True, return_indices=True)
     if len(words) == len(SPECIAL_TOKENS):
-        raise InputError(f"the vocabularies of {run} and data.directory share no word")
+        raise InputError(
+            f"the vocabularies of {run} and data.directory share no word; choose another run"
+        )
     axes, source_axes = word_axes(model), word_axes(source.model)
     leaves, source_leaves = by_path(params), by_path(source.params)
     taken, notes = {}, {}
@@ -93,7 +96,7 @@ def _take(
     if not taken:
         raise InputError(
             f"the {source.model.name} in {run} has no parameter of the same name and shape as this "
-            f"{model.name}"
+            f"{model.name}; choose another run or the same sizes"
         )
     return Start(with_leaves(params, leaves | taken), source.step, notes)
 

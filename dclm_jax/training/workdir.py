@@ -46,21 +46,23 @@ def read_config(workdir: Path) -> dict[str, Any]:
     """The saved configuration of a run, with at least model.name and data.directory."""
     path = workdir / CONFIG_FILE
     if not path.is_file():
-        raise InputError(f"{workdir} holds no run: {CONFIG_FILE} is missing")
+        raise InputError(
+            f"{workdir} has no run: {CONFIG_FILE} is missing; choose the workdir of a run"
+        )
     config = files.read_json(path, dict[str, dict[str, Any]])
     for section, values in config.items():
         if any(isinstance(value, dict | list) for value in values.values()):
             raise InputError(f"{path}: expected plain values by name under {brief(section)}")
-    for section, key, what in (
+    for section, key, meaning in (
         ("model", "name", "the model's name"),
         ("data", "directory", "the directory of the data"),
     ):
         if not isinstance(config.get(section, {}).get(key), str):
-            raise InputError(f"{path}: expected {what} under {section}.{key}")
+            raise InputError(f"{path}: expected {meaning} under {section}.{key}")
     if not _is_file_name(config["data"]["directory"]):
-        raise InputError(f"{path}: data.directory holds characters that no file's name has")
+        raise InputError(f"{path}: data.directory has characters that file names cannot have")
     if "vocab_size" in config["model"]:
-        raise InputError(f"{path}: model.vocab_size is no option; the vocabulary has its own size")
+        raise InputError(f"{path}: model.vocab_size is not an option; remove it")
     return config
 
 
@@ -101,13 +103,13 @@ def restore_run(workdir: Path) -> RestoredRun:
             best = checkpoints.restore(template)
     if best is None:
         raise InputError(
-            f"{workdir} has no checkpoint to use yet: train until the first evaluation"
+            f"{workdir} has no checkpoint to use yet; train until the first evaluation"
         )
     step, params, info = best
     if info.get("vocabulary") != vocabulary.fingerprint:
         raise InputError(
-            f"{folder / 'best' / str(step)} is for another vocabulary than "
-            f"{workdir / VOCABULARY_FILE}"
+            f"{folder / 'best' / str(step)} is for a vocabulary other than "
+            f"{workdir / VOCABULARY_FILE}; restore the workdir from a copy"
         )
     return RestoredRun(model, params, vocabulary, config, step, info)
 
@@ -136,7 +138,7 @@ def read_lines(workdir: Path) -> list[Line]:
     path = workdir / METRICS_FILE
     lines = files.read_json_lines(path, Line, made_by="python -m launch.train")
     if not lines:
-        raise InputError(f"{path}: holds no line; the run has not trained yet")
+        raise InputError(f"{path}: has no line; train the run first")
     return lines
 
 
@@ -186,7 +188,7 @@ def needed_for_use(names: Collection[str]) -> list[str]:
 
 
 def _seal_of(name: str) -> str | None:
-    """The checksums of the checkpoint that a file, checkpoints/KIND/STEP/..., belongs to; None for
+    """The name of the checksum file of the checkpoint of a file checkpoints/KIND/STEP/...; None for
     other files."""
     parts = name.split("/")
     if parts[0] != CHECKPOINTS_FOLDER or len(parts) < 4:

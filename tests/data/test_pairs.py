@@ -87,7 +87,7 @@ def test_the_command_takes_both_ways(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--source=S", "--source and --target belong together"),
+        ("--source=S", "--target is missing; add --target=PATH"),
         ("--train_source=S", "inputs are train_source; expected any of train, valid, test, or"),
         ("--train=T --valid=T --train_source=S", "and for each or for none a source, such"),
         ("--source=S --target=T --input=T", "--source/--target and --input"),

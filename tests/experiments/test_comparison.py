@@ -20,7 +20,7 @@ def test_the_z_tests_by_hand():
     assert comparison.test_perplexity(rnnlm, ccdclm).z == pytest.approx(-2 * math.sqrt(3))
     z = 0.1 / math.sqrt(2 * 0.04**2 / 100 + 2 * 0.003**2)
     assert comparison.test_coherence(ccdclm, rnnlm).z == pytest.approx(z)
-    with pytest.raises(InputError, match="needs two"):
+    with pytest.raises(InputError, match="needs at least two"):
         comparison.test_perplexity(
             *comparison.rows([result("a", documents=[1]), result(documents=[2])])
         )
@@ -159,7 +159,7 @@ def test_ratios_by_range_and_their_figures():
     # All sentences are in the first range.
     assert [drawn[place].undrawn for place in ("by_token", "by_sentence")] == [
         "",
-        "a single point is no plot",
+        "a figure needs two points",
     ]
     alone = figures.of_rows(comparison.rows([result("rnnlm")]), BASELINES)["by_token"]
     assert alone.undrawn == "no row can be compared with rnnlm; choose another --baseline"

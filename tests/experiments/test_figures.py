@@ -145,8 +145,8 @@ def test_what_is_not_there_is_left_out(saved, tmp_path):
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ([0.9, math.nan], "a single point is no plot"),
-        ([math.nan, math.nan], "there is no point to draw"),
+        ([0.9, math.nan], "a figure needs two points"),
+        ([math.nan, math.nan], "no line has a point"),
         (None, "no row can be compared with rnnlm; choose another --baseline"),
     ],
 )
@@ -161,8 +161,8 @@ def test_a_single_point_is_no_plot_of_curves(tmp_path):
     path = tmp_path / "a.png"
     point, curve = Line("one", [1], [2.0]), Line("two", [1, 2], [2.0, 3.0])
     message = figures.draw(Figure("Title", "x", "y", [point, point]), path)
-    assert message == f"{path}: not drawn: a single point is no plot" and not path.exists()
-    assert "no point to draw" in figures.draw(Figure("Title", "x", "y", []), path)
+    assert message == f"{path}: not drawn: a figure needs two points" and not path.exists()
+    assert "no line has a point" in figures.draw(Figure("Title", "x", "y", []), path)
     assert figures.draw(Figure("Title", "x", "y", [point, curve]), path) == f"Title: {path}"
     assert path.exists()
 
@@ -205,7 +205,7 @@ def test_lines_are_models_over_n_and_others_are_level(saved, tmp_path):
 
 def test_a_single_run_over_n_is_no_plot(saved, tmp_path):
     point, level = Result("a", "rlm_bow_lf", 4, 20.0), Result("rlm", "rlm", None, 221.0)
-    with pytest.raises(InputError, match="^a alone is a single point, which is no plot"):
+    with pytest.raises(InputError, match="^a is a single point, and a figure needs two"):
         figures.context_figure([point])
     figures.plot(figures.context_figure([point, level]), tmp_path / "context.png")
     (axes,) = saved[0].axes
@@ -216,7 +216,7 @@ def test_a_single_run_over_n_is_no_plot(saved, tmp_path):
 @pytest.mark.parametrize(
     ("results", "message"),
     [
-        (RESULTS[5:], "nothing to plot perplexity against: no run has model.context_sentences"),
+        (RESULTS[5:], "no run has model.context_sentences, against which"),
         (
             [*RESULTS, Result("again", "rlm_bow_lf", 2, 99.0)],
             "lf_2 and again are both rlm_bow_lf with n = 2",
@@ -278,7 +278,7 @@ def test_a_grid_of_one_finite_cell_or_none(saved, tmp_path):
     place = ("1", "32")
     figures.plot_grid(("L", ["1", "2"]), ("H", WIDTHS), {place: 7.5}, tmp_path / "grid.png")
     assert [text.get_text() for text in saved[0].axes[0].texts].count("7.50") == 1
-    with pytest.raises(InputError, match="none.png: there is no finite perplexity to draw"):
+    with pytest.raises(InputError, match="none.png: no cell has a finite perplexity to draw"):
         figures.plot_grid(("L", ["1"]), ("H", WIDTHS), {place: math.inf}, tmp_path / "none.png")
     assert [path.name for path in tmp_path.iterdir()] == ["grid.png"]
 
@@ -286,11 +286,11 @@ def test_a_grid_of_one_finite_cell_or_none(saved, tmp_path):
 @pytest.mark.parametrize("name", ["plot.xyz", "plot"])
 def test_a_format_that_does_not_exist_is_found_before_and_while_saving(tmp_path, name):
     target = tmp_path / name
-    with pytest.raises(InputError, match=f"{name}: cannot write the plot.*suffixes.*.png"):
+    with pytest.raises(InputError, match=f"{name}: cannot write the figure.*suffixes.*.png"):
         figures.check_target(target)
     target.write_text("before")
     figure, _ = figures.new_figure((1, 1))
-    with pytest.raises(InputError, match=f"{name}: cannot write the plot"):
+    with pytest.raises(InputError, match=f"{name}: cannot write the figure"):
         figures.save(figure, target)
     assert [path.read_text() for path in tmp_path.iterdir()] == ["before"]
 

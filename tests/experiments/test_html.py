@@ -112,7 +112,7 @@ def test_what_is_not_measured_says_what_would_measure_it():
     rows = comparison.rows([{**result(), **missing}])
     report = pages_of.report(pages.content(rows, examples=False))
     for message in (
-        "Learning curves is not drawn: there is no point to draw.",
+        "Learning curves is not drawn: no line has a point.",
         "Coherence is not measured; launch.report --bootstrap=1000 without --quick measures it.",
         "No test document of two sentences or more was read.",
     ):
@@ -218,7 +218,7 @@ def test_words_have_their_numbers_and_come_out_as_text():
         "12.00 nats",
     ]
     assert [text for _, text in parsed.all("rt")][:4] == ["0.5", "3.2", "–", "12.0"]
-    assert "6 tokens, 5.25 nats per token" in [text for _, text in parsed.all("p")]
+    assert "6 targets, 5.25 nats per target" in [text for _, text in parsed.all("p")]
     assert len(parsed.all("script")) == 1
 
 

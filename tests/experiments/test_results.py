@@ -165,7 +165,7 @@ def test_a_measurement_is_computed_once_for_model_documents_and_options(tmp_path
     # A model that was trained again takes the place of the earlier one.
     trained = run(tmp_path / "run", parameter=1.0)
     assert counted(trained, compute=False) is None
-    assert "is of another model or version" in counted.lines[-1]
+    assert "is from a different model or version and is not used" in counted.lines[-1]
     assert counted(trained)["nats"] == [1.1, None]
     assert counted(trained) != counted(subject) and counted.count == 5
     assert len(list((tmp_path / "run/results").iterdir())) == 3
@@ -200,7 +200,7 @@ def test_a_pipe_in_place_of_a_result_is_not_waited_for(tmp_path):
     path.unlink()
     os.mkfifo(path)
     assert counted(subject) == expected
-    assert f"note: not saved: {path}: is no regular file; remove it" in counted.lines
+    assert f"note: not saved: {path}: is not a regular file; remove it" in counted.lines
 
 
 def test_documents_have_fingerprints():
@@ -257,7 +257,7 @@ def test_what_training_has_not_left(tmp_path):
     for text, message in (
         ('{"kind": "valid", "step": 5, "tokens": 5, "seconds": 1, "perplexity": -1}\n', "is -1"),
         ("{oops\n", "metrics.jsonl:1: not JSON"),
-        ("", "holds no line; the run has not trained yet"),
+        ("", "has no line; train the run first"),
     ):
         (tmp_path / "metrics.jsonl").write_text(text)
         with pytest.raises(InputError, match=message):

@@ -61,7 +61,7 @@ def test_values_have_the_types_of_their_keys():
         ("=1", "found '=1'; expected"),
         ("training.seed=", "found an empty value in 'training.seed='; expected"),
         ("training.seed=1,,2", "found an empty value in 'training.seed=1,,2'; expected"),
-        ("training.seed=1;training.seed=3", "training.seed is there twice; expected every key"),
+        ("training.seed=1;training.seed=3", "training.seed occurs twice; write every key"),
         ("model.hiden_dim=3", "unknown configuration key 'model.hiden_dim'; did you mean 'model.h"),
         ("model=3", "unknown configuration key 'model'"),
         ("model.hidden_dim=32,3x", "model.hidden_dim has the value '3x'; expected a value of type"),
@@ -75,7 +75,7 @@ def test_values_have_the_types_of_their_keys():
         ),
         (
             "model.dropout=0.1,0.2,0.10",
-            "model.dropout has the value 0.10 twice; expected different",
+            "model.dropout has the value 0.10 twice; write every value",
         ),
     ],
 )
@@ -86,7 +86,7 @@ def test_text_that_is_no_grid(text, message):
 
 def test_a_key_of_no_single_value_cannot_vary():
     config = ConfigDict({"data": {"weights": (1, 2)}})
-    with pytest.raises(InputError, match=r"--grid: data.weights is \(1, 2\); expected a key of a"):
+    with pytest.raises(InputError, match=r"--grid: data.weights is \(1, 2\); choose a key whose"):
         sweep.parse_grid("data.weights=1", config)
 
 
@@ -182,13 +182,13 @@ def test_a_sweep_may_change_the_values_of_its_grid_and_nothing_else(config, tmp_
     same = sweep.configured(config, {"model.hidden_dim": 7, "training.log_every": 3})
     assert Sweep(directory, same, grid).agreed().grid == grid
     other = sweep.configured(config, {"training.seed": 1, "model.num_layers": 3})
-    message = r"of another configuration: model.num_layers: 2 saved, 3 given; 1 more"
+    message = r"a different configuration \(model.num_layers: 2 saved, 3 given; 1 more"
     with pytest.raises(InputError, match=message):
         Sweep(directory, other, grid).agreed()
     files.write_json(directory / "sweep.json", {"grid": grid, "config": {}})
     with pytest.raises(InputError, match="data.batch_size: None saved, 16 given"):
         Sweep(directory, config, grid).agreed()
-    message = "holds a sweep over model.hidden_dim, model.embedding_dim; found --grid over"
+    message = "has a sweep over model.hidden_dim, model.embedding_dim, but --grid is over"
     with pytest.raises(InputError, match=message):
         Sweep(directory, config, {"model.hidden_dim": [32, 64]}).agreed()
 
@@ -213,7 +213,7 @@ def test_a_broken_sweep_file_is_named(config, tmp_path, text, message):
 
 def test_a_sweep_keeps_out_of_the_workdir_of_a_run(config, tmp_path):
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(InputError, match="holds a run; expected a directory of its own"):
+    with pytest.raises(InputError, match="has a run; choose a --workdir only for the sweep"):
         Sweep(tmp_path, config, {"model.hidden_dim": [3]}).agreed()
 
 

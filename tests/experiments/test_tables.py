@@ -267,7 +267,7 @@ def test_markdown_and_json(tmp_path):
     text = (tmp_path / "report.md").read_text()
     assert "| rnnlm | 100.00 | 101.00 | 102.00 | 103.00 |" in text
     assert "![Perplexity by position in the sentence](by_token.png)\n\n" in text
-    assert text.endswith("by_sentence.png is not drawn: a single point is no plot.\n\nA note.\n")
+    assert text.endswith("by_sentence.png is not drawn: a figure needs two points.\n\nA note.\n")
     assert (tmp_path / "by_token.png").exists() and not (tmp_path / "by_sentence.png").exists()
     assert (
         "10 validation and 10 test targets, vocabulary 12, OOV rate 5.00% of the test words" in text
@@ -287,7 +287,7 @@ def test_markdown_and_json(tmp_path):
 def test_runs_of_bags_and_of_words_are_not_in_one_report():
     of_words, of_bags = result("rnn_lin"), result("rnnslm")
     of_bags["objective"] = "bags"
-    message = "runs/rnn_lin-0 predicts words and runs/rnnslm-0 predicts bags; expected one kind"
+    message = "runs/rnn_lin-0 predicts words and runs/rnnslm-0 predicts bags, so their perpl"
     with pytest.raises(InputError, match=f"^{message}"):
         comparison.rows([of_words, of_bags])
     about = brief(comparison.rows([of_bags]))["perplexity"].about

@@ -47,13 +47,25 @@ def test_a_baseline_is_trained_and_measured_like_a_model(corpus, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--baseline=maximum_entropy", "--baseline needs --data"),
-        ("--baseline=neural --data=C/corpus --workdir=x", "--baseline takes no --workdir"),
-        ("--baseline=neural --data=C/corpus --batch_size=2", "takes no --batch_size"),
+        (
+            "--baseline=maximum_entropy",
+            "needs a prepared corpus to train on; add --data",
+        ),
+        (
+            "--baseline=neural --data=C/corpus --workdir=x",
+            "--workdir has no effect with",
+        ),
+        (
+            "--baseline=neural --data=C/corpus --batch_size=2",
+            "--batch_size has no effect with",
+        ),
         ("--baseline=neural --data=C/corpus --training_seed=-1", "--training_seed=-1"),
-        ("--workdir=x --training_seed=1", "--training_seed belongs to --baseline"),
+        ("--workdir=x --training_seed=1", "--training_seed has no effect without --baseline"),
         ("--baseline=grid --data=C/corpus", "--baseline"),
-        ("--baseline=neural --data=C/corpus --lowercase", "--lowercase belongs to --input"),
+        (
+            "--baseline=neural --data=C/corpus --lowercase",
+            "--lowercase has no effect without",
+        ),
     ],
 )
 def test_refused_combinations_of_flags(corpus, flags, message):

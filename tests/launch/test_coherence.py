@@ -63,7 +63,7 @@ def test_every_test_is_that_of_python(space, text, both):
         sum(len(document) <= size for document in documents) for size in (1, 2, 4)
     ]
     assert done.stderr == (
-        "note: no document has two blocks of 8 sentences: blocks of 8 are not measured\n"
+        "note: no document has two blocks of 8 sentences; blocks of 8 are not measured\n"
     )
     for key, window in (("swaps", 2), ("windows", 3)):
         test = Fixed(Shuffle(window=window), permutations=3)
@@ -161,7 +161,7 @@ def test_given_permutations_are_compared_over_all_pairs(space, tmp_path):
     runs = json.loads(launch("coherence", run, *adapted, quiet=False).stdout)["runs"]
     assert runs[1]["tuning"]["split"] == "test" and runs[1]["pairs"] == 5
     error = refuse("coherence", run, *adapted[:2], f"--tune_input={folder}")
-    assert "would be tuned on text it is measured on" in error
+    assert "would be tuned on the measured text" in error
 
 
 @pytest.mark.parametrize(
@@ -171,9 +171,9 @@ def test_given_permutations_are_compared_over_all_pairs(space, tmp_path):
         (["--permuted=x", "--extra_tests=swaps"], "--extra_tests has no effect on the permutat"),
         (["--permuted=x", "--bootstrap=3"], "--bootstrap has no effect on the permutations of"),
         (["--permuted=x", "--data=y"], "--permuted replaces --data"),
-        (["--tsv=t", "--permutations=0", "--bootstrap=2"], "--tsv needs --permutations"),
+        (["--tsv=t", "--permutations=0", "--bootstrap=2"], "--tsv has no rows without a test"),
         (["--tsv=-", "--output=-"], "--tsv and --output are both standard output"),
-        (["--workdirs=a,b"], "--workdir is for one run, --workdirs for several"),
+        (["--workdirs=a,b"], "--workdir is for one run and --workdirs for several"),
         (["--seed=-1"], "--seed=-1: -1 is not a non-negative integer"),
     ],
 )

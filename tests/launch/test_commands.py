@@ -52,14 +52,14 @@ def test_flags_of_shared_modules_without_effect_are_refused(name):
         switches = {"normalize", "quoted", "lowercase"}
         argument = f"--{flag}" + ("" if flag in switches else value.get(flag, "=x"))
         error = refuse(name, argument, *(["--nbest=x"] if name == "rescore" else []))
-        assert error == f"error: --{flag} has no effect on this command; see --help"
+        assert error == f"error: --{flag} has no effect on this command; remove it"
 
 
 @pytest.mark.parametrize("name", ["evaluate", "generate"])
 def test_a_directory_without_a_run_is_refused(space, tmp_path, name):
     text = "context" if name == "generate" else "input"
     arguments = [f"--{text}={space.text['test']}", f"--output={tmp_path / 'output'}"]
-    assert f"{tmp_path} holds no run" in refuse(name, *arguments, f"--workdir={tmp_path}")
+    assert f"{tmp_path} has no run" in refuse(name, *arguments, f"--workdir={tmp_path}")
     assert "--workdir is missing" in refuse(name, *arguments)
     assert not list(tmp_path.iterdir())
 
@@ -70,7 +70,7 @@ def test_a_directory_without_a_run_is_refused(space, tmp_path, name):
         ("evaluate --data=OTHER", "different vocabularies"),
         ("evaluate --split=tset", "--split=tset"),
         ("score --context=blank.txt", "--input is missing"),
-        ("score --format=lines", "--format belongs to --input, which is missing"),
+        ("score --format=lines", "--format has no effect without --input; add --input"),
         ("score --input=a.txt --split=valid", "--input replaces --data and --split"),
         ("score --input=absent.txt", "absent.txt: no such file or folder"),
         ("score stray", "'stray'"),

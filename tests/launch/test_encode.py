@@ -70,11 +70,8 @@ def test_bad_input_leaves_what_was_there(space, tmp_path):
     for flags, message in (
         ((f"--workdir={space.run}", *arguments), "bad.txt:3: not valid UTF-8"),
         ((f"--workdir={space.run}", arguments[0]), "--input is missing"),
-        ((f"--workdir={space.run}", arguments[1]), "output is ''; expected the name of a file"),
-        (
-            (f"--workdir={space.run}", arguments[1], "--output=-"),
-            "expected the name of a file, NAME.",
-        ),
+        ((f"--workdir={space.run}", arguments[1]), "output is ''; choose a file NAME.npy"),
+        ((f"--workdir={space.run}", arguments[1], "--output=-"), "choose a file NAME.npy"),
         (arguments, "--workdir is missing"),
     ):
         assert message in refuse("encode", *flags)

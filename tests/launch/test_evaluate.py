@@ -264,28 +264,28 @@ def test_perplexity_against_context_in_a_picture(runs, tmp_path):
 @pytest.mark.parametrize(
     ("workdirs", "arguments", "expected"),
     [
-        ("A,OTHER", [], "OTHER has another vocabulary (53 entries, fingerprint"),
+        ("A,OTHER", [], "OTHER (53 entries, fingerprint"),
         ("A,A", [], "names A twice"),
         ("A,", [], "--workdirs has an empty name"),
-        ("A,B", ["--pos_tags=3"], "--pos_tags belongs to --by_pos"),
+        ("A,B", ["--pos_tags=3"], "--pos_tags has no effect without --by_pos"),
         ("A,B", ["--plot=a.png"], "no run has model.context_sentences"),
-        ("A,B", ["--by_pos", "--plot=a.xyz"], "a.xyz: cannot write the plot"),
-        ("A,B,C", ["--interpolate"], "--interpolate mixes two runs; there are 3"),
-        ("A", ["--interpolate"], "--interpolate mixes two runs; there are 1"),
-        ("A,B", ["--interpolate", "--split=valid"], "tuned on the split it is measured on, valid"),
-        ("A,B", ["--interpolate", "--tune_on=test"], "tuned on the split it is measured on, test"),
+        ("A,B", ["--by_pos", "--plot=a.xyz"], "a.xyz: cannot write the figure"),
+        ("A,B,C", ["--interpolate"], "--interpolate mixes two runs; found 3"),
+        ("A", ["--interpolate"], "--interpolate mixes two runs; found 1"),
+        ("A,B", ["--interpolate", "--split=valid"], "tuned on the measured split, valid"),
+        ("A,B", ["--interpolate", "--tune_on=test"], "tuned on the measured split, test"),
         (
             "A,B",
             ["--interpolate", "--input=TEXT", "--tune_input=./TEXT"],
-            "tuned on text it is measured on",
+            "tuned on the measured text",
         ),
-        ("A,B", ["--interpolate", "--input=-", "--tune_input=-"], "measured on, -;"),
+        ("A,B", ["--interpolate", "--input=-", "--tune_input=-"], "on the measured text, -;"),
         (
             "A,B",
             ["--interpolate", "--tune_input=TEXT", "--tune_on=train"],
             "--tune_input replaces --tune_on",
         ),
-        ("A,B", ["--tune_on=train"], "belong to --interpolate"),
+        ("A,B", ["--tune_on=train"], "because nothing is tuned; add --interpolate"),
     ],
 )
 def test_bad_input_is_refused_and_nothing_written(
@@ -343,8 +343,9 @@ def test_perplexity_over_the_tokens_of_published_ones(space, tmp_path):
 
 def test_a_device_that_is_not_there_is_named(space):
     error = refuse("evaluate", f"--workdir={space.run}", process=True, JAX_PLATFORMS="rocket")
-    assert (
-        error == "error: JAX_PLATFORMS is rocket, and JAX finds no such device here; cpu is there"
+    assert error == (
+        "error: JAX_PLATFORMS is rocket, and JAX finds no such device here; install JAX for it "
+        "(pip install 'jax[cuda13]') or set JAX_PLATFORMS=cpu"
     )
 
 

@@ -60,8 +60,8 @@ def test_one_document_is_continued_word_by_word(space, tmp_path):
     [
         (["--context=blank.txt"], "blank.txt: has no documents"),
         (["--method=bean"], "--method=bean"),
-        (["--beam=3"], "--beam belongs to --method=beam"),
-        (["--seed=3"], "--seed belongs to --method=sample"),
+        (["--beam=3"], "--beam has no effect without --method=beam"),
+        (["--seed=3"], "--seed has no effect without --method=sample"),
         (["--batch_size=2"], "--batch_size has no effect"),
         (["story.txt"], "'story.txt'"),
     ],

@@ -53,7 +53,7 @@ def test_divergence_is_one_line_with_the_step_and_keeps_the_best_model(space, tm
         "--config.optimizer.final_fraction=1e36",
     ]
     error = refuse("train", *space.training(run, *sgd, *growing), code=1)
-    match = re.match(r"error: step (\d+): .*the best model is of step (\d+)", error)
+    match = re.match(r"error: step (\d+): .*the best model is from step (\d+)", error)
     assert match, error
     failed, best = map(int, match.groups())
     assert restore_run(run).step == best < failed <= STEPS

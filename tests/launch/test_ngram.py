@@ -52,7 +52,7 @@ def test_an_ngram_model_goes_wherever_a_neural_one_does(space, tmp_path, monkeyp
         expected = "has no hidden states and gradients; use --adapt=unigram"
         assert f"--adapt={kind}: ngram {expected}" in error
         flags = (f"--workdirs={run}", f"--output={tmp_path / 'none'}", f"--adapt={kind}")
-        assert f"--adapt={kind}: each of the runs {expected}" in refuse("report", *flags)
+        assert f"--adapt={kind}: each run {expected}" in refuse("report", *flags)
     assert not (tmp_path / "none").exists()
 
     arguments = ["--permutations=2", "--bootstrap=3", "--output=-"]

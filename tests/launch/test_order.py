@@ -53,7 +53,7 @@ def test_sentences_as_they_stand_are_put_in_order_and_printed(space):
         (["--noshuffle", "--metrics=m"], "--metrics has no effect"),
         (["--output=-", "--metrics=-"], "--metrics and --output are both standard output"),
         (["--batch_size=3"], "--batch_size has no effect"),
-        (["--input=text.txt"], "no document has two sentences"),
+        (["--input=text.txt"], "no document has two or more sentences"),
     ],
 )
 def test_bad_input_is_refused(space, tmp_path, arguments, expected):

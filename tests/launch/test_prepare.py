@@ -16,7 +16,7 @@ def test_the_three_splits_are_prepared(space):
     for split, path in space.text.items():
         assert splits[split]["documents"] == len(list(read_documents(path)))
     assert "98 entries" in space.prepared.stdout
-    assert "--output is needed" in refuse("prepare", *space.sources(), process=True)
+    assert "--output is missing" in refuse("prepare", *space.sources(), process=True)
 
 
 def test_a_corpus_that_has_a_name_with_all_its_flags(tmp_path):
@@ -123,19 +123,22 @@ def test_sentences_and_unknown_words_are_reported(tmp_path):
     ("flags", "message"),
     [
         (["--train=GOOD", "--split=1,0,0"], "inputs of given splits take no split"),
-        (["--input=GOOD", "--split=0.5,x"], "--split is 0.5,x; expected shares with commas"),
-        ([], "one of --train/--valid/--test, --input, --source/--target, --corpus says"),
-        (["--input=GOOD", "--train=GOOD"], "got --train/--valid/--test and --input"),
+        (["--input=GOOD", "--split=0.5,x"], "--split is 0.5,x; write shares separated by commas"),
+        ([], "named by no flag; name it by one of --train/--valid/--test, --input"),
+        (["--input=GOOD", "--train=GOOD"], "named by --train/--valid/--test and --input"),
         (["--corpus=bbc", "--input=GOOD", "--train=GOOD"], "--test and --corpus=bbc"),
-        (["--target=GOOD"], "--source and --target belong together"),
-        (["--corpus=bbc", "--input=GOOD", "--format=prose"], "--corpus=bbc takes no --format"),
+        (["--target=GOOD"], "--source is missing; add --source=PATH"),
+        (
+            ["--corpus=bbc", "--input=GOOD", "--format=prose"],
+            "--format has no effect with",
+        ),
         (["--train=GOOD", "--normalize"], "normalize has no effect on text that is read as lines"),
         (["--train=GOOD", "--text_key=a"], "text_key has no effect on text that is read as lin"),
         (["--corpus=wsj"], "--corpus=wsj"),
         (["--train=GOOD", "stray"], "unexpected argument 'stray'"),
         (["--trian=GOOD"], "trian"),
         (["--train=GOOD", "--vocab_size=many"], "--vocab_size=many"),
-        (["--documents=2"], "--documents belongs to --show, which is missing"),
+        (["--documents=2"], "--documents has no effect without --show; add --show"),
     ],
 )
 def test_bad_flags_are_refused_and_nothing_is_written(space, tmp_path, flags, message):
@@ -149,7 +152,7 @@ def test_bad_flags_are_refused_and_nothing_is_written(space, tmp_path, flags, me
     [
         (["--show=CORPUS", "--documents=0"], "--documents is 0; expected at least 1"),
         (["--show=CORPUS", "--split=0.5,0.5"], "has no split '0.5,0.5'"),
-        (["--show=CORPUS", "--input=CORPUS"], "--show prints a prepared corpus, and takes only"),
+        (["--show=CORPUS", "--input=CORPUS"], "--show prints a prepared corpus; remove all other"),
         (["--show="], "has no manifest.json"),
     ],
 )

@@ -171,7 +171,7 @@ def test_standard_input_cannot_be_shared(space):
     first, second = together("score", f"--workdir={space.run}", "--input=-", code=2)
     assert first == (
         "",
-        "error: --input is '-'; expected a file, which all processes can read\n",
+        "error: --input is '-', which several processes cannot share; write the text to a file\n",
     )
     assert second == ("", "")
 
@@ -204,7 +204,7 @@ def test_a_process_that_dies_ends_the_others_and_the_run_goes_on(space, values, 
     job[1].communicate()
     assert job[0].returncode == 75
     assert re.search(
-        r"^error: process 0 lost the others, or a device \(.*\); the same", errors, re.M
+        r"^error: process 0 lost the other processes or a device \(.*\); repeat", errors, re.M
     )
     # As one process: several have gone on before.
     resumed = launch("train", *space.training(run, *values)).stdout

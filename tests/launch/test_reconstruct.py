@@ -43,7 +43,8 @@ def test_losses_of_words_and_of_endings_are_reported_apart(space, run):
 
 def test_segments_are_refused(space, tmp_path):
     error = refuse("train", *_training(space, tmp_path / "run"))
-    assert error == f"error: data.segment_length is 5; {NAME} reads whole documents: expected 0"
+    expected = f"data.segment_length is 5, but {NAME} reads whole documents; set it to 0"
+    assert error == f"error: {expected}"
     assert not list(tmp_path.iterdir())
 
 
@@ -161,18 +162,18 @@ def test_outputs_are_measured_side_by_side(texts, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--workdir=RUN --outputs=x", "--outputs are measured as they are; expected --output with"),
-        ("--workdir=RUN", "--output is missing; expected a file for the reconstructed"),
+        ("--workdir=RUN --outputs=x", "--outputs cannot be used with --workdir; use --output for"),
+        ("--workdir=RUN", "--output is missing; add --output=FILE for the reconstructed"),
         ("--workdir=RUN --output=o --nomeasure --metrics=-", "no effect with --nomeasure"),
         ("--workdir=RUN --output=- --metrics=-", "--output and --metrics are both standard output"),
         ("--workdir=RUN --output=o --input=none.jsonl --nomeasure", "document a has no words"),
-        ("--input=in.txt", "--outputs is missing; expected texts to measure, or --workdir"),
-        ("--outputs=out.jsonl", "--input is missing; expected the sources of --outputs"),
-        ("--outputs=out.jsonl,in.txt --input=-", "standard input is read once"),
-        ("--outputs=- --input=in.txt", "standard input is read once"),
+        ("--input=in.txt", "--workdir and --outputs are missing; add --workdir=RUN to"),
+        ("--outputs=out.jsonl", "--input is missing; add --input=FILE, the sources of --outputs"),
+        ("--outputs=out.jsonl,in.txt --input=-", "standard input can be read only once"),
+        ("--outputs=- --input=in.txt", "standard input can be read only once"),
         ("--outputs=out.jsonl --input=in.txt --batch_size=2", "--batch_size has no effect"),
         ("--outputs=out.jsonl --input=in.txt --max_length_ratio=2", "--max_length_ratio has no"),
-        ("--outputs=out.jsonl --input=in.txt --method=beam", "--method has no effect on --outputs"),
+        ("--outputs=out.jsonl --input=in.txt --method=beam", "--method has no effect without"),
     ],
 )
 def test_bad_flags_are_refused_and_nothing_is_written(run, texts, tmp_path, flags, message):

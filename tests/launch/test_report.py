@@ -163,14 +163,14 @@ def test_any_run_or_model_is_a_baseline(workdirs, tmp_path):
     assert float(lines[0]["test_perplexity"]) == pytest.approx(perplexity, rel=1e-9)
     assert [line["data.segment_length"] for line in lines] == ["5", "5", "10"]
     assert "\\begin{tabular}" in (output / "report.tex").read_text()
-    assert "--bootstrap=1000 fills it in." in (output / "report.md").read_text()
+    assert "--bootstrap=1000 measures it." in (output / "report.md").read_text()
 
     report(workdirs, output, "--baseline=ccdclm", "--bootstrap=0")
     comparison = json.loads((output / "report.json").read_text())["rows"][0]["compared"]
     assert comparison == {} or list(comparison) == ["ccdclm"]
     paths = f"--workdirs={workdirs[0]},{workdirs[1]}"
     error = refuse("report", paths, f"--output={output}", "--baseline=hrnnlm")
-    assert "--baseline is hrnnlm; expected one of --workdirs, or of the models ccdclm, r" in error
+    assert "--baseline is hrnnlm; choose a run of --workdirs, or one of the models ccdc" in error
 
 
 def test_both_coherences_where_the_first_sentence_decides(workdirs, tmp_path, monkeypatch):
@@ -209,7 +209,7 @@ def test_a_quick_report_of_a_pattern_computes_nothing(workdirs, tmp_path):
     assert "launch.report without --quick measures it" in page.read_text("utf-8")
     assert not list(tmp_path.glob("runs/*/results"))
     error = refuse("report", "--quick", f"--workdirs={tmp_path}/runs/*.txt")
-    assert "runs/*.txt stands for no run" in error
+    assert "runs/*.txt matches no run" in error
     assert "--workdirs is missing" in refuse("report", "--quick")
 
 
@@ -222,7 +222,7 @@ def test_what_was_trained_anew_is_measured_anew(workdirs, tmp_path):
     shutil.copytree(earlier, tmp_path / "trained" / "results")
     printed = report([tmp_path / "trained"], output)
     assert printed.count("measured in") == 5
-    assert printed.count("is of another model or version") == 8
+    assert printed.count("is from a different model or version") == 8
     metrics = tmp_path / "trained" / "metrics.jsonl"
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
     lines[-1]["seconds"] += 60
@@ -250,7 +250,7 @@ def test_runs_that_are_not_trained_to_their_end_are_rows_of_their_own(workdirs, 
     shutil.copytree(workdirs[2], unfinished)
     (unfinished / "result.json").unlink()
     text = report([workdirs[0], unfinished], tmp_path / "report", "--bootstrap=0")
-    assert f"note: {unfinished} is not trained to its end; step " in text
+    assert f"note: training of {unfinished} is unfinished; step " in text
     assert "ccdclm, unfinished = True" in text
 
 
@@ -259,7 +259,7 @@ def test_what_cannot_be_reported_is_refused_before_it_is_measured(space, workdir
     other = space.other_run
     paths = f"--workdirs={workdirs[0]},{other}"
     error = refuse("report", paths, f"--output={output}")
-    assert f"{other} has another vocabulary (" in error and f"than {workdirs[0]} (" in error
+    assert f"the vocabularies of {workdirs[0]} (" in error and f"and {other} (" in error
     broken = tmp_path / "broken"
     shutil.copytree(workdirs[0], broken)
     paths = f"--workdirs={workdirs[0]},{broken}"
@@ -272,24 +272,24 @@ def test_what_cannot_be_reported_is_refused_before_it_is_measured(space, workdir
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--bootstrap=1"], "--bootstrap is 1; expected 0, or 2 and more"),
-        (["--permutation_pool=-1"], "--permutation_pool is -1; expected 0, or 2 and more"),
-        (["--seed=-1"], "--seed is -1; expected 0 or more"),
-        (["--html="], "--html is ''; expected a file to write"),
-        (["--html=RUN"], "/run'; expected a file to write"),
+        (["--bootstrap=1"], "--bootstrap is 1; choose 0, or 2 or more"),
+        (["--permutation_pool=-1"], "--permutation_pool is -1; choose 0, or 2 or more"),
+        (["--seed=-1"], "--seed is -1; choose 0 or more"),
+        (["--html="], "--html is ''; choose a file to write"),
+        (["--html=RUN"], "/run'; choose a file to write"),
         (["--html=RUN/config.json/page.html"], "/config.json: cannot be written: File exists"),
-        (["--fix_first=-1"], "--fix_first is -1; expected 0 or more"),
-        (["--baseline=RUN/.."], "expected one of --workdirs, or of the models ccdclm"),
+        (["--fix_first=-1"], "--fix_first is -1; choose 0 or more"),
+        (["--baseline=RUN/.."], "choose a run of --workdirs, or one of the models ccdclm"),
         (["--workdirs="], "--workdirs has an empty name"),
         (["--workdirs=RUN,nowhere"], "nowhere"),
         (["--output=RUN/config.json"], "config.json: cannot be written: File exists"),
         (["--data=nowhere"], "nowhere"),
         (["--workdirs=nowhere"], "nowhere"),
-        (["--output="], "--output is missing; expected a directory to write, or --quick"),
+        (["--output="], "--output is missing; add --output=DIR for the report, or --quick"),
         (["--quick", "--workdirs="], "--workdirs has an empty name"),
-        (["--quick", "--workdirs=nowhere"], "nowhere holds no run: config.json is missing"),
+        (["--quick", "--workdirs=nowhere"], "nowhere has no run: config.json is missing"),
         (["--tune_on=train"], "--tune_on has no effect on this command"),
-        (["--adapt="], "--adapt is empty; expected some of cache, unigram, dynamic"),
+        (["--adapt="], "--adapt is empty; choose from cache, unigram, dynamic"),
     ],
 )
 def test_bad_input(workdirs, tmp_path, flags, message):

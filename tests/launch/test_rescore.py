@@ -93,7 +93,7 @@ def test_a_list_of_kaldi_without_anything_else(space, tmp_path):
     (tmp_path / "words_text").write_text("u-1 w1 w2\nu-2 w3\nv-1 w4\n")
     options = ["rescore", f"--workdir={space.rnnlm}", f"--nbest={tmp_path}"]
     done = launch(*options, f"--output={tmp_path / 'best'}")
-    assert "one document; --documents=FILE says" in done.stdout
+    assert "one document; --documents=FILE names" in done.stdout
     best = (tmp_path / "best").read_text()
     assert best == launch(*options, "--output=-", "--viterbi").stdout
     assert best in ("w1 w2\nw4\n", "w3\nw4\n")
@@ -152,7 +152,7 @@ def test_silence_and_sparse_features_are_scored_and_the_list_is_written_again(sp
         ("--output=LISTS/x --scored_nbest=LISTS/x", "--scored_nbest are both "),
         ("--viterbi --beam=2", "--viterbi replaces --beam"),
         ("--beam=0", "flag --beam=0: 0 is not"),
-        ("--objective=wer", "--objective belongs to --tune"),
+        ("--objective=wer", "--objective has no effect without --tune"),
         ("--tune --references=", "--tune needs --references"),
         ("--format=lines", "--format has no effect on this command"),
     ],

@@ -155,7 +155,7 @@ def test_what_cannot_be_scored_after_a_context_is_refused(space, tmp_path):
     flags = (f"--workdir={space.run}", f"--context={context}", f"--input={endings}")
     for content, message in (
         ("w1 w2\n", f"{endings}:2: has no words; expected one sentence per line"),
-        ("a b\n\nc d\n", f"{context}: holds several documents; expected one"),
+        ("a b\n\nc d\n", f"--context={context} has several documents; choose one"),
         ("\n", f"{context}: has no documents"),
     ):
         context.write_text(content)
@@ -204,11 +204,11 @@ def test_attention_stands_beside_the_scores(attending, text, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--plot=a.png"], "--plot draws one document, and the text holds several"),
-        (["--plot=a.xyz"], "a.xyz: cannot write the plot"),
-        (["--attention", "--output_format=tsv"], "--attention has no place in tsv; expected"),
-        (["--attention", "--context=TEXT"], "--attention is of documents; expected --input with"),
-        (["--output=scores.csv"], "scores.csv, and CSV is not written; expected jsonl, tsv, html"),
+        (["--plot=a.png"], "--plot draws one document, but the text has several"),
+        (["--plot=a.xyz"], "a.xyz: cannot write the figure"),
+        (["--attention", "--output_format=tsv"], "--attention cannot be written as tsv; use"),
+        (["--attention", "--context=TEXT"], "--attention cannot be used with --context; remove"),
+        (["--output=scores.csv"], "--output=scores.csv: CSV output is not supported"),
     ],
 )
 def test_bad_flags_are_refused_and_nothing_is_written(attending, text, tmp_path, flags, message):

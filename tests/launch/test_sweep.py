@@ -127,7 +127,7 @@ def test_an_interrupted_sweep_saves_and_goes_on(space, tmp_path):
     output, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (75, "")
     assert re.search(r"\[0/1\] seed=7  stopped  \d+:\d\d", output)
-    assert "0 of 1 cells are finished; the same command resumes" in output
+    assert "0 of 1 cells are finished; repeat the command to resume" in output
     saved = log.read_text().splitlines()[-1]
     assert saved.startswith("interrupted and saved at step ")
     assert not (cell / "result.json").exists()
@@ -165,17 +165,17 @@ def test_a_dry_run_shows_commands_and_writes_nothing(space, tmp_path):
     [
         (
             ["--grid=data.batch_size=4,8", "--config.data.batch_size=3"],
-            "--config.data.batch_size sets a key of --grid; expected one of the two",
+            "--config.data.batch_size sets a key of --grid; remove --config",
         ),
-        (["--grid=training.seed=0,1", "--plot=a.png"], "two keys with several values each; --grid"),
+        (["--grid=training.seed=0,1", "--plot=a.png"], "two keys with several values; --grid"),
         (["--grid=training.seed=0,1", "--jobs=0"], "--jobs is 0; expected at least 1"),
         (
             ["--grid=training.seed=0,1", "--jobs=2", "--write_jobs=flags"],
-            "--jobs has no effect with --write_jobs, which trains no cells; remove one",
+            "--jobs has no effect with --write_jobs, which trains no cells; remove --jobs",
         ),
         (
             ["--grid=training.start_from=a b", "--write_jobs=flags"],
-            "--write_jobs: '--config.training.start_from=a b' holds white space",
+            "--write_jobs: '--config.training.start_from=a b' has white space",
         ),
     ],
 )
@@ -208,5 +208,5 @@ def test_jobs_are_a_line_of_flags_per_cell_and_what_has_finished_is_tabulated(
     # A file that jobs may still read is not changed under them.
     before = path.read_text()
     error = refuse("sweep", *arguments, "--grid=optimizer.learning_rate=0.02;training.seed=0")
-    assert f"{path}: holds the flags of other cells" in error and path.read_text() == before
+    assert f"{path}: has the flags of other cells" in error and path.read_text() == before
     assert launch("sweep", *arguments, GRID).stdout == done.stdout

@@ -32,8 +32,8 @@ def test_a_run_goes_on_by_its_workdir_alone(space, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ([], "error: --config is missing, and none holds no run to resume; expected a file"),
-        (["--config.training.epochs=4"], "--config is missing, and none holds no run to resume"),
+        ([], "error: --config is missing, and none has no run to resume; add a file"),
+        (["--config.training.epochs=4"], "--config is missing, and none has no run to resume"),
         (["--workdir=RUN", "--config.model.hidden_dim=9"], "model.hidden_dim: 8 saved, 9 given"),
         (["--workdir=RUN", "--config.training.epochs=x"], "--config.training.epochs=x"),
     ],
@@ -194,5 +194,5 @@ def test_train_refuses_a_workdir_of_another_vocabulary(space):
     before = fingerprint(space.run)
     corpus = f"--config.data.directory={space.other_corpus}"
     error = refuse("train", *space.training(space.run, corpus))
-    assert str(space.run) in error and "another vocabulary" in error
+    assert f"{space.run} has a run whose vocabulary differs from" in error
     assert fingerprint(space.run) == before

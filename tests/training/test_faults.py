@@ -304,7 +304,7 @@ def test_a_corpus_that_changed_is_refused(texts, copied_data, tmp_path):
         report=quiet,
         overwrite=True,
     )
-    message = r"prepared has changed since this run began: train\.\S+ has another checksum"
+    message = r"prepared has changed since this run began: the checksum of train\.\S+ differs"
     with pytest.raises(InputError, match=message):
         loop.train(config(copied_data, **{"training.max_steps": 2}), run, report=quiet)
 
@@ -353,7 +353,7 @@ def test_a_gradient_that_is_not_a_number_is_left_out_on_request(data, tmp_path, 
     assert result.ending == "finished"
     skipped = [line for line in lines if "skipped" in line]
     assert [line.split(":")[0] for line in skipped] == ["step 7", "step 8"]
-    assert skipped[-1].endswith("skipped, 3 in all")
+    assert skipped[-1].endswith("skipped (3 skipped in all)")
     metrics = read_metrics(tmp_path / "run")
     training = [line for line in metrics if line["kind"] == "train"]
     assert [line["step"] for line in training] == [1, 2, 4, 5, 6, 9, 10, 11, 12]
@@ -366,7 +366,7 @@ def test_too_many_gradients_that_are_not_numbers_stop_the_run(
     data, tmp_path, monkeypatch, bad, skipped
 ):
     poison(monkeypatch, bad)
-    message = "step 8: loss per token is nan and gradient norm nan"
+    message = "step 8: mean loss is nan and gradient norm nan"
     with pytest.raises(DivergenceError, match=message):
         settings = config(data, **{"optimizer.max_skipped_steps": skipped})
         loop.train(settings, tmp_path / "run", report=quiet)

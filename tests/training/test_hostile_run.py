@@ -51,7 +51,7 @@ def test_folders_that_lead_out_of_a_run_are_refused(sealed, tmp_path, name):
     folder = run / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.symlink_to(elsewhere)
-    with pytest.raises(InputError, match=f"run/{name}: is a link or no folder"), locked(run):
+    with pytest.raises(InputError, match=f"run/{name}: is a link or not a directory"), locked(run):
         pass
     assert left.is_dir()
 
@@ -134,7 +134,7 @@ def test_checksums_lead_nowhere_else(sealed, tmp_path, name, capfd):
         file.write_text(json.dumps(forged))
         with pytest.raises(InputError, match="no checkpoint in .*best can be used"):
             use(run)
-        expected = "its files are not those of checksums.json"
+        expected = "its files differ from the list in checksums.json"
         if not isinstance(forged, dict):
             expected = f"checksums.json: the value is {forged!r}; expected a JSON object"
         assert expected in capfd.readouterr().err

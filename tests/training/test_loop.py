@@ -261,7 +261,7 @@ def test_optimizers_that_move_all_hashed_features_are_refused_unless_these_are_f
     values = config(data, **{"optimizer.average_decay": 0.0}).to_dict()
     lin = default_config("rnn_lin").to_dict()["model"] | {"hash_size": 50}
     values["model"] = lin | {"embedding_dim": 4, "hidden_dim": 4}
-    with pytest.raises(InputError, match="optimizer.name is 'adam', which moves all hashed"):
+    with pytest.raises(InputError, match="optimizer.name is 'adam', which changes all hashed"):
         loop.train(values, tmp_path / "run", report=quiet)
     assert not (tmp_path / "run").exists()
     values["training"]["frozen"] = "bigrams"

@@ -94,9 +94,9 @@ def test_errors_name_the_nearest():
         create_optimizer(OptimizerConfig(schedule="cosin"), 1)
     with pytest.raises(InputError, match="final_fraction"):
         create_optimizer(OptimizerConfig(schedule="exponential"), 1)
-    with pytest.raises(InputError, match=r"halve_every 0.0; expected more than 0"):
+    with pytest.raises(InputError, match=r"halve_every 0.0; choose a value above 0"):
         create_optimizer(OptimizerConfig(schedule="halve_after", halve_every=0.0), 1)
-    with pytest.raises(InputError, match=r"weight_decay is 0.1 with optimizer adam; only adamw"):
+    with pytest.raises(InputError, match=r"weight_decay is 0.1, which optimizer adam does not use"):
         create_optimizer(OptimizerConfig(name="adam", weight_decay=0.1), 1)
 
 
@@ -152,7 +152,7 @@ def test_without_averages_the_parameters_are_the_model():
     optimizer = create_optimizer(OptimizerConfig(), 1)
     params = jnp.ones(2)
     assert model_params(params, optimizer.init(params)) is params
-    with pytest.raises(InputError, match=r"average_decay is 1.0; expected below 1"):
+    with pytest.raises(InputError, match=r"average_decay is 1.0; choose a value below 1"):
         create_optimizer(OptimizerConfig(average_decay=1.0), 1)
 
 

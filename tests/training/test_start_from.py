@@ -263,7 +263,7 @@ def test_a_started_and_frozen_run_resumes_without_the_other_one(data, other_data
                 params["output"]["kernel"][:, ours.index(word)], there[:, theirs.index(word)]
             )
     # Before the first checkpoint there is nothing to go on from.
-    with pytest.raises(InputError, match=f"^training.start_from: {run} holds no run"):
+    with pytest.raises(InputError, match=f"^training.start_from: {run} has no run"):
         loop.train(settings, tmp_path / "late", report=quiet)
     assert not (tmp_path / "late").exists()
 
@@ -311,7 +311,7 @@ def test_more_epochs_make_the_run_that_was_as_long_at_once(data, source, tmp_pat
         kept = [(tmp_path / place / name).read_text() for place in ("run", "at_once")]
         assert kept[0] == kept[1]
     before = fingerprint(tmp_path / "run")
-    with pytest.raises(InputError, match=r"has a run of 40 steps; .* give 20, expected at"):
+    with pytest.raises(InputError, match=r"has a run of 40 steps, .* allow 20; allow at"):
         loop.train(of_epochs(data, 2), tmp_path / "run", report=quiet)
     assert fingerprint(tmp_path / "run") == before
 
@@ -330,8 +330,8 @@ def test_a_longer_run_has_no_result_while_it_goes_on(data, source, tmp_path, mon
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"training.epochs": 1}, "has a run of 20 steps; .* give 10, expected at least 20"),
-        ({"training.max_steps": 19}, "has a run of 20 steps; .* give 19"),
+        ({"training.epochs": 1}, "has a run of 20 steps, .* allow 10; allow at least 20"),
+        ({"training.max_steps": 19}, "has a run of 20 steps, .* allow 19"),
         (
             {"training.patience": 4},
             r"already contains a different run \(training.patience: 5 saved, 4 given\). Choose",
@@ -385,7 +385,7 @@ def test_patience_ends_a_longer_run_too_and_more_of_it_does_not(data, tmp_path):
     longer = loop.train(settings(2, 1), run, report=lines.append)
     assert (longer.ending, longer.step, longer.best_step) == ("early_stop", 4, 2)
     assert loop.train(settings(2, 1), run, report=quiet) == longer
-    assert "(more of them, or 0, resume the run)" in lines[-1]
+    assert "(resume with a larger --config.training.patience, or 0)" in lines[-1]
     assert read_result(run) == longer
     more = loop.train(settings(2, 3), run, report=quiet)
     at_once = loop.train(settings(2, 3), tmp_path / "at_once", report=quiet)
@@ -412,7 +412,7 @@ def test_a_start_that_cannot_be_is_refused_and_nothing_is_made(data, source, tmp
         return refused(config(data, **{"training.start_from": str(run)}), tmp_path / "run")
 
     begins = "training.start_from: "
-    assert start(tmp_path).startswith(f"{begins}{tmp_path} holds no run: config.json is missing")
+    assert start(tmp_path).startswith(f"{begins}{tmp_path} has no run: config.json is missing")
     shutil.copytree(source, tmp_path / "young")
     shutil.rmtree(tmp_path / "young" / "checkpoints" / "best")
     assert start(tmp_path / "young").startswith(f"{begins}{tmp_path / 'young'} has no checkpoint")
@@ -420,12 +420,13 @@ def test_a_start_that_cannot_be_is_refused_and_nothing_is_made(data, source, tmp
     counts.mkdir()
     kept = {"model": {"name": ngram.NAME, "order": 5}, "data": {"directory": "somewhere"}}
     (counts / "config.json").write_text(json.dumps(kept))
-    assert (
-        start(counts) == f"{begins}{counts} holds a model 'ngram', which has no parameters to take"
+    assert start(counts) == (
+        f"{begins}{counts} has a model 'ngram', which has no parameters; choose another run"
     )
     foreign = save_run(tmp_path / "foreign", "ccdclm", "x y z", **FOUR)
     assert start(foreign) == (
-        f"{begins}the vocabularies of {foreign} and data.directory share no word"
+        f"{begins}the vocabularies of {foreign} and data.directory share no word; choose another "
+        "run"
     )
     # adclm has no bias at the output, which fits whatever the dimensions are.
     narrow = save_run(tmp_path / "narrow", "rnnlm", "a b c", **FOUR)
@@ -435,7 +436,8 @@ def test_a_start_that_cannot_be_is_refused_and_nothing_is_made(data, source, tmp
     )
     message = refused(settings, tmp_path / "run")
     assert message == (
-        f"{begins}the rnnlm in {narrow} has no parameter of the same name and shape as this adclm"
+        f"{begins}the rnnlm in {narrow} has no parameter of the same name and shape as this adclm; "
+        "choose another run or the same sizes"
     )
     assert "expected gs://BUCKET" in refused(
         config(data, **{"training.start_from": "ftp://host/run"}), tmp_path / "run"
@@ -448,7 +450,7 @@ def test_a_start_that_cannot_be_is_refused_and_nothing_is_made(data, source, tmp
         ("stack/0/recurent", "'stack/0/recurent' matches no parameter; did you mean 'stack/0/re"),
         ("embedding,,output/*", "'' matches no parameter; known: embedding, "),
         ("stack.0.*", "'stack.0.*' matches no parameter"),
-        ("*", "training.frozen is '*', which matches all parameters; expected some"),
+        ("*", "training.frozen is '*', which matches all parameters; choose"),
         ("e*,output*,stack/*,initial_context", "which matches all parameters"),
     ],
 )
