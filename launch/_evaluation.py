@@ -257,7 +257,7 @@ def directory_of(runs: Sequence[Subject]) -> str:
 
 
 class Progress(progress.Progress):
-    """In a `with` block, counts documents in a line on standard error, if that is a terminal."""
+    """Counts documents in a line on standard error, if it is a terminal, during a `with` block."""
 
     def __init__(self, label: str, total: int | None = None):
         super().__init__(

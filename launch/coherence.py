@@ -31,8 +31,8 @@ of every document (launch.evaluate --help). Results on splits are saved in RUN/r
 measured again (launch/README.md).
 
 --permuted reads permutations from a folder with one text per file (Barzilay and Lapata 2008):
-NAME.perm-1 is a document, and NAME.perm-2, ... are its permutations. With --input the documents are
-those of the input, and NAME.perm-1, NAME-1 or NAME_1, ... are permutations of NAME.
+NAME.perm-1 is a document, and NAME.perm-2, ... are its permutations. With --input the documents
+come from the input, and NAME.perm-1, NAME-1 or NAME_1, ... are permutations of NAME.
 
 --baseline measures a baseline of sentence ordering (Lin et al. 2015, 6.1) in place of a run: a
 maximum-entropy classifier of neighbouring sentences, or a recurrent classifier of three sentences

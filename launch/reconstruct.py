@@ -77,7 +77,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _reconstruct() -> dict[str, list[reconstruction.Measures]]:
-    """Writes --output; the measures of its documents."""
+    """Reconstructs documents, writes them to --output, and returns their measures."""
     if _OUTPUTS.value:
         raise InputError(
             "--outputs cannot be used with --workdir; use --output for the file to write, or "

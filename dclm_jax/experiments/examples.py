@@ -66,9 +66,9 @@ def choose(
     all_rows: Sequence[Row], documents: Sequence[Document], baseline: str
 ) -> list[tuple[int, str]]:
     """Indices of documents with two or more sentences, each with the reason for its selection: the
-    first document, and the documents in which the row with the lowest test perplexity saves most
-    and fewest nats per target compared with its baseline. If no row has a baseline, the first
-    DOCUMENTS."""
+    first document, and the documents in which the row with the lowest test perplexity saves the
+    most and the fewest nats per target compared with its baseline. If no row has a baseline, these
+    are the first DOCUMENTS documents."""
     eligible = [index for index, document in enumerate(documents) if len(document) > 1]
     firsts = [(index, "one of the first documents") for index in eligible[:DOCUMENTS]]
     pairs = [
@@ -83,11 +83,11 @@ def choose(
     nats_D = [each.values("by_document").mean(axis=0) for each in (other, row)]
     saved_D = (nats_D[0] - nats_D[1]) / np.maximum(targets_D, 1)
     order = sorted(eligible, key=lambda index: saved_D[index])
-    than = f"nats per target over {other.label}"
+    saved_by = f"nats per target saved by {row.label} compared with {other.label}"
     wanted = [
         (eligible[0], "the first document"),
-        (order[-1], f"the largest gain of {row.label} in {than}: {saved_D[order[-1]]:.2f}"),
-        (order[0], f"the smallest gain of {row.label} in {than}: {saved_D[order[0]]:.2f}"),
+        (order[-1], f"the most {saved_by}: {saved_D[order[-1]]:.2f}"),
+        (order[0], f"the fewest {saved_by}: {saved_D[order[0]]:.2f}"),
     ]
     reasons: dict[int, list[str]] = {}
     for index, why in wanted:

@@ -51,8 +51,8 @@ Numbers = Sequence[float] | np.ndarray
 
 
 class Line(NamedTuple):
-    """A line: its label, its points (nan where there is none), the ends of their intervals, and a
-    dashed line that belongs to it."""
+    """A line: its label, its points (nan for a missing point), the ends of their intervals, and an
+    additional dashed line."""
 
     label: str
     x: Numbers
@@ -461,7 +461,7 @@ def plot_grid(
         aspect="auto",
     )
     for (y, x), value in np.ndenumerate(values):
-        # With two decimals, and fewer where they would not fit in.
+        # Two decimals, or fewer if they would not fit.
         decimals = 2 if value < 100 else 1 if value < 1000 else 0
         text = "–" if np.isnan(value) else f"{value:,.{decimals}f}"
         is_light = np.isnan(value) or float(np.asarray(image.norm(value))) > 0.6
@@ -540,7 +540,7 @@ def _marker(look: int) -> str:
 
 
 def _set_scale(axes: "Axes", values: Sequence[float]) -> None:
-    """Makes the y axis of perplexities logarithmic where that shows more."""
+    """Makes the y axis of perplexities logarithmic if their range is large."""
     axes.set_ylabel("perplexity")
     if max(values) > _LINEAR_RATIO * min(values):
         axes.set(yscale="log", ylabel="perplexity (log scale)")

@@ -131,7 +131,7 @@ class TrainingConfig:
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig:
-    """A checked configuration; `model` holds the name and the options of `models.create`."""
+    """A checked configuration; `model` has the name and the options of `models.create`."""
 
     model: dict[str, Any]
     data: DataConfig
@@ -147,7 +147,7 @@ def default_config(model: str = "ccdclm") -> ConfigDict:
     clipping at 5 follow Ji et al. (2015, 3.1); the plain `lstm` cell and 16 segments per step do
     not: `configs/ptb/paper.py` has the paper's recipe.
 
-    Section `model` holds the model's options (`dclm_jax.models`); for the others see `DataConfig`,
+    Section `model` has the model's options (`dclm_jax.models`); for the others see `DataConfig`,
     `OptimizerConfig` and `TrainingConfig`.
     """
     options = {

@@ -102,7 +102,7 @@ def _take(
 
 
 def word_axes(model: DocumentModel) -> dict[str, int | None]:
-    """By path, the axis of a parameter that has an entry for each word; None without one."""
+    """The axis with one entry per word of each parameter, by path; None without such an axis."""
     smaller = dataclasses.replace(model, vocab_size=model.vocab_size - 1)
     shapes, smaller_shapes = (
         by_path(jax.eval_shape(sized.init, jax.random.key(0))) for sized in (model, smaller)

@@ -60,7 +60,9 @@ def read_config(workdir: Path) -> dict[str, Any]:
         if not isinstance(config.get(section, {}).get(key), str):
             raise InputError(f"{path}: expected {meaning} under {section}.{key}")
     if not _is_file_name(config["data"]["directory"]):
-        raise InputError(f"{path}: data.directory has characters that file names cannot have")
+        raise InputError(
+            f"{path}: data.directory has characters that file names cannot have; expected a path"
+        )
     if "vocab_size" in config["model"]:
         raise InputError(f"{path}: model.vocab_size is not an option; remove it")
     return config

@@ -96,9 +96,10 @@ def test_examples_are_the_first_and_those_where_the_context_saves_most_and_least
             record["by_token"]["count"] = [[1, 0], [2, 2], [3, 3]]
     # 5, 7 and 6 nats of rnnlm; adclm saves 1.4 of 7 nats in four words and 1.3 of 6 in six, and in
     # a document of one sentence, which is left out, 1.0 in one.
+    saved_by = "nats per target saved by adclm compared with rnnlm"
     assert examples.choose(rows, documents, "rnnlm") == [
-        (1, "the first document; the largest gain of adclm in nats per target over rnnlm: 0.35"),
-        (2, "the smallest gain of adclm in nats per target over rnnlm: 0.20"),
+        (1, f"the first document; the most {saved_by}: 0.35"),
+        (2, f"the fewest {saved_by}: 0.20"),
     ]
     firsts = examples.choose(rows[:1], documents, "rnnlm")
     assert firsts == [(1, "one of the first documents"), (2, "one of the first documents")]
@@ -114,7 +115,7 @@ def test_what_is_not_measured_says_what_would_measure_it():
     for message in (
         "Learning curves is not drawn: no line has a point.",
         "Coherence is not measured; launch.report --bootstrap=1000 without --quick measures it.",
-        "No test document of two sentences or more was read.",
+        "No test document with two or more sentences was read.",
     ):
         assert message in report
     assert report.count("without --quick measures it") == 3 and "<svg" not in report
