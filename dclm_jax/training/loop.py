@@ -148,7 +148,7 @@ def open_job(config: ConfigDict | Mapping[str, Any]) -> Job:
     directory, segment_length = settings.data.directory, settings.data.segment_length
     if not directory:
         raise InputError(
-            "data.directory is empty; expected the output of launch.prepare, "
+            "data.directory is empty; set it to the output of launch.prepare, "
             "for example --config.data.directory=data/ptb"
         )
     training, valid = (open_corpus(directory, split) for split in ("train", "valid"))

@@ -126,8 +126,8 @@ def parallel_step(
     loss_per: str = "token",
     devices: Sequence[jax.Device] | None = None,
 ) -> Callable[[TrainState, Batch, jax.Array], tuple[TrainState, StepMetrics]]:
-    """`train_step` over devices, by default the devices of all processes. The state (donated) and the
-    key have no axis of devices; the batch is from `spread_rows`."""
+    """`train_step` over devices, by default the devices of all processes. The state (donated) and
+    the key have no axis of devices; the batch is from `spread_rows`."""
     step = functools.partial(train_step, model, optimizer, loss_per=loss_per)
     if devices is None:
         # In the order in which `spread_rows` divides the batch among processes.

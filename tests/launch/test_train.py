@@ -136,8 +136,8 @@ def test_a_configuration_that_needs_a_name_says_so(tmp_path, more):
     arguments = [f"--config={tmp_path / 'own.py'}", f"--workdir={tmp_path / 'run'}", *more]
     error = launch("train", *arguments, code=2).stderr
     assert error == (
-        "error: --config: get_config() missing 1 required positional argument: 'size'; a name is "
-        "given as --config=FILE:NAME\n"
+        "error: --config: get_config() missing 1 required positional argument: 'size'; write the "
+        "name as --config=FILE:NAME\n"
     )
     assert not (tmp_path / "run").exists()
 
