@@ -1,4 +1,4 @@
-"""Precision of products of float32 factors, which accelerators round unless told otherwise."""
+"""Precision of products of float32 factors, which accelerators round by default."""
 
 import functools
 from collections.abc import Callable

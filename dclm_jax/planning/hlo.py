@@ -191,8 +191,8 @@ class Program:
         return self._chunks.branch(branches, num_bytes)
 
     def _num_bytes(self, instruction: Instruction, computation: dict[str, Instruction]) -> int:
-        """Bytes that a kernel reads and writes. Of an array of which it reads or writes a slice,
-        the slice counts."""
+        """Bytes that a kernel reads and writes. Of an array only the slice counts that it reads or
+        writes."""
         match instruction.opcode:
             case "fusion":
                 return self._fusion_bytes(self.computations[instruction.computation("calls")])
@@ -238,7 +238,7 @@ def size_of(type_text: str) -> int:
 
 
 def _is_counter(instruction: Instruction) -> bool:
-    """Whether it is scalar arithmetic that is no kernel by itself."""
+    """Whether the instruction is scalar arithmetic that needs no kernel."""
     return instruction.opcode not in ("fusion", "custom-call") and size_of(instruction.type) <= 8
 
 

@@ -42,7 +42,6 @@ def test_defaults_are_the_papers_where_they_say_so():
     [
         ({"data.segment_length": -1}, "data.segment_length is -1; expected a whole number from 0"),
         ({"optimizer.clip_norm": float("inf")}, "optimizer.clip_norm is inf; expected a finite"),
-        ({"data.directory": ""}, "data.directory is empty"),
         ({"training.loss_per": "word"}, "training.loss_per is 'word'; expected token or sentence"),
     ],
 )

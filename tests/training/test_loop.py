@@ -255,6 +255,12 @@ def test_a_rate_halved_on_plateaus_goes_on_after_a_kill_and_with_more_epochs(dat
     assert comparable(killed) == comparable(whole)
 
 
+def test_a_configuration_without_a_corpus_is_refused(tmp_path):
+    with pytest.raises(InputError, match="data.directory is empty; set it to the output of"):
+        loop.train(default_config("rnnlm"), tmp_path / "run", report=quiet)
+    assert not (tmp_path / "run").exists()
+
+
 def test_optimizers_that_move_all_hashed_features_are_refused_unless_these_are_frozen(
     data, tmp_path
 ):
