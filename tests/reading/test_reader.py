@@ -230,7 +230,7 @@ def test_what_does_not_fit_is_refused():
         other.read(state, sentence_at(0))
     with pytest.raises(InputError, match="the state belongs to another reader"):
         other.start(state)
-    with pytest.raises(InputError, match=r"1 rows of \[1\] sentences; expected .* 2 rows"):
+    with pytest.raises(InputError, match=r"1 rows have \[1\] sentences; expected .* 2 rows"):
         reader.read(state, [ids((3,))])
     with pytest.raises(InputError, match=r"2 rows have \[1, 2\] sentences; expected equal"):
         reader.read(state, [ids((3,)), ids((3,), (4,))])
