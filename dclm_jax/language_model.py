@@ -266,10 +266,11 @@ class LanguageModel:
 
     @property
     def summary(self) -> str:
-        """Name, size and step in one line."""
+        """Name, size, step and precision in one line."""
         name = f"{self.name} + {self.adaptation.kind}" if self.adaptation else self.name
         step = "" if self.step is None else f", step {self.step:,}"
-        return f"{name}, {self.num_parameters:,} parameters{step}"
+        precision = self.matmul_precision and f", matmul precision {self.matmul_precision}"
+        return f"{name}, {self.num_parameters:,} parameters{step}{precision or ''}"
 
     def encode(self, document: Document | Sequence[Sentence]) -> list[np.ndarray]:
         """The word ids of a document's sentences; sentences without words are omitted."""

@@ -24,6 +24,7 @@ from dclm_jax.experiments import subjects
 from dclm_jax.experiments.results import Split, Store
 from dclm_jax.experiments.subjects import Subject
 from dclm_jax.language_model import DEFAULT_BATCH_SIZE, LanguageModel
+from dclm_jax.nn.precision import MATMUL_PRECISIONS, SCORING_PRECISION
 from launch import _text
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Workdir of a run of launch.train or launch.ngram.")
@@ -32,6 +33,13 @@ _BATCH_SIZE = flags.DEFINE_integer(
     DEFAULT_BATCH_SIZE,
     "Number of documents that a process scores together, over all its devices. It changes speed "
     "and memory, not scores.",
+)
+MATMUL_PRECISION = flags.DEFINE_enum(
+    "matmul_precision",
+    SCORING_PRECISION,
+    MATMUL_PRECISIONS,
+    "Precision of matrix products. Only highest gives the same scores on any device, up to the "
+    "rounding of sums; default is the fastest on the device. On CPUs all are equal.",
 )
 _TEXT = _text.define_text_flags(as_in_training=True)
 ENCODING = flags.DEFINE_string("encoding", UTF8, "Encoding of text, such as cp1252 or utf-16.")
@@ -42,8 +50,9 @@ flags.disclaim_key_flags()
 
 
 def declare_run_flags() -> None:
-    """Lists --workdir and the flags of text, but not --batch_size, in a launcher's --help."""
-    for name in ("workdir", *(flag.name for flag in _OF_TEXT)):
+    """Lists --workdir, --matmul_precision and the flags of text, but not --batch_size, in a
+    launcher's --help."""
+    for name in ("workdir", MATMUL_PRECISION.name, *(flag.name for flag in _OF_TEXT)):
         flags.declare_key_flag(name)
 
 
@@ -71,7 +80,7 @@ def restore() -> Subject:
     """The run of --workdir."""
     if not _WORKDIR.value:
         raise InputError("--workdir is missing; add --workdir=RUN, the directory of a trained run")
-    lm = dclm_jax.restore(_WORKDIR.value, batch_size=_BATCH_SIZE.value)
+    lm = dclm_jax.restore(_WORKDIR.value, **_restore_options())
     return Subject(lm.name, _WORKDIR.value, lm)
 
 
@@ -83,7 +92,11 @@ def restore_all() -> list[Subject]:
         raise InputError(
             "--workdir is for one run and --workdirs for several; remove --workdir or --workdirs"
         )
-    return subjects.restore_all(expand_workdirs(), batch_size=_BATCH_SIZE.value)
+    return subjects.restore_all(expand_workdirs(), **_restore_options())
+
+
+def _restore_options() -> dict[str, Any]:
+    return {"batch_size": _BATCH_SIZE.value, "matmul_precision": MATMUL_PRECISION.value}
 
 
 def expand_workdirs() -> list[str]:

@@ -254,7 +254,7 @@ def _models(store: Store) -> tuple[list[_Measured], _Texts]:
 
 def _baseline(kind: type[OrderingBaseline]) -> tuple[list[_Measured], _Texts]:
     values = flags.FLAGS
-    for flag in ("workdir", "workdirs", "batch_size"):
+    for flag in ("workdir", "workdirs", "batch_size", "matmul_precision"):
         if values[flag].present:
             raise InputError(f"--{flag} has no effect with --baseline; remove --{flag}")
     if not values.data:

@@ -45,7 +45,7 @@ from dclm_jax.experiments.results import Store
 from launch import _adaptation, _app, _evaluation
 
 _evaluation.define_workdirs()
-for _name in ("batch_size", *(flag.name for flag in _adaptation.SETTINGS)):
+for _name in ("batch_size", "matmul_precision", *(flag.name for flag in _adaptation.SETTINGS)):
     flags.declare_key_flag(_name)
 _OUTPUT = flags.DEFINE_string("output", None, "Directory of the report.")
 _QUICK = flags.DEFINE_bool(

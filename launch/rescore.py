@@ -48,7 +48,7 @@ from dclm_jax.rescoring.metrics import METRICS
 from dclm_jax.rescoring.search import Rescorer
 from launch import _app, _evaluation
 
-for _name in ("workdir", "lowercase", "unicode"):
+for _name in ("workdir", "matmul_precision", "lowercase", "unicode"):
     flags.declare_key_flag(_name)
 _evaluation.define_workdirs()
 _NBEST = flags.DEFINE_string(

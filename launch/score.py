@@ -16,7 +16,8 @@ surprisal, known (1 or 0), sentence_log_prob, document_log_prob. A word such as 
 dclm_jax.tables.cell_text removes the backslash. launch/recipes.md reads the file in R.
 
 jsonl has one line per document, also for a document without words:
-    {"id": "docs.txt:1", "unit": "nats", "log_prob": -31.4, "sentences": [
+    {"id": "docs.txt:1", "unit": "nats", "matmul_precision": "highest", "log_prob": -31.4,
+     "sentences": [
         {"log_prob": -20.9, "tokens": ["the", ...], "surprisals": [4.1, ...], "known": [true, ...]},
         ...]}
 
@@ -48,7 +49,7 @@ from dclm_jax.data import readers
 from dclm_jax.errors import InputError
 from dclm_jax.experiments import figures, score_files
 from dclm_jax.experiments.score_files import Attention
-from dclm_jax.experiments.subjects import Subject
+from dclm_jax.experiments.subjects import Subject, matmul_precision
 from dclm_jax.files import open_output
 from dclm_jax.score_types import DocumentScore
 from launch import _app, _cluster, _evaluation
@@ -103,12 +104,16 @@ def main(argv: Sequence[str]) -> None:
     if _PLOT.value:
         scores = _plotted(runs[0], scores, _PLOT.value)
     labels = [run.label for run in runs]
+    title = f"{', '.join(labels)}: {flags.FLAGS.input or flags.FLAGS.split}"
+    if precision := matmul_precision(runs):
+        title += f" ({precision})"
     with open_output(_OUTPUT.value) as file, _evaluation.Progress("scoring") as progress:
         lines = score_files.lines(
             file_format,
             labels,
             _with_attention(runs, scores, progress),
-            title=f"{', '.join(labels)}: {flags.FLAGS.input or flags.FLAGS.split}",
+            title=title,
+            precisions=[run.lm.matmul_precision for run in runs],
             compared=_NO_CONTEXT.value,
         )
         file.writelines(lines)

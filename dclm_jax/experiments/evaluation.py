@@ -17,7 +17,7 @@ from dclm_jax.evaluation.parts_of_speech import TagClass, Tagger, TagSums
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.experiments import figures
 from dclm_jax.experiments.results import PERPLEXITY, Split, Store
-from dclm_jax.experiments.subjects import Subject
+from dclm_jax.experiments.subjects import Subject, matmul_precision
 from dclm_jax.language_model import mix
 from dclm_jax.tables import aligned
 
@@ -57,6 +57,7 @@ class Evaluation:
         else:
             # The numbers of words and targets are equal for all models.
             lines = [*aligned(self._table()), first.description]
+            lines += filter(None, [matmul_precision(self.subjects)])
         if self.mixture is not None:
             weight, tuned_on = self.mixture.weight, self.mixture.tuned_on
             lines.append(

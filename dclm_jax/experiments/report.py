@@ -18,7 +18,12 @@ from dclm_jax.experiments import comparison, examples, figures, html, results, t
 from dclm_jax.experiments.comparison import Row, without
 from dclm_jax.experiments.figures import Figure
 from dclm_jax.experiments.results import Split, Store
-from dclm_jax.experiments.subjects import Subject, expand_workdirs, restore_all
+from dclm_jax.experiments.subjects import (
+    Subject,
+    expand_workdirs,
+    matmul_precision,
+    restore_all,
+)
 from dclm_jax.tables import Table
 
 MARKDOWN = "report.md"
@@ -112,7 +117,7 @@ class Request:
     def measured(self, store: Store) -> "Report":
         """The report; results that the store lacks are measured."""
         rows = comparison.rows(measure(self, store))
-        notes = []
+        notes = [*filter(None, [matmul_precision(self.subjects)])]
         if not self.options.bootstrap:
             notes.append("--bootstrap=0 skipped coherence; --bootstrap=1000 measures it.")
         return Report(rows, baselines_of(rows, self.baseline), notes)
@@ -164,6 +169,7 @@ class Request:
                 **{f"{name} documents": f"{len(split.documents):,}" for name, split in splits},
                 **{f"fingerprint of {name} documents": split.fingerprint for name, split in splits},
                 "fingerprint of the vocabulary": subject.lm.vocabulary.fingerprint,
+                "matmul precision": subject.lm.matmul_precision,
                 **without(dataclasses.asdict(options), ["adaptations"]),
                 "version of measurements": results.VERSION,
             },
@@ -332,8 +338,8 @@ class Report:
         return figures.of_rows(self.rows, self.baselines)
 
     def text(self) -> str:
-        """The tables for a terminal."""
-        return "\n\n".join(table.text() for table in self.tables.values())
+        """The tables and notes for a terminal."""
+        return "\n\n".join([*(table.text() for table in self.tables.values()), *self.notes])
 
     def write(self, output: storage.Location) -> list[str]:
         """Writes report.md, report.csv, report.tex, report.json and the figures into a folder, and

@@ -1,9 +1,9 @@
 """Results of runs, measured once and saved in the run: RUN/results/MEASURE-HASH.json.
 
-A file has the identity of its result: the model and its test-time adaptation, the documents, the
-options and the version of the measure. If the identity differs or the file is damaged, the result
-is measured again. Every command that measures a split of a prepared corpus reads and writes these
-files.
+A file has the identity of its result: the model, the precision of its products, its test-time
+adaptation, the documents, the options and the version of the measure. If the identity differs or
+the file is damaged, the result is measured again. Every command that measures a split of a prepared
+corpus reads and writes these files.
 """
 
 import contextlib
@@ -117,6 +117,7 @@ class Result(NamedTuple):
                 "measure": measure,
                 "version": [VERSION, version],
                 "model": subject.lm.fingerprint,
+                "matmul_precision": subject.lm.matmul_precision,
                 "adaptation": adapted
                 and {key: getattr(adapted, key) for key in ("kind", "setting", "training_text")},
                 "vocabulary": subject.lm.vocabulary.fingerprint,
@@ -380,6 +381,7 @@ def facts(run: Subject) -> dict[str, Any]:
         "objective": run.lm.scorer.objective,
         "own_oov_rate": run.lm.text.unknown_rates.get("test"),
         "step": run.lm.step,
+        "matmul_precision": run.lm.matmul_precision,
         "config": flat(run.lm.config),
         "training_text": None,
         "seconds": None,

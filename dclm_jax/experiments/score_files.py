@@ -38,6 +38,7 @@ def lines(
     documents: Iterable[tuple[Sequence[DocumentScore], Sequence[Attention]]],
     *,
     title: str,
+    precisions: Sequence[str | None],
     compared: bool,
 ) -> Iterator[str]:
     """Yields the text of a file in parts, for streamed documents.
@@ -48,6 +49,7 @@ def lines(
       documents: for each document its scores by every run, and its attention weights by every run
         (empty if they are not written; TSV never has weights).
       title: title of an HTML file.
+      precisions: the `matmul_precision` of every run.
       compared: whether scores include surprisals without context.
     """
     if file_format == "tsv":
@@ -60,13 +62,16 @@ def lines(
         elif file_format == "html":
             yield html.document(labels, scores, attention)
         else:
-            yield _json_line(labels, scores, attention)
+            yield _json_line(labels, precisions, scores, attention)
     if file_format == "html":
         yield html.foot()
 
 
 def _json_line(
-    labels: Sequence[str], scores: Sequence[DocumentScore], attention: Sequence[Attention]
+    labels: Sequence[str],
+    precisions: Sequence[str | None],
+    scores: Sequence[DocumentScore],
+    attention: Sequence[Attention],
 ) -> str:
     """The JSON object of one document: its scores and attention weights by run."""
 
@@ -103,6 +108,7 @@ def _json_line(
     record = {
         "id": scores[0].id,
         "unit": "nats",
+        "matmul_precision": by_run(precisions),
         "log_prob": by_run([score.log_prob for score in scores]),
         "sentences": [sentence(number) for number in range(len(scores[0].sentences))],
     }

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.adaptation import Setting
 from dclm_jax.evaluation.datasets import describe_vocabulary
-from dclm_jax.language_model import DEFAULT_BATCH_SIZE, LanguageModel, restore
+from dclm_jax.language_model import LanguageModel, restore
 from dclm_jax.training.workdir import CONFIG_FILE
 
 
@@ -32,6 +32,7 @@ class Subject(NamedTuple):
             "model": self.lm.name,
             "parameters": self.lm.num_parameters,
             "step": self.lm.step,
+            "matmul_precision": self.lm.matmul_precision,
             "workdir": self.workdir,
             **adapted,
         }
@@ -57,15 +58,16 @@ def expand_workdirs(names: Iterable[str]) -> list[str]:
     return workdirs
 
 
-def restore_all(workdirs: Sequence[str], *, batch_size: int = DEFAULT_BATCH_SIZE) -> list[Subject]:
-    """Different runs of one vocabulary, labelled by their models, else by their folders."""
+def restore_all(workdirs: Sequence[str], **options: Any) -> list[Subject]:
+    """Different runs of one vocabulary, labelled by their models, else by their folders; options as
+    of `language_model.restore`."""
     if not workdirs:
         raise InputError("--workdirs names no run; choose the workdirs of runs")
     folders = [Path(workdir).resolve() for workdir in workdirs]
     for index, folder in enumerate(folders):
         if folder in folders[:index]:
             raise InputError(f"--workdirs names {workdirs[index]} twice; name each run once")
-    models = [restore(workdir, batch_size=batch_size) for workdir in workdirs]
+    models = [restore(workdir, **options) for workdir in workdirs]
     first, *others = (describe_vocabulary(lm.vocabulary) for lm in models)
     for workdir, other in zip(workdirs[1:], others, strict=True):
         if other != first:
@@ -76,6 +78,13 @@ def restore_all(workdirs: Sequence[str], *, batch_size: int = DEFAULT_BATCH_SIZE
     candidates = [lm.name for lm in models], [folder.name for folder in folders], workdirs
     labels = next(names for names in candidates if len(set(names)) == len(workdirs))
     return list(map(Subject, labels, workdirs, models))
+
+
+def matmul_precision(subjects: Iterable[Subject]) -> str:
+    """The precision of products in all models, as a line; empty for n-gram models alone."""
+    names = dict.fromkeys(subject.lm.matmul_precision for subject in subjects)
+    names.pop(None, None)
+    return f"matmul precision: {', '.join(map(str, names))}" if names else ""
 
 
 def corpus_of(subjects: Sequence[Subject], data: str | None = None) -> str:

@@ -16,6 +16,7 @@ from jax.sharding import SingleDeviceSharding
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.nn.plan import ACCELERATOR
+from dclm_jax.nn.precision import SCORING_PRECISION, at_precision
 from dclm_jax.nn.softmax import first_chunk_sizes
 from dclm_jax.planning.hlo import Chunks, Loop, Program
 from dclm_jax.planning.targets import Target
@@ -141,7 +142,9 @@ def training_cost(training: Training, shape: Shape, target: Target) -> Cost:
 
 def scoring_cost(training: Training, shape: Shape, target: Target) -> Cost:
     """The cost of scoring a block of documents of this shape on one of the target's devices."""
-    model = dataclasses.replace(training.model, plan=target.plan)
+    model = dataclasses.replace(
+        training.model, plan=target.plan, matmul_precision=SCORING_PRECISION
+    )
     sharding = SingleDeviceSharding(target.devices[0])
     params = training.state().params
     batch = jax.tree.map(_without_first, batch_shapes(shape._replace(earlier=0), model, 1))
@@ -158,7 +161,8 @@ def scoring_cost(training: Training, shape: Shape, target: Target) -> Cost:
         lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding),
         (params, context, batch),
     )
-    compiled = jax.jit(score).lower(*arguments).compile(compiler_options=target.options or None)
+    lowered = jax.jit(at_precision(model.matmul_precision, score)).lower(*arguments)
+    compiled = lowered.compile(compiler_options=target.options or None)
     counted = dataclasses.replace(model, plan=ACCELERATOR)
     flops = product_flops(
         lambda params, context, batch: block_nll(counted, params, context, batch),

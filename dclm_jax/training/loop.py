@@ -462,6 +462,7 @@ def _start_lines(job: Job, state: TrainState, start: Start) -> Iterator[str]:
     yield statistics_table(read_manifest(config.data.directory))
     devices = jax.devices()
     yield f"devices: {len(devices)} x {devices[0].device_kind} ({devices[0].platform})"
+    yield f"matmul precision: {job.model.matmul_precision}; in validation {SCORING_PRECISION}"
 
 
 def _ending(result: Result, job: Job) -> str:

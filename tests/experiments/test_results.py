@@ -28,7 +28,7 @@ def split(documents=DOCUMENTS) -> Split:
     return Split({"data": "data", "split": "test"}, opened)
 
 
-def run(workdir, parameter=0.0, scorer=None) -> Subject:
+def run(workdir, parameter=0.0, scorer=None, precision="highest") -> Subject:
     scorer = scorer or Neighbours()
 
     def compare_orders(documents, test, on_document):
@@ -38,6 +38,7 @@ def run(workdir, parameter=0.0, scorer=None) -> Subject:
         config={"model": {"name": "neighbours"}},
         fingerprint=str(parameter),
         parameter=parameter,
+        matmul_precision=precision,
         adaptation=None,
         vocabulary=types.SimpleNamespace(fingerprint="vocabulary"),
         scorer=scorer,
@@ -162,6 +163,8 @@ def test_a_measurement_is_computed_once_for_model_documents_and_options(tmp_path
     assert counted(subject, {"seed": 1}) == expected | {"seed": 1}
     assert counted(subject, documents=DOCUMENTS[:2]) == expected | {"documents": 2}
     assert (counted(subject), counted.count) == (expected, 3)
+    # And so are those of another precision.
+    assert counted(run(tmp_path / "run", precision="high"), compute=False) is None
     # A model that was trained again takes the place of the earlier one.
     trained = run(tmp_path / "run", parameter=1.0)
     assert counted(trained, compute=False) is None

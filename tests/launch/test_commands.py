@@ -1,5 +1,6 @@
 """What commands do alike: they list their flags, and refuse what is absent or of another kind."""
 
+import dataclasses
 import importlib
 import io
 import re
@@ -86,10 +87,11 @@ def test_bad_flags_are_refused_and_nothing_is_written(space, tmp_path, command, 
 def test_a_neural_model_in_python_has_its_functions_and_parameters(space):
     lm = dclm_jax.restore(space.run)
     run = restore_run(space.run)
-    assert lm.model == run.model
+    assert lm.model == dataclasses.replace(run.model, matmul_precision="highest")
     jax.tree.map(np.testing.assert_array_equal, lm.params, run.params)
     assert lm.num_parameters == sum(leaf.size for leaf in jax.tree.leaves(run.params))
-    assert lm.summary == f"ccdclm, {lm.num_parameters:,} parameters, step {run.step}"
+    size = f"{lm.num_parameters:,} parameters"
+    assert lm.summary == f"ccdclm, {size}, step {run.step}, matmul precision highest"
     # Made when it is first asked for, and once: it holds copies of the parameters.
     assert "scorer" not in vars(lm)
     assert lm.scorer is lm.scorer

@@ -375,8 +375,10 @@ def test_evaluate_is_the_same_from_corpus_and_text(space):
     assert split["perplexity"] == math.exp(split["nll"] / split["tokens"])
     assert split["model"] == "ccdclm"
     assert split["step"] == restore_run(space.run).step
+    assert split["matmul_precision"] == "highest"
     assert "END" in split["counting_rule"]
-    text = space.evaluate(f"--input={space.text['test']}")
+    text = space.evaluate(f"--input={space.text['test']}", "--matmul_precision=high")
+    assert text["matmul_precision"] == "high"
     for key in ("tokens", "words", "oov_words", "sentences", "documents"):
         assert text[key] == split[key]
     assert text["nll"] == pytest.approx(split["nll"], rel=TOLERANCE)

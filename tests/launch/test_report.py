@@ -51,14 +51,16 @@ def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
     printed = report(workdirs, output, *flags)
     # Two passes, contexts, the bootstrap, the first sentence; tuning, a pass, two of coherence.
     assert printed.count("measured in") == 4 * 9 and f"HTML report: {page}" in printed
-    text = (output / "report.md").read_text()
+    markdown = (output / "report.md").read_text()
     for label in ("| rnnlm |", "| ccdclm, L = 5 |", "| ccdclm, L = 10 |"):
-        assert text.count(label) == 6
+        assert markdown.count(label) == 6
     for title in ("Table 2", "Table 3", "Context ablation", "Figure 3"):
-        assert title in text
+        assert title in markdown
+    assert "matmul precision: highest" in markdown and "matmul precision: highest" in printed
     for name in ("by_token", "by_sentence", "segment_length"):
         assert (output / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     rows = json.loads((output / "report.json").read_text())["rows"]
+    assert rows[0]["runs"][0]["matmul_precision"] == "highest"
     assert [(row["label"], len(row["runs"])) for row in rows] == [
         ("rnnlm", 1),
         ("ccdclm, L = 5", 2),
@@ -103,7 +105,7 @@ def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
     ):
         assert report(workdirs[:1], output, *other).count("measured in") == count
     assert "measured in" not in report(workdirs, output, *flags)
-    assert (output / "report.md").read_text() == text and page.read_text("utf-8") == made
+    assert (output / "report.md").read_text() == markdown and page.read_text("utf-8") == made
     # Nothing is computed: one table of four runs, with blanks.
     quick = report(workdirs, output, "--quick", "--seed=2")
     assert "measured in" not in quick and "Coherence" not in quick

@@ -56,6 +56,7 @@ def assert_scores(records, scores: Iterable[DocumentScore]) -> None:
     """That records of one run are these scores."""
     for record, score in zip(records, scores, strict=True):
         assert (record["id"], record["unit"]) == (score.id, "nats")
+        assert record["matmul_precision"] == "highest"
         close(record["log_prob"], score.log_prob)
         for sentence, expected in zip(record["sentences"], score.sentences, strict=True):
             assert (sentence["tokens"], sentence["known"]) == (expected.tokens, expected.known)
@@ -192,7 +193,7 @@ def test_attention_stands_beside_the_scores(attending, text, tmp_path):
     assert content.startswith("<!DOCTYPE html>") and content.endswith("</html>\n")
     assert (content.count("<details>"), content.count("<script>")) == (2, 1)
     assert ">&lt;script&gt;<rt>" in content and ">&amp;amp;<rt>" in content
-    assert re.search(r"<title>adclm: .*text.txt</title>", content)
+    assert re.search(r"<title>adclm: .*text.txt \(matmul precision: highest\)</title>", content)
     assert "the context saves" in content
 
     single, figure = tmp_path / "single.txt", tmp_path / "attention.png"
