@@ -5,6 +5,9 @@ import ctypes
 import os
 import resource
 import sys
+from typing import Any
+
+import jax
 
 from dclm_jax.errors import InputError
 
@@ -25,6 +28,30 @@ def machine_memory() -> int:
     return min(limits)
 
 
+def device_memory() -> int:
+    """Bytes that a program can have on one device of this process."""
+    statistics = jax.local_devices()[0].memory_stats() or {}
+    return statistics.get("bytes_limit", machine_memory())
+
+
+def peak_memory(compiled: jax.stages.Compiled) -> int:
+    """Bytes that a compiled program holds on one device: arguments, results and everything between.
+    Results in the buffers of arguments count once."""
+    memory: Any = compiled.memory_analysis()
+    new = memory.output_size_in_bytes - memory.alias_size_in_bytes
+    return (
+        memory.argument_size_in_bytes
+        + new
+        + memory.temp_size_in_bytes
+        + memory.generated_code_size_in_bytes
+    )
+
+
+def gib(num_bytes: float) -> str:
+    """A number of bytes for messages."""
+    return f"{num_bytes / 2**30:,.1f} GiB"
+
+
 def require_memory(needed: int, what: str) -> None:
     """Raises an `InputError` if the machine has too little memory for some work.
 
@@ -33,10 +60,9 @@ def require_memory(needed: int, what: str) -> None:
       what: name of the work, for the message.
     """
     if needed > (available := machine_memory()):
-        needs, has = (f"{size / 2**30:,.1f} GiB" for size in (needed, available))
         raise InputError(
-            f"{what} would take at least {needs} of memory; this machine has {has}; choose a "
-            "smaller number"
+            f"{what} would take at least {gib(needed)} of memory; this machine has "
+            f"{gib(available)}; choose a smaller number"
         )
 
 

@@ -11,7 +11,7 @@ import collections
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
@@ -60,6 +60,46 @@ class Batch:
         """The same batch with `most_words`, rounded up to a power of two for few shapes."""
         count = np.unique(np.concatenate([np.ravel(tokens) for tokens in self.inputs])).size
         return dataclasses.replace(self, most_words=1 << (count - 1).bit_length())
+
+
+class Shape(NamedTuple):
+    """The shape of a global batch: B segments of S sentences of N token positions, C earlier
+    sentences, and S and N of sources, if the model reads them."""
+
+    segments: int
+    sentences: int
+    positions: int
+    earlier: int = 0
+    source: tuple[int, ...] | None = None
+
+    @property
+    def num_positions(self) -> int:
+        """Positions of targets, padding included."""
+        return self.segments * self.sentences * self.positions
+
+    def on_each(self, devices: int) -> "Shape":
+        """The part of one device; missing segments are padding."""
+        return self._replace(segments=-(-self.segments // devices))
+
+    def batch(self, devices: int, counts_words: bool = False) -> Batch:
+        """The batches of `devices` devices as shapes [D, B, ...], this being the shape of one.
+
+        Args:
+          counts_words: whether the batch has `most_words`, here one for every input.
+        """
+
+        def arrays(sentences: int, positions: int) -> Batch:
+            size = (devices, self.segments, sentences, positions)
+            ids, mask = (cast(Any, jax.ShapeDtypeStruct(size, kind)) for kind in (np.int32, bool))
+            return Batch(tokens_BxSxN=ids, targets_BxSxN=ids, mask_BxSxN=mask)
+
+        inputs = devices * self.segments * (self.sentences + self.earlier) * self.positions
+        return dataclasses.replace(
+            arrays(self.sentences, self.positions),
+            earlier=arrays(self.earlier, self.positions) if self.earlier else None,
+            source=arrays(*self.source) if self.source else None,
+            most_words=1 << (inputs - 1).bit_length() if counts_words else None,
+        )
 
 
 def length_bucket(length: int) -> int:
@@ -184,14 +224,14 @@ class TrainingBatches:
     def steps_per_epoch(self) -> int:
         return -(-self.num_segments // self.batch_size)
 
-    def shapes(self, steps: range) -> collections.Counter[tuple[int, ...]]:
-        """The shapes (S, N), and (S, N) of sources, of the batches of these steps, and the number
-        of batches of each; no word is read. Steps beyond the first epoch are ignored, since epochs
+    def shapes(self, steps: range) -> collections.Counter[Shape]:
+        """The shapes of the batches of these steps and the number of batches of each; no word is
+        read. Steps beyond the first epoch are ignored, since epochs
         have about the same shapes."""
         steps = steps[: self.steps_per_epoch]
         kinds = [self._segments, *([] if self._sources is None else [self._sources])]
         begins = np.arange(0, self.num_segments, self.batch_size)
-        shapes: collections.Counter[tuple[int, ...]] = collections.Counter()
+        shapes: collections.Counter[Shape] = collections.Counter()
         epochs, positions = np.divmod(np.asarray(steps), self.steps_per_epoch)
         for epoch in np.unique(epochs):
             order, batches = self._epoch_order(int(epoch))
@@ -201,7 +241,10 @@ class TrainingBatches:
                 for kind in kinds
                 for bucket in (kind.sentences, kind.length)
             ]
-            shapes.update(zip(*sizes, strict=True))
+            for sentences, length, *source in zip(*sizes, strict=True):
+                of_source = tuple(source) or ((sentences, length) if self._is_its_source else None)
+                earlier = self.earlier_sentences
+                shapes[Shape(self.batch_size, sentences, length, earlier, of_source)] += 1
         return shapes
 
     def __call__(self, step: int) -> Batch:

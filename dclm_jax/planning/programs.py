@@ -4,16 +4,16 @@ import bisect
 import dataclasses
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import jax
 import jax.extend.core
-import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.sharding import SingleDeviceSharding
 
-from dclm_jax.data.batches import Batch
+from dclm_jax.allocation import peak_memory
+from dclm_jax.data.batches import Batch, Shape
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.nn.plan import ACCELERATOR
 from dclm_jax.nn.precision import SCORING_PRECISION, at_precision
@@ -21,22 +21,7 @@ from dclm_jax.nn.softmax import first_chunk_sizes
 from dclm_jax.planning.hlo import Chunks, Loop, Program
 from dclm_jax.planning.targets import Target
 from dclm_jax.reading.likelihoods import block_nll, open_documents
-from dclm_jax.training.step import TrainState, first_state, parallel_step
-
-
-class Shape(NamedTuple):
-    """The shape of a global batch: B segments of S sentences of N token positions, C earlier
-    sentences, and S and N of sources, if the model reads them."""
-
-    segments: int
-    sentences: int
-    positions: int
-    earlier: int = 0
-    source: tuple[int, ...] | None = None
-
-    def on_each(self, devices: int) -> "Shape":
-        """The part of one device; missing segments are padding."""
-        return self._replace(segments=-(-self.segments // devices))
+from dclm_jax.training.step import TrainState, parallel_step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,22 +29,16 @@ class Training:
     """What a training step is compiled from.
 
     Attributes:
-      model, optimizer, loss_per, frozen: see `training.step`.
+      model, optimizer, loss_per: see `training.step`.
+      state: the shapes of the training state.
       share_real: share of positions with a target, 0 to 1; the rest is padding.
     """
 
     model: DocumentModel
     optimizer: optax.GradientTransformation
+    state: TrainState
     loss_per: str = "token"
-    frozen: frozenset[str] = frozenset()
     share_real: float = 1.0
-
-    def state(self) -> TrainState:
-        """The state as shapes: nothing of this size is made."""
-        key = jax.eval_shape(lambda: jax.random.key(0))
-        return jax.eval_shape(
-            lambda key: first_state(self.model.init(key), self.optimizer, self.frozen), key
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,8 +101,8 @@ def training_cost(training: Training, shape: Shape, target: Target) -> Cost:
     model = dataclasses.replace(training.model, plan=target.plan)
     num_devices = len(target.devices)
     of_device = shape.on_each(num_devices)
-    state = training.state()
-    batch = batch_shapes(of_device, model, num_devices)
+    state = training.state
+    batch = of_device.batch(num_devices, bool(model.hashed))
     key = jax.eval_shape(lambda: jax.random.key(0))
     step = parallel_step(model, training.optimizer, training.loss_per, target.devices)
     compiled = step.lower(state, batch, key).compile(compiler_options=target.options or None)
@@ -132,10 +111,10 @@ def training_cost(training: Training, shape: Shape, target: Target) -> Cost:
     chunks = _chunks(counted, of_device, training.share_real)
     flops = product_flops(
         parallel_step(counted, training.optimizer, training.loss_per, jax.devices("cpu")[:1]),
-        (state, batch_shapes(of_device, model, 1), key),
+        (state, of_device.batch(1, bool(model.hashed)), key),
         chunks,
     )
-    targets = training.share_real * _num_positions(shape)
+    targets = training.share_real * shape.num_positions
     chunks = _chunks(model, of_device, training.share_real)
     return _cost(compiled, state, target, flops, targets, chunks)
 
@@ -146,10 +125,10 @@ def scoring_cost(training: Training, shape: Shape, target: Target) -> Cost:
         training.model, plan=target.plan, matmul_precision=SCORING_PRECISION
     )
     sharding = SingleDeviceSharding(target.devices[0])
-    params = training.state().params
-    batch = jax.tree.map(_without_first, batch_shapes(shape._replace(earlier=0), model, 1))
+    params = training.state.params
+    batch = jax.tree.map(_without_first, shape._replace(earlier=0).batch(1))
     rows, source = shape.segments, batch.source
-    batch = dataclasses.replace(batch, source=None, earlier=None, most_words=None)
+    batch = dataclasses.replace(batch, source=None)
 
     def score(params: Params, context: Any, batch: Batch) -> Any:
         return block_nll(model, params, context, batch)
@@ -169,31 +148,10 @@ def scoring_cost(training: Training, shape: Shape, target: Target) -> Cost:
         (params, context, batch),
         _chunks(counted, shape, training.share_real),
     )
-    targets = training.share_real * _num_positions(shape)
-    state = dataclasses.replace(training.state(), params=params, optimizer_state=())
+    targets = training.share_real * shape.num_positions
+    state = dataclasses.replace(training.state, params=params, optimizer_state=())
     chunks = _chunks(model, shape, training.share_real)
     return _cost(compiled, state, target, flops, targets, chunks)
-
-
-def batch_shapes(shape: Shape, model: DocumentModel, devices: int) -> Batch:
-    """The batch of `devices` devices as shapes, [D, B, ...] with B = `shape.segments`."""
-
-    def batch(sentences: int, positions: int) -> Batch:
-        size = (devices, shape.segments, sentences, positions)
-        ids, mask = (cast(Any, jax.ShapeDtypeStruct(size, kind)) for kind in (jnp.int32, bool))
-        return Batch(tokens_BxSxN=ids, targets_BxSxN=ids, mask_BxSxN=mask)
-
-    whole = batch(shape.sentences, shape.positions)
-    words = None
-    if model.hashed:
-        inputs = shape.segments * (shape.sentences + shape.earlier) * shape.positions
-        words = 1 << (min(inputs * devices, model.vocab_size) - 1).bit_length()
-    return dataclasses.replace(
-        whole,
-        earlier=batch(shape.earlier, shape.positions) if shape.earlier else None,
-        source=batch(*shape.source) if shape.source else None,
-        most_words=words,
-    )
 
 
 def product_flops(function: Callable[..., Any], arguments: Any, chunks: Chunks) -> float:
@@ -232,12 +190,8 @@ def _parts(equation: Any) -> Iterator[Any]:
                 yield part
 
 
-def _num_positions(shape: Shape) -> int:
-    return shape.segments * shape.sentences * shape.positions
-
-
 def _chunks(model: DocumentModel, shape: Shape, share_real: float) -> Chunks:
-    positions = _num_positions(shape)
+    positions = shape.num_positions
     if model.objective == "bags":
         positions = shape.segments * shape.sentences
     sizes = first_chunk_sizes(positions, model.vocab_size, model.plan)
@@ -252,17 +206,15 @@ def _cost(
     memory = compiled.memory_analysis()
     program = Program(compiled.as_text(), chunks)
     parameters, optimizer_state = map(_num_bytes, (state.params, state.optimizer_state))
-    arguments = memory.argument_size_in_bytes
-    new = memory.output_size_in_bytes - memory.alias_size_in_bytes
     reductions = [
         kernel for kernel in program.kernels() if kernel.instruction.opcode.startswith("all-reduce")
     ]
     return Cost(
         parameters=parameters,
         optimizer_state=optimizer_state,
-        batch=max(0, arguments - parameters - optimizer_state),
+        batch=max(0, memory.argument_size_in_bytes - parameters - optimizer_state),
         temporary=memory.temp_size_in_bytes,
-        peak=arguments + new + memory.temp_size_in_bytes + memory.generated_code_size_in_bytes,
+        peak=peak_memory(compiled),
         donated=memory.alias_size_in_bytes >= parameters + optimizer_state,
         flops=flops,
         targets=targets,

@@ -10,15 +10,15 @@ import jax
 from ml_collections import ConfigDict
 
 from dclm_jax import models
+from dclm_jax.data.batches import Shape
 from dclm_jax.models.base import DocumentModel
 from dclm_jax.planning.hlo import Loop
-from dclm_jax.planning.programs import Cost, Shape, Training, scoring_cost, training_cost
+from dclm_jax.planning.programs import Cost, Training, scoring_cost, training_cost
 from dclm_jax.planning.targets import Target
 from dclm_jax.reading.likelihoods import earlier_sentences
 from dclm_jax.tables import aligned
 from dclm_jax.training.config import validated
-from dclm_jax.training.freezing import by_path, choose
-from dclm_jax.training.loop import open_job
+from dclm_jax.training.loop import first_shapes, open_job
 from dclm_jax.training.optimizer import create_optimizer
 
 ESTIMATE = "estimate, nothing was run"
@@ -38,26 +38,14 @@ class Workload:
 def workload_of_run(config: ConfigDict | Mapping[str, Any]) -> Workload:
     """The workload of a configuration with its corpus."""
     job = open_job(config)
-    batches, model = job.batches, job.model
-    shapes: collections.Counter[Shape] = collections.Counter()
-    for (sentences, positions, *source), count in batches.shapes(
-        range(batches.steps_per_epoch)
-    ).items():
-        size = (sentences, positions) if model.reads_source and not source else tuple(source)
-        shape = Shape(
-            batches.batch_size, sentences, positions, batches.earlier_sentences, size or None
-        )
-        shapes[shape] += count
-    positions = sum(
-        count * shape.segments * shape.sentences * shape.positions
-        for shape, count in shapes.items()
-    )
+    shapes = job.batches.shapes(range(job.batches.steps_per_epoch))
+    positions = sum(count * shape.num_positions for shape, count in shapes.items())
     training = Training(
-        model,
+        job.model,
         job.optimizer,
+        job.state,
         job.config.training.loss_per,
-        job.frozen,
-        min(1.0, batches.num_targets / positions),
+        job.batches.num_targets / positions,
     )
     return Workload(training, shapes, job.total_steps)
 
@@ -68,16 +56,13 @@ def workload_of_shape(
     """The workload of a configuration without its corpus: one shape, all positions real."""
     settings = validated(config)
     model = models.create(vocab_size=vocab_size, **settings.model)
-    frozen = choose(
-        settings.training.frozen, by_path(jax.eval_shape(model.init, jax.random.key(0)))
-    )
     segments, sentences, positions = sizes
     earlier = earlier_sentences(model, sentences if settings.data.carry_context else 0)
     source = (sentences, positions) if model.reads_source else None
     shape = Shape(segments, sentences, positions, earlier, source)
-    training = Training(
-        model, create_optimizer(settings.optimizer, 1), settings.training.loss_per, frozen
-    )
+    optimizer = create_optimizer(settings.optimizer, 1)
+    state = first_shapes(model, optimizer, settings.training.frozen)
+    training = Training(model, optimizer, state, settings.training.loss_per)
     return Workload(training, collections.Counter({shape: 0}))
 
 

@@ -23,7 +23,6 @@ import optax
 from ml_collections import ConfigDict
 
 from dclm_jax import models, processes, storage
-from dclm_jax.allocation import require_memory
 from dclm_jax.data.batches import Batch, TrainingBatches
 from dclm_jax.data.corpus import (
     Corpus,
@@ -51,15 +50,14 @@ from dclm_jax.training.optimizer import (
 from dclm_jax.training.progress import (
     ProgressLine,
     agreed_interruption,
-    count_parameters,
     parameter_table,
 )
 from dclm_jax.training.run_writer import Progress, RunWriter
 from dclm_jax.training.step import (
+    CompiledSteps,
     StepMetrics,
     TrainState,
     first_state,
-    parallel_step,
     spread,
     spread_rows,
 )
@@ -91,19 +89,28 @@ def train(
     init_key, dropout_key = jax.random.split(jax.random.key(options.seed))
     evaluate_every = options.evaluate_every or job.batches.steps_per_epoch
     ending = "finished"
+    steps = CompiledSteps(job.model, job.optimizer, job.state, options.loss_per)
     with RunWriter(workdir) as writer:
-        # Before the workdir is claimed: if another run cannot be read, nothing is left behind.
+        # Before the workdir is claimed: if memory is too small or another run cannot be read,
+        # nothing is left behind.
+        if shapes := job.batches.shapes(range(writer.trained_steps, job.total_steps)):
+            largest = max(shapes, key=lambda shape: shape.num_positions)
+            size = _shape_text(largest.sentences, largest.positions)
+            say(f"compiling the largest of {len(shapes)} shapes: {size}")
+            of_device = largest.on_each(jax.device_count())
+            steps.compile(of_device.batch(jax.local_device_count(), bool(job.model.hashed)))
         start = _start(job, init_key, resumes=writer.trained_steps > 0)
         writer.claim(_saved(job.config), job.valid, job.total_steps)
-        state, progress = writer.restore(first_state(start.params, job.optimizer, job.frozen))
+        first = first_state(start.params, job.optimizer, job.state.frozen)
+        state, progress = writer.restore(first)
         for line in _start_lines(job, state, start):
             say(line)
         say(f"workdir: {workdir}")
         if state.step:
             say(f"resuming after step {int(state.step)}")
-        run = _Run(job, writer, progress, state, dropout_key, say)
+        run = _Run(job, writer, progress, state, dropout_key, steps, say)
         # The run has a copy, and the device has memory for only one.
-        del start, state
+        del start, first, state
         with contextlib.closing(run), agreed_interruption() as interrupted:
             for batch in _prefetch(job, run.step):
                 if 0 < options.patience <= progress.evaluations_without_gain:
@@ -125,13 +132,13 @@ def train(
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """The data, model and optimizer of a configuration."""
+    """The data, model and optimizer of a configuration, and the shapes of the training state."""
 
     config: RunConfig
     model: DocumentModel
     optimizer: optax.GradientTransformation
     batches: TrainingBatches
-    frozen: frozenset[str]
+    state: TrainState
     valid: Corpus
     valid_source: Corpus
     total_steps: int
@@ -162,11 +169,6 @@ def open_job(config: ConfigDict | Mapping[str, Any]) -> Job:
             f"data.segment_length is {segment_length}, but {model.name} reads whole documents; set "
             "it to 0"
         )
-    with warnings.catch_warnings():
-        # JAX warns of sizes beyond any memory, which `require_memory` refuses below.
-        warnings.simplefilter("ignore")
-        shapes = jax.eval_shape(model.init, jax.random.key(0))
-    frozen = choose(settings.training.frozen, by_path(shapes))
     batches = TrainingBatches(
         training,
         segment_length=segment_length,
@@ -178,20 +180,30 @@ def open_job(config: ConfigDict | Mapping[str, Any]) -> Job:
         ),
         source=source if model.reads_source else None,
     )
-    trained, _ = split(shapes, frozen)
-    if trained_hashed(model, trained):
-        require_sparse(settings.optimizer)
     total_steps = settings.training.epochs * batches.steps_per_epoch
     if settings.training.max_steps:
         total_steps = min(total_steps, settings.training.max_steps)
     optimizer = create_optimizer(settings.optimizer, total_steps, batches.steps_per_epoch)
-    state = jax.eval_shape(lambda params: first_state(params, optimizer, frozen), shapes)
-    # And the gradient.
-    require_memory(
-        sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves((state, trained))),
-        f"training {model.name} with its {count_parameters(shapes):,} parameters",
-    )
-    return Job(settings, model, optimizer, batches, frozen, valid, valid_source, total_steps)
+    state = first_shapes(model, optimizer, settings.training.frozen)
+    trained, _ = split(state.params, state.frozen)
+    if trained_hashed(model, trained):
+        require_sparse(settings.optimizer)
+    return Job(settings, model, optimizer, batches, state, valid, valid_source, total_steps)
+
+
+def first_shapes(
+    model: DocumentModel, optimizer: optax.GradientTransformation, frozen: str = ""
+) -> TrainState:
+    """The shapes of the first state; `frozen` is the option `training.frozen`."""
+
+    def make(key: jax.Array) -> TrainState:
+        params = model.init(key)
+        return first_state(params, optimizer, choose(frozen, by_path(params)))
+
+    with warnings.catch_warnings():
+        # JAX warns of sizes that no memory holds; `CompiledSteps` refuses them.
+        warnings.simplefilter("ignore")
+        return jax.eval_shape(make, jax.eval_shape(lambda: jax.random.key(0)))
 
 
 def _saved(config: RunConfig) -> dict[str, Any]:
@@ -249,48 +261,44 @@ class _Run:
         progress: Progress,
         state: TrainState,
         dropout_key: jax.Array,
+        steps: CompiledSteps,
         say: Callable[[str], None],
     ):
         self.step = int(state.step)
         self._job, self._writer, self._progress = job, writer, progress
         # A copy, because steps reuse the buffers of the state.
         self._state, self._dropout_key = spread(state), dropout_key
-        self._make_step = parallel_step(job.model, job.optimizer, job.config.training.loss_per)
+        self._steps = steps
         self._unread: StepMetrics | None = None
         self._sums = _Sums()
         self._rate: Callable = learning_rate(
             job.config.optimizer, job.total_steps, job.batches.steps_per_epoch
         )
-        self._compiled: set[Any] = set()
         self._num_shapes = len(job.batches.shapes(range(self.step, job.total_steps)))
         self._line = ProgressLine(self.step, job.total_steps, say, job.measure)
         self._read_at = self._line.seconds()
 
     def train_on(self, batch: Batch) -> None:
         """Makes a step, and reads the metrics of the previous step."""
-        compiling = contextlib.nullcontext()
-        # A step is compiled for each shape, which may include the number of different words.
-        shape = (jax.tree.structure(batch), *(leaf.shape for leaf in jax.tree.leaves(batch)))
-        if shape not in self._compiled:
+        if batch not in self._steps:
             # The previous step ends first: its time counts, compilation time does not.
             self._read()
-            self._compiled.add(shape)
-            compiling = self._line.compiling(self._compilation(batch))
-        with compiling:
-            self._state, metrics = self._make_step(self._state, batch, self._dropout_key)
+            with self._line.compiling(self._compilation(batch)):
+                self._steps.compile(batch)
+        self._state, metrics = self._steps(self._state, batch, self._dropout_key)
         self._read()
         self.step += 1
         self._unread = metrics
 
     def _compilation(self, batch: Batch) -> str:
-        sentences, positions = batch.mask_BxSxN.shape[-2:]
-        number = len(self._compiled)
+        # The largest shape was compiled before; of hashed features, words are a part of a shape.
+        number = len(self._steps) + 1
         more, words = "", ""
         if batch.most_words:
             more, words = " or more", f", at most {batch.most_words:,} different words"
         return (
             f"compiling shape {number} of {max(number, self._num_shapes)}{more}: "
-            f"{sentences} sentences of {positions} positions{words}"
+            f"{_shape_text(*batch.mask_BxSxN.shape[-2:])}{words}"
         )
 
     def _read(self) -> None:
@@ -341,7 +349,7 @@ class _Run:
         perplexity = Perplexity(len(job.valid.vocabulary), sums.nll, sums.terms).perplexity
         tokens_per_second = sums.tokens / max(sums.seconds, 1e-9)
         # With frozen parameters the loss of an additional objective is not measured.
-        name = None if job.frozen else job.model.further_objective
+        name = None if job.state.frozen else job.model.further_objective
         further = {f"{name} loss": sums.extra / sums.terms} if name else {}
         self._writer.write(
             "train",
@@ -431,6 +439,10 @@ class _Run:
 
     def close(self) -> None:
         self._line.close()
+
+
+def _shape_text(sentences: int, positions: int) -> str:
+    return f"{sentences} sentences of {positions} positions"
 
 
 def _prefetch(job: Job, first: int) -> Iterator[Batch]:

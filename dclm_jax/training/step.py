@@ -7,7 +7,7 @@ updates only the slices of the batch's words, which only sgd and adagrad allow.
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import flax.struct
 import jax
@@ -16,7 +16,9 @@ import numpy as np
 import optax
 
 from dclm_jax import processes
+from dclm_jax.allocation import device_memory, gib, peak_memory
 from dclm_jax.data.batches import Batch
+from dclm_jax.errors import InputError
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.nn.precision import at_precision
 from dclm_jax.processes import DEVICES
@@ -124,7 +126,7 @@ def parallel_step(
     model: DocumentModel,
     optimizer: optax.GradientTransformation,
     loss_per: str = "token",
-    devices: Sequence[jax.Device] | None = None,
+    devices: Sequence[Any] | None = None,
 ) -> Callable[[TrainState, Batch, jax.Array], tuple[TrainState, StepMetrics]]:
     """`train_step` over devices, by default the devices of all processes. The state (donated) and
     the key have no axis of devices; the batch is from `spread_rows`."""
@@ -141,6 +143,67 @@ def parallel_step(
         donate_argnums=(0,),
         devices=devices,
     )
+
+
+class CompiledSteps:
+    """`parallel_step`, compiled ahead for each shape of batch: a step that needs more memory than a
+    device has is refused before it runs."""
+
+    def __init__(
+        self,
+        model: DocumentModel,
+        optimizer: optax.GradientTransformation,
+        state: TrainState,
+        loss_per: str = "token",
+    ):
+        """Compiles nothing yet; of `state` the shapes suffice."""
+        self._step = parallel_step(model, optimizer, loss_per)
+        self._state = state
+        self._programs: dict[Any, Callable[..., tuple[TrainState, StepMetrics]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._programs)
+
+    def __contains__(self, batch: Batch) -> bool:
+        return _shapes(batch) in self._programs
+
+    def compile(self, batch: Batch) -> None:
+        """Compiles the step for batches of these shapes.
+
+        Args:
+          batch: this process's part of a batch, [D, B, ...]; its shapes suffice.
+
+        Raises:
+          InputError: the step needs more memory than a device has.
+        """
+        _, *sizes = batch.mask_BxSxN.shape
+        # XLA does not compile for sizes beyond any memory.
+        state_size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self._state))
+        _require_device_memory(state_size, sizes)
+        key = jax.eval_shape(lambda: jax.random.key(0))
+        compiled = self._step.lower(self._state, batch, key).compile()
+        _require_device_memory(peak_memory(compiled), sizes)
+        self._programs[_shapes(batch)] = compiled
+
+    def __call__(
+        self, state: TrainState, batch: Batch, key: jax.Array
+    ) -> tuple[TrainState, StepMetrics]:
+        return self._programs[_shapes(batch)](state, batch, key)
+
+
+def _require_device_memory(needed: int, sizes: Sequence[int]) -> None:
+    if needed > (available := device_memory()):
+        segments, sentences, positions = sizes
+        raise InputError(
+            f"a training step of {segments:,} segments of {sentences:,} sentences of "
+            f"{positions:,} positions needs at least {gib(needed)} of memory per device; a device "
+            f"has {gib(available)}. Use a smaller data.batch_size, model.remat=true, a smaller "
+            "model or more devices"
+        )
+
+
+def _shapes(batch: Batch) -> Any:
+    return (jax.tree.structure(batch), *(leaf.shape for leaf in jax.tree.leaves(batch)))
 
 
 def spread(state: TrainState) -> TrainState:

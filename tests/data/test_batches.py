@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.data import TrainingBatches, length_bucket, open_corpus, pack_sentences
+from dclm_jax.data.batches import Shape
 from dclm_jax.errors import InputError
 from tests.data.support import corpus_of, make_corpus, write_lines
 
@@ -297,5 +298,5 @@ def test_shapes_are_those_of_the_batches(corpus, segment_length, batch_size):
     batches = make(corpus, segment_length=segment_length, batch_size=batch_size, seed=1)
     for steps in (range(batches.steps_per_epoch), range(1, 3), range(5, 5), range(1, 10**12)):
         first = steps[: batches.steps_per_epoch]
-        expected = collections.Counter(batches(step).mask_BxSxN.shape[1:] for step in first)
+        expected = collections.Counter(Shape(*batches(step).mask_BxSxN.shape) for step in first)
         assert batches.shapes(steps) == expected

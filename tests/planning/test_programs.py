@@ -7,12 +7,14 @@ import jax
 import pytest
 
 from dclm_jax import models
+from dclm_jax.data.batches import Shape
 from dclm_jax.errors import InputError
 from dclm_jax.nn.plan import ACCELERATOR
 from dclm_jax.planning import report
-from dclm_jax.planning.programs import Shape, Training, scoring_cost, training_cost
+from dclm_jax.planning.programs import Training, scoring_cost, training_cost
 from dclm_jax.planning.targets import Device, parse_target
 from dclm_jax.training.config import OptimizerConfig, default_config
+from dclm_jax.training.loop import first_shapes
 from dclm_jax.training.optimizer import create_optimizer
 
 V, K, H = 50, 8, 16
@@ -22,7 +24,8 @@ B, S, N = 4, 2, 8
 def training_of(name: str, **options) -> Training:
     sizes = {"vocab_size": V, "embedding_dim": K, "hidden_dim": H}
     model = models.create(name=name, **sizes | options)
-    return Training(model, create_optimizer(OptimizerConfig(), 1))
+    optimizer = create_optimizer(OptimizerConfig(), 1)
+    return Training(model, optimizer, first_shapes(model, optimizer))
 
 
 @pytest.fixture(scope="module")
@@ -107,4 +110,4 @@ def test_workload_of_a_shape():
     workload = report.workload_of_shape(config, (4, 3, 8), 99)
     assert list(workload.shapes) == [Shape(4, 3, 8)]
     assert workload.training.model.vocab_size == 99
-    assert jax.tree.leaves(workload.training.state().params)
+    assert jax.tree.leaves(workload.training.state.params)
