@@ -10,7 +10,8 @@ and scoring. No device is needed and nothing is run. It needs the packages of th
 
     pip install -e '.[plan]'
 
-On a TPU the time is XLA's own estimate of the cycles of every kernel. On an H100 it is a roofline:
+On a TPU the time is XLA's own estimate of the cycles of every kernel; a fused token scan has none,
+and its memory traffic counts. On an H100 it is a roofline:
 launches, memory traffic or matrix products, whichever takes longest in each loop. The time of
 all-reduces between devices is in neither. Without --variants one compilation per shape takes
 seconds to minutes.

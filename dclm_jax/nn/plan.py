@@ -5,6 +5,7 @@ arrangement with the definition on a CPU.
 """
 
 import dataclasses
+from typing import Any
 
 import jax
 
@@ -30,6 +31,8 @@ class Plan:
         bias, which saves a pass over all logits.
       stops_early: whether loops over tokens end with the longest sentence. This is free on CPUs; on
         other platforms the host would have to decide after every step.
+      fuses_scans: whether the loop over tokens of a layer is one kernel (nn/fused.py), on TPUs
+        with at least 64 MiB of VMEM.
     """
 
     chunk_logits: int = 2**26
@@ -42,6 +45,7 @@ class Plan:
     shared_logits: int = 2**24
     bound_by_parts: bool = False
     stops_early: bool = False
+    fuses_scans: bool = False
 
     def chunk_size(self, vocab_size: int) -> int:
         """The number of tokens in a chunk of the output layer."""
@@ -50,9 +54,18 @@ class Plan:
 
 
 ACCELERATOR = Plan()
+TPU = Plan(fuses_scans=True)
 CPU = Plan(chunk_logits=2**22, bound_by_parts=True, stops_early=True)
+
+
+def plan_of(device: Any) -> Plan:
+    """The arrangement for a device of JAX."""
+    if device.platform == "cpu":
+        return CPU
+    is_new = device.device_kind not in ("TPU v2", "TPU v3", "TPU v4", "TPU v4 lite")
+    return TPU if device.platform == "tpu" and is_new else ACCELERATOR
 
 
 def default_plan() -> Plan:
     """The arrangement for the platform that JAX computes on by default."""
-    return CPU if jax.default_backend() == "cpu" else ACCELERATOR
+    return plan_of(jax.devices()[0])

@@ -23,7 +23,7 @@ from dclm_jax.nn.layers import Weight, flat, is_weight, rounded_product
 Step = Callable[[Any, Any, Any], tuple[Any, Any]]
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
+@partial(jax.custom_vjp, nondiff_argnums=(0, 6))
 def scan(
     step: Step,
     params: Any,
@@ -31,6 +31,7 @@ def scan(
     xs: Any,
     mask_NxB: jax.Array,
     num_steps: jax.Array | None = None,
+    is_fused: bool = False,
 ) -> tuple[Any, Any]:
     """`lax.scan` of `carry, y = step(params, carry, x)`; padding leaves a row's carry unchanged.
 
@@ -43,17 +44,18 @@ def scan(
       mask_NxB: True at real positions.
       num_steps: int, the number of steps; `ys` of later steps are zero. None for all steps, in a
         loop whose length is known at compile time.
+      is_fused: compute all steps in one kernel (nn/fused.py). Without effect with `num_steps`.
 
     Returns:
       The last carry and the stacked `ys`.
     """
 
     def body(carry: Any, inputs: Any) -> tuple[Any, Any]:
-        x, is_real_B = inputs
+        x, is_real_Bx1 = inputs
         new_carry, y = step(params, carry, x)
-        return keep_at_padding(is_real_B, new_carry, carry), y
+        return _kept(is_real_Bx1, new_carry, carry), y
 
-    return _loop(body, carry, (xs, mask_NxB), num_steps)
+    return _loop(body, carry, (xs, mask_NxB[..., None]), num_steps, is_fused=is_fused)
 
 
 def without_unread(step: Step, params: Any, carry: Any, xs: Any) -> Any:
@@ -69,7 +71,11 @@ def without_unread(step: Step, params: Any, carry: Any, xs: Any) -> Any:
 
 def keep_at_padding(is_real_B: jax.Array, new: Any, old: Any) -> Any:
     """The new carry in rows with a real token, the old carry in other rows."""
-    return jax.tree.map(lambda new, old: jnp.where(is_real_B[:, None], new, old), new, old)
+    return _kept(is_real_B[:, None], new, old)
+
+
+def _kept(is_new: jax.Array, new: Any, old: Any) -> Any:
+    return jax.tree.map(lambda new, old: jnp.where(is_new, new, old), new, old)
 
 
 class _Observed:
@@ -98,11 +104,11 @@ def _weights(params: Any) -> list[Weight]:
     return [leaf for leaf in jax.tree.leaves(params, is_leaf=is_weight) if is_weight(leaf)]
 
 
-def _scan_forward(step, params, carry, xs, mask_NxB, num_steps):
+def _scan_forward(step, params, carry, xs, mask_NxB, num_steps, is_fused):
     weights = _weights(params)
 
     def body(carry, inputs):
-        x, is_real_B = inputs
+        x, is_real_Bx1 = inputs
         products = []
 
         def record(number, a):
@@ -110,13 +116,15 @@ def _scan_forward(step, params, carry, xs, mask_NxB, num_steps):
             return products[-1]
 
         new_carry, y = step(_observed(params, record), carry, x)
-        return keep_at_padding(is_real_B, new_carry, carry), (y, carry, products)
+        return _kept(is_real_Bx1, new_carry, carry), (y, carry, products)
 
-    last, (ys, carries, products) = _loop(body, carry, (xs, mask_NxB), num_steps)
+    last, (ys, carries, products) = _loop(
+        body, carry, (xs, mask_NxB[..., None]), num_steps, is_fused=is_fused
+    )
     return (last, ys), (params, xs, mask_NxB, num_steps, carries, products)
 
 
-def _scan_backward(step, residuals, cotangents):
+def _scan_backward(step, is_fused, residuals, cotangents):
     params, xs, mask_NxB, num_steps, carries, products = residuals
     d_last, d_ys = cotangents
     leaves, treedef = jax.tree.flatten(params, is_leaf=is_weight)
@@ -134,7 +142,7 @@ def _scan_backward(step, residuals, cotangents):
     d_product_of_x: list[int | None] = []
 
     def body(sums, inputs):
-        (d_carry, d_summed), (d_y, x, is_real_B, carry, products) = sums, inputs
+        (d_carry, d_summed), (d_y, x, is_real_Bx1, carry, products) = sums, inputs
         numbers = []
 
         def repeated(slots, summed, carry, x):
@@ -147,7 +155,7 @@ def _scan_backward(step, residuals, cotangents):
 
             both = treedef.unflatten(_merge(is_summed, summed, leaves))
             new_carry, y = step(_observed(both, recall), carry, x)
-            return (keep_at_padding(is_real_B, new_carry, carry), y), factors
+            return (_kept(is_real_Bx1, new_carry, carry), y), factors
 
         slots = jax.tree.map(jnp.zeros_like, products)
         summed = _select(is_summed, leaves)
@@ -160,9 +168,9 @@ def _scan_backward(step, residuals, cotangents):
         return (d_carry, jax.tree.map(jnp.add, d_summed, d_more)), (d_x, *new)
 
     zeros = jax.tree.map(jnp.zeros_like, _select(is_summed, leaves))
-    inputs = (d_ys, xs, mask_NxB, carries, products)
+    inputs = (d_ys, xs, mask_NxB[..., None], carries, products)
     (d_carry, d_summed), (d_xs, factors, d_products) = _loop(
-        body, (d_last, zeros), inputs, num_steps, reverse=True
+        body, (d_last, zeros), inputs, num_steps, is_fused=is_fused, reverse=True
     )
     factors = _put_back(factors, factor_of_carry, jax.tree.leaves(carries))
     d_products = _put_back(d_products, d_product_of_x, jax.tree.leaves(d_xs))
@@ -207,9 +215,15 @@ def _loop(
     xs: Any,
     num_steps: jax.Array | None,
     *,
+    is_fused: bool = False,
     reverse: bool = False,
 ) -> tuple[Any, Any]:
     """`lax.scan` of `carry, y = body(carry, x)` over the first `num_steps` of `xs`."""
+    if is_fused and num_steps is None:
+        # Pallas takes 0.3 s to import, in every command.
+        from dclm_jax.nn import fused
+
+        return fused.scan(body, carry, xs, reverse=reverse)
     if num_steps is None:
         return jax.lax.scan(body, carry, xs, reverse=reverse)
     length = len(jax.tree.leaves(xs)[0])

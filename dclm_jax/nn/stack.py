@@ -127,7 +127,7 @@ def read_stack(
 
     Args:
       mask_NxB: True at real positions; padding leaves a row's state unchanged.
-      plan: tells whether the loop over tokens ends early.
+      plan: tells whether the loop over tokens ends early, and whether it is one kernel.
 
     Returns:
       The state of every layer after each row's last real token, and the top layer's hidden states
@@ -139,7 +139,7 @@ def read_stack(
         gates_NxBxGH = _layer_gates(layer, index, x_NxB, h_NxBxH)
         weights = {name: layer[name] for name in kind.weights}
         scanned: tuple[State, jax.Array] = recurrence.scan(
-            kind.step, weights, state[index], gates_NxBxGH, mask_NxB, num_steps
+            kind.step, weights, state[index], gates_NxBxGH, mask_NxB, num_steps, plan.fuses_scans
         )
         last, h_NxBxH = scanned
         last_state.append(last)

@@ -68,7 +68,7 @@ class Instruction(NamedTuple):
 
 class Kernel(NamedTuple):
     """An instruction that is launched: its number of runs, the loops around it from the outermost
-    inwards, XLA's estimate of the cycles of a run (0 if there is none), and the bytes that a run
+    inwards, the estimated cycles of a run (0 if there is no estimate), and the bytes that a run
     reads and writes."""
 
     instruction: Instruction
@@ -94,10 +94,16 @@ class Loop:
 class Program:
     """A compiled program: the instructions of its computations by name."""
 
-    def __init__(self, text: str, chunks: Chunks):
-        """Parses the text of a compiled program (`Compiled.as_text()`)."""
+    def __init__(self, text: str, chunks: Chunks, cycles_per_byte: float = 0.0):
+        """Parses the text of a compiled program (`Compiled.as_text()`).
+
+        Args:
+          cycles_per_byte: of memory traffic. XLA estimates no cycles of kernels written with
+            Pallas (nn/fused.py); the bytes that these state count instead.
+        """
         self.computations: dict[str, dict[str, Instruction]] = {}
         self._chunks = chunks
+        self._cycles_per_byte = cycles_per_byte
         current: dict[str, Instruction] = {}
         for line in text.splitlines():
             if head := _HEAD.match(line):
@@ -173,7 +179,10 @@ class Program:
                     called = instruction.computation("to_apply") or instruction.computation("calls")
                     yield from self._kernels(called, times, loops)
                 case opcode if opcode not in _FREE and not _is_counter(instruction):
-                    cycles = instruction.number("estimated_cycles") or 0
+                    stated = instruction.number("bytes_accessed") or 0
+                    cycles = instruction.number("estimated_cycles")
+                    if cycles is None:
+                        cycles = round(stated * self._cycles_per_byte)
                     num_bytes = self._num_bytes(instruction, computation)
                     yield Kernel(instruction, times, loops, cycles, num_bytes)
 

@@ -80,7 +80,8 @@ class Cost:
     def seconds(self, target: Target) -> float | None:
         """Estimated seconds of one run, without waiting for other devices; None without constants.
 
-        On a TPU, XLA's estimate of the cycles of each kernel. Otherwise a roofline: in each loop
+        On a TPU, XLA's estimate of the cycles of each kernel; a fused token scan (nn/fused.py) has
+        none, and its memory traffic counts. Otherwise a roofline: in each loop
         launches or memory traffic bound the time, and the products bound the whole.
         """
         device = target.device
@@ -204,7 +205,9 @@ def _cost(
     compiled: Any, state: TrainState, target: Target, flops: float, targets: float, chunks: Chunks
 ) -> Cost:
     memory = compiled.memory_analysis()
-    program = Program(compiled.as_text(), chunks)
+    device = target.device
+    per_byte = device.clock / device.bandwidth if device.clock and device.bandwidth else 0.0
+    program = Program(compiled.as_text(), chunks, per_byte)
     parameters, optimizer_state = map(_num_bytes, (state.params, state.optimizer_state))
     reductions = [
         kernel for kernel in program.kernels() if kernel.instruction.opcode.startswith("all-reduce")

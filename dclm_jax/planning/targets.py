@@ -15,7 +15,7 @@ from jax.experimental import topologies
 
 from dclm_jax.allocation import machine_memory
 from dclm_jax.errors import InputError
-from dclm_jax.nn.plan import ACCELERATOR, CPU, Plan
+from dclm_jax.nn.plan import Plan, plan_of
 
 _H100 = """
 gpu_device_info {
@@ -108,7 +108,8 @@ _GPU = Device(memory=84.9e9, flops=989e12, bandwidth=3352e9, launch=4e-6)
 def parse_target(text: str) -> Target:
     """The target of a name such as "tpu-v5e:2x4", "h100:8" or "cpu"."""
     if text == "cpu":
-        return Target(text, Device(memory=machine_memory()), CPU, jax.devices("cpu")[:1])
+        devices = jax.devices("cpu")[:1]
+        return Target(text, Device(memory=machine_memory()), plan_of(devices[0]), devices)
     if match := re.fullmatch(r"h100(?::([1-9]\d*))?", text):
         return _h100(text, int(match[1] or 1))
     match = re.fullmatch(r"tpu-(\w+):([\dx]+)", text)
@@ -135,7 +136,7 @@ def _tpu(name: str, kind: str, topology: str) -> Target:
     if kind in ("v5e", "v6e") and topology in _ONE_HOST:
         bounds["chips_per_host_bounds"] = _ONE_HOST[topology]
     devices = _devices(name, platform="tpu", topology_name=f"{kind}:{topology}", **bounds)
-    return Target(name, _TPUS[kind], ACCELERATOR, devices)
+    return Target(name, _TPUS[kind], plan_of(devices[0]), devices)
 
 
 def _h100(name: str, count: int) -> Target:
@@ -147,7 +148,7 @@ def _h100(name: str, count: int) -> Target:
         target_config=_H100,
         topology=f"1x1x{count}",
     )
-    return Target(name, _GPU, ACCELERATOR, devices)
+    return Target(name, _GPU, plan_of(devices[0]), devices)
 
 
 def _devices(name: str, **options: Any) -> list[Any]:

@@ -100,6 +100,20 @@ def test_loops_count_their_trips():
     assert chunks.num_bytes == 3 * 64
 
 
+CALL = """
+ENTRY %main (c: f32[8]) -> f32[8] {
+  %c = f32[8]{0} parameter(0)
+  ROOT %a = f32[8]{0} custom-call(%c), custom_call_target="tpu_custom_call", \
+backend_config={"custom_call_config":{"cost_estimate":{"flops":"9","bytes_accessed":"200"}}}
+}
+"""
+
+
+def test_a_kernel_without_an_estimate_takes_as_long_as_its_memory_traffic():
+    (outside,) = Program(CALL, Chunks(), cycles_per_byte=1.5).loops()
+    assert outside.cycles == 300
+
+
 def test_the_size_of_the_first_chunk_selects_the_branch():
     outside = Program(TEXT, Chunks(trips=0, size=0, num_sizes=2)).loops()[0]
     assert outside.cycles == 10
