@@ -270,7 +270,7 @@ def _summed_nll_forward(inputs, targets, weights, plan):
         sums = (
             jnp.sum(jnp.where(weights_CxT > 0, weights_CxT * nll_CxT, 0)).astype(features.dtype),
             rounded_product(weighted_DxC, errors_CxV, dtype),
-            weight @ errors_CxV,
+            _weighted_sum(weight, errors_CxV, plan),
         )
         return sums, d_features_FxD.at[position_C].set(d_features, mode="drop"), d_shared
 
@@ -289,6 +289,15 @@ def _summed_nll_forward(inputs, targets, weights, plan):
         no_gradient: Any = None
         d_shared = type(shared)(d_shared, no_gradient)
     return total, OutputInputs(d_features_FxD, d_kernel_DxV.astype(dtype), d_bias_V, d_shared)
+
+
+def _weighted_sum(weight_C: jax.Array, errors_CxV: jax.Array, plan: Plan) -> jax.Array:
+    """weight @ errors [V], the gradient of the bias."""
+    if not plan.bias_by_product:
+        return weight_C @ errors_CxV
+    # Eight rows of a matrix, the least that a TPU computes; the others are 0.
+    weight_8xC = jnp.zeros((8, len(weight_C)), weight_C.dtype).at[0].set(weight_C)
+    return (weight_8xC @ errors_CxV)[0]
 
 
 def _summed_nll_backward(plan, d_inputs, cotangent):

@@ -15,7 +15,7 @@ from jax.sharding import SingleDeviceSharding
 from dclm_jax.allocation import peak_memory
 from dclm_jax.data.batches import Batch, Shape
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.nn.plan import ACCELERATOR
+from dclm_jax.nn.plan import GPU
 from dclm_jax.nn.precision import SCORING_PRECISION, at_precision
 from dclm_jax.nn.softmax import first_chunk_sizes
 from dclm_jax.planning.hlo import Chunks, Loop, Program
@@ -108,7 +108,7 @@ def training_cost(training: Training, shape: Shape, target: Target) -> Cost:
     step = parallel_step(model, training.optimizer, training.loss_per, target.devices)
     compiled = step.lower(state, batch, key).compile(compiler_options=target.options or None)
 
-    counted = dataclasses.replace(model, plan=ACCELERATOR)
+    counted = dataclasses.replace(model, plan=GPU)
     chunks = _chunks(counted, of_device, training.share_real)
     flops = product_flops(
         parallel_step(counted, training.optimizer, training.loss_per, jax.devices("cpu")[:1]),
@@ -143,7 +143,7 @@ def scoring_cost(training: Training, shape: Shape, target: Target) -> Cost:
     )
     lowered = jax.jit(at_precision(model.matmul_precision, score)).lower(*arguments)
     compiled = lowered.compile(compiler_options=target.options or None)
-    counted = dataclasses.replace(model, plan=ACCELERATOR)
+    counted = dataclasses.replace(model, plan=GPU)
     flops = product_flops(
         lambda params, context, batch: block_nll(counted, params, context, batch),
         (params, context, batch),

@@ -12,7 +12,7 @@ from dclm_jax import models
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import Source
 from dclm_jax.nn.cells import CELLS
-from dclm_jax.nn.plan import ACCELERATOR, CPU
+from dclm_jax.nn.plan import CPU, GPU, TPU_V4
 from dclm_jax.reading.driver import read_sentences, weighted
 from dclm_jax.reading.dropout import draw_masks, draw_source_masks, drop_weights
 from dclm_jax.reading.likelihoods import batch_likelihood
@@ -95,7 +95,7 @@ def test_every_plan_and_remat_have_the_values_and_gradients_of_the_definition(na
         return result.nll + result.extra
 
     expected = jax.jit(jax.value_and_grad(definition))(params)
-    ways = [{"plan": CPU}, {"plan": ACCELERATOR}, {"remat": True}]
+    ways = [{"plan": CPU}, {"plan": GPU}, {"plan": TPU_V4}, {"remat": True}]
     ways = ways if name in FEW_MODELS else some(ways[:1], all=ways)
     if name == "codclm":
         # What contexts add to the logits is made once for a sentence, or for every token.

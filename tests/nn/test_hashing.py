@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.nn.hashing import HashedRows, PackedSlices, history_starts
-from dclm_jax.nn.plan import ACCELERATOR, CPU
+from dclm_jax.nn.plan import CPU, GPU, TPU
 from dclm_jax.nn.softmax import OutputInputs, summed_nll, token_nll
 from tests.nn.test_softmax import plan_of
 from tests.oracles import assert_gradient, hashed_row
@@ -75,7 +75,7 @@ def test_logits_and_gradient_are_those_of_whole_rows(x64):
         return summed_nll(inputs, jnp.asarray(targets), jnp.asarray(weights), plan), nll
 
     loss_and_gradient = jax.jit(jax.value_and_grad(loss, has_aux=True), static_argnums=1)
-    for plan in (plan_of(1), plan_of(4), CPU, ACCELERATOR):
+    for plan in (plan_of(1), plan_of(4), CPU, GPU, TPU):
         (value, nll), gradient = loss_and_gradient(arrays, plan)
         np.testing.assert_allclose(nll, np.where(weights > 0, expected, 0), rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(value, np.sum(weights * expected), rtol=1e-12)

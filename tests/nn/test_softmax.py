@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dclm_jax.nn.plan import ACCELERATOR, CPU, Plan
+from dclm_jax.nn.plan import CPU, GPU, TPU, Plan
 from dclm_jax.nn.softmax import OutputInputs, RowLogits, summed_nll, token_nll
 from tests import oracles
 
@@ -86,8 +86,8 @@ def chunked(arrays, mask_F, plan):
 @pytest.mark.parametrize("shared", [(), (SHARED_RxV,)], ids=["", "shared"])
 @pytest.mark.parametrize(
     "plan",
-    [plan_of(1), plan_of(5), plan_of(SIZE), plan_of(5, ACCELERATOR), CPU, ACCELERATOR],
-    ids=["1", "5", "all", "5 on accelerators", "CPU", "accelerators"],
+    [plan_of(1), plan_of(5), plan_of(SIZE), plan_of(5, GPU), plan_of(5, TPU), CPU, TPU],
+    ids=["1", "5", "all", "5 on GPUs", "5 on TPUs", "CPU", "TPU"],
 )
 @pytest.mark.parametrize("mask_F", MASKS.values(), ids=MASKS.keys())
 def test_values_and_gradients(mask_F, plan, shared):
@@ -139,12 +139,18 @@ def test_large_logits_stay_finite_in_float32(features, kernel, bias, atol):
 
 
 @pytest.mark.parametrize(
-    ("vocab_size", "on_cpu", "on_accelerators"),
-    [(9, 4096, 4096), (10_003, 256, 4096), (16_385, 128, 2048), (5_000_000, 128, 128)],
+    ("vocab_size", "on_cpu", "on_gpu", "on_tpu"),
+    [
+        (9, 4096, 4096, 4096),
+        (10_003, 256, 4096, 512),
+        (16_385, 128, 2048, 256),
+        (5_000_000, 128, 128, 128),
+    ],
 )
-def test_chunks_are_a_power_of_two_that_fits_the_cache(vocab_size, on_cpu, on_accelerators):
+def test_chunks_are_a_power_of_two_that_fits_the_cache(vocab_size, on_cpu, on_gpu, on_tpu):
     assert CPU.chunk_size(vocab_size) == on_cpu
-    assert ACCELERATOR.chunk_size(vocab_size) == on_accelerators
+    assert GPU.chunk_size(vocab_size) == on_gpu
+    assert TPU.chunk_size(vocab_size) == on_tpu
 
 
 def test_logits_beyond_float32_are_no_likelihood():

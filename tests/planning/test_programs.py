@@ -9,7 +9,7 @@ import pytest
 from dclm_jax import models
 from dclm_jax.data.batches import Shape
 from dclm_jax.errors import InputError
-from dclm_jax.nn.plan import ACCELERATOR
+from dclm_jax.nn.plan import GPU
 from dclm_jax.planning import report
 from dclm_jax.planning.programs import Training, scoring_cost, training_cost
 from dclm_jax.planning.targets import Device, parse_target
@@ -85,7 +85,7 @@ def test_a_target_that_does_not_fit(cpu):
 
 def test_a_roofline_takes_the_longest_of_three():
     device = Device(memory=1e9, flops=1e9, bandwidth=1e9, launch=1e-6)
-    target = dataclasses.replace(parse_target("cpu"), device=device, plan=ACCELERATOR)
+    target = dataclasses.replace(parse_target("cpu"), device=device, plan=GPU)
     cost = training_cost(training_of("rnnlm"), Shape(B, S, N), target)
     by_loop = [loop.trips * max(loop.kernels * 1e-6, loop.num_bytes / 1e9) for loop in cost.loops]
     assert cost.seconds(target) == pytest.approx(max(sum(by_loop), cost.flops / 1e9))
@@ -93,7 +93,7 @@ def test_a_roofline_takes_the_longest_of_three():
 
 def test_hours_of_a_run(cpu):
     workload = report.Workload(training_of("rnnlm"), collections.Counter({Shape(B, S, N): 3}), 30)
-    target = dataclasses.replace(cpu, device=Device(1e9, 1e9, 1e9), plan=ACCELERATOR)
+    target = dataclasses.replace(cpu, device=Device(1e9, 1e9, 1e9), plan=GPU)
     result = report.plan(workload, target)
     seconds = result.rows[0].seconds
     assert seconds and result.hours == pytest.approx(30 * seconds / 3600)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.models import MODELS
-from dclm_jax.nn.plan import ACCELERATOR, CPU
+from dclm_jax.nn.plan import CPU, GPU, TPU_V4
 from dclm_jax.reading.likelihoods import batch_likelihood, earlier_sentences
 from tests import oracles
 from tests.exhaustive import also, some
@@ -57,7 +57,7 @@ def test_a_segment_continues_the_one_before_it_which_gets_no_gradient(name):
         result = batch_likelihood(dataclasses.replace(model, plan=plan), params, batch)
         return result.nll + result.extra
 
-    plans = (CPU, ACCELERATOR)
+    plans = (CPU, GPU, TPU_V4)
     for plan in plans if name == "adclm" else some(plans[:1], all=plans):
         of_params = jax.jit(jax.value_and_grad(loss), static_argnums=1)
         value, gradient = of_params(params, plan, batch)

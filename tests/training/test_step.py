@@ -18,7 +18,7 @@ import pytest
 from dclm_jax.data.batches import Batch
 from dclm_jax.evaluation.datasets import Encoded
 from dclm_jax.evaluation.scoring import Scorer
-from dclm_jax.nn.plan import ACCELERATOR, CPU
+from dclm_jax.nn.plan import CPU, GPU, TPU_V4
 from dclm_jax.processes import DEVICES
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, earlier_sentences
 from dclm_jax.training.config import OptimizerConfig
@@ -128,7 +128,7 @@ def test_a_step_is_the_same_however_it_is_computed(name):
     optimizer = create_optimizer(OptimizerConfig(learning_rate=RATE, clip_norm=CLIP), 1)
     several = dataclasses.replace(CPU, min_short_chunk=1, min_short_logits=1)
     steps = []
-    for plan in (CPU, several, ACCELERATOR):
+    for plan in (CPU, several, GPU, TPU_V4):
         step = parallel_step(dataclasses.replace(model, plan=plan), optimizer)
         state = spread(first_state(random_params(model), optimizer))
         steps.append(step(state, spread_rows(batch), jax.random.key(0)))
@@ -140,7 +140,7 @@ def test_a_step_is_the_same_however_it_is_computed(name):
 @EACH_MODEL
 def test_accelerators_can_compile_a_step_and_a_block_of_scores(name):
     """Lowered with their plan, without anything that XLA for them does not have itself."""
-    model = dataclasses.replace(small_model(name, dropout=0.3), plan=ACCELERATOR)
+    model = dataclasses.replace(small_model(name, dropout=0.3), plan=TPU_V4)
     batch, optimizer = make_batch(name), create_optimizer(OptimizerConfig(), 1)
     state = jax.eval_shape(lambda key: first_state(model.init(key), optimizer), jax.random.key(0))
     # One device: `pmap` itself is not exported.
