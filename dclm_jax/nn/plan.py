@@ -38,6 +38,11 @@ class Plan:
         4.5 ms). CPUs compute it faster.
       stops_early: whether loops over tokens end with the longest sentence. This is free on CPUs; on
         other platforms the host would have to decide after every step.
+      unrolled_steps: number of steps per iteration of a loop over tokens. With four, an H100
+        launches 448 kernels in such loops instead of 832 (`ccdclm`: 2,240 instead of 4,160).
+      repeats_products: whether the backward pass of a loop over tokens computes the products of the
+        forward pass again, and does not read saved values. On a v5e a step of `rnnlm` with H = 512,
+        256 segments and bfloat16 takes 40.0 ms instead of 45.1 ms and 1,590 MB instead of 2,830 MB.
       fuses_scans: whether the loop over tokens of a layer is one kernel (nn/fused.py), on TPUs
         with at least 64 MiB of VMEM.
     """
@@ -53,6 +58,8 @@ class Plan:
     bound_by_parts: bool = False
     bias_by_product: bool = False
     stops_early: bool = False
+    unrolled_steps: int = 1
+    repeats_products: bool = False
     fuses_scans: bool = False
 
     def chunk_size(self, vocab_size: int) -> int:
@@ -61,9 +68,9 @@ class Plan:
         return min(max(self.min_chunk, 1 << max(0, tokens.bit_length() - 1)), self.max_chunk)
 
 
-GPU = Plan()
-TPU = Plan(chunk_logits=2**23, bias_by_product=True, fuses_scans=True)
-TPU_V4 = Plan(bias_by_product=True)
+GPU = Plan(unrolled_steps=4)
+TPU = Plan(chunk_logits=2**23, bias_by_product=True, repeats_products=True, fuses_scans=True)
+TPU_V4 = Plan(bias_by_product=True, repeats_products=True)
 CPU = Plan(chunk_logits=2**22, bound_by_parts=True, stops_early=True)
 
 

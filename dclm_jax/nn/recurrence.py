@@ -3,9 +3,10 @@
 The derivative of a plain scan adds to the gradient of each weight matrix W at each step. Here the
 step gets weights that record their products: the backward pass collects the left factors a_n of all
 products a_n W and the products' cotangents z'_n, and computes dW = sum_n a_n^T z'_n as one large
-product after the loop. The values of the products are saved in the forward pass, so that the
-backward pass repeats elementwise work only. A training step of `ccdclm` on 16 segments takes 0.27 s
-on two CPU cores, and 0.32 s with plain `lax.scan`.
+product after the loop. The forward pass saves the values of the products, so that the backward pass
+repeats elementwise work only; or the backward pass repeats the products too, where the plan says
+so. A training step of `ccdclm` on 16 segments takes 0.27 s on two CPU cores, and 0.32 s with plain
+`lax.scan`.
 
 Leaves of carries, inputs and outputs have rows [B, ...] (inputs and outputs stacked, [N, B, ...]).
 """
@@ -19,32 +20,30 @@ import jax
 import jax.numpy as jnp
 
 from dclm_jax.nn.layers import Weight, flat, is_weight, rounded_product
+from dclm_jax.nn.plan import Plan
 
 Step = Callable[[Any, Any, Any], tuple[Any, Any]]
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0, 6))
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def scan(
     step: Step,
+    plan: Plan,
     params: Any,
     carry: Any,
     xs: Any,
     mask_NxB: jax.Array,
-    num_steps: jax.Array | None = None,
-    is_fused: bool = False,
 ) -> tuple[Any, Any]:
     """`lax.scan` of `carry, y = step(params, carry, x)`; padding leaves a row's carry unchanged.
 
     Args:
       step: a pure function.
+      plan: how the loop is arranged. If it ends early, `ys` after the last real position are zero.
       params: constants of all steps. Gradients of `Weight`s are computed after the loop; gradients
         of other leaves are summed at each step, and `without_unread` removes leaves without one.
       carry: floating-point arrays [B, ...], the carry before the first step.
       xs: floating-point inputs [N, B, ...]; outputs are stacked in the same way.
       mask_NxB: True at real positions.
-      num_steps: int, the number of steps; `ys` of later steps are zero. None for all steps, in a
-        loop whose length is known at compile time.
-      is_fused: compute all steps in one kernel (nn/fused.py). Without effect with `num_steps`.
 
     Returns:
       The last carry and the stacked `ys`.
@@ -55,7 +54,7 @@ def scan(
         new_carry, y = step(params, carry, x)
         return _kept(is_real_Bx1, new_carry, carry), y
 
-    return _loop(body, carry, (xs, mask_NxB[..., None]), num_steps, is_fused=is_fused)
+    return _loop(body, carry, xs, mask_NxB, plan)
 
 
 def without_unread(step: Step, params: Any, carry: Any, xs: Any) -> Any:
@@ -104,28 +103,32 @@ def _weights(params: Any) -> list[Weight]:
     return [leaf for leaf in jax.tree.leaves(params, is_leaf=is_weight) if is_weight(leaf)]
 
 
-def _scan_forward(step, params, carry, xs, mask_NxB, num_steps, is_fused):
-    weights = _weights(params)
+def _with_products(
+    step: Step, params: Any, carry: Any, x: Any
+) -> tuple[tuple[Any, Any], list[jax.Array]]:
+    """The result of a step, and its products with weights."""
+    weights, products = _weights(params), []
 
+    def record(number: int, a: jax.Array) -> jax.Array:
+        products.append(a @ weights[number])
+        return products[-1]
+
+    return step(_observed(params, record), carry, x), products
+
+
+def _scan_forward(step, plan, params, carry, xs, mask_NxB):
     def body(carry, inputs):
         x, is_real_Bx1 = inputs
-        products = []
+        (new_carry, y), products = _with_products(step, params, carry, x)
+        saved = None if plan.repeats_products else products
+        return _kept(is_real_Bx1, new_carry, carry), (y, carry, saved)
 
-        def record(number, a):
-            products.append(a @ weights[number])
-            return products[-1]
-
-        new_carry, y = step(_observed(params, record), carry, x)
-        return _kept(is_real_Bx1, new_carry, carry), (y, carry, products)
-
-    last, (ys, carries, products) = _loop(
-        body, carry, (xs, mask_NxB[..., None]), num_steps, is_fused=is_fused
-    )
-    return (last, ys), (params, xs, mask_NxB, num_steps, carries, products)
+    last, (ys, carries, products) = _loop(body, carry, xs, mask_NxB, plan)
+    return (last, ys), (params, xs, mask_NxB, carries, products)
 
 
-def _scan_backward(step, is_fused, residuals, cotangents):
-    params, xs, mask_NxB, num_steps, carries, products = residuals
+def _scan_backward(step, plan, residuals, cotangents):
+    params, xs, mask_NxB, carries, products = residuals
     d_last, d_ys = cotangents
     leaves, treedef = jax.tree.flatten(params, is_leaf=is_weight)
     weights = _weights(params)
@@ -142,22 +145,24 @@ def _scan_backward(step, is_fused, residuals, cotangents):
     d_product_of_x: list[int | None] = []
 
     def body(sums, inputs):
-        (d_carry, d_summed), (d_y, x, is_real_Bx1, carry, products) = sums, inputs
+        (d_carry, d_summed), ((d_y, x, carry, products), is_real_Bx1) = sums, inputs
         numbers = []
+        _, shapes = jax.eval_shape(partial(_with_products, step, params), carry, x)
 
         def repeated(slots, summed, carry, x):
-            known, factors = zip(products, slots, strict=True), []
+            unused, saved, factors = iter(slots), iter(products or ()), []
 
             def recall(number, a):
                 numbers.append(number)
                 factors.append(a)
-                return _recalled(a, transposed[number], *next(known))
+                product = next(saved) if products else _product(a, weights[number])
+                return _recalled(a, transposed[number], product, next(unused))
 
             both = treedef.unflatten(_merge(is_summed, summed, leaves))
             new_carry, y = step(_observed(both, recall), carry, x)
             return (_kept(is_real_Bx1, new_carry, carry), y), factors
 
-        slots = jax.tree.map(jnp.zeros_like, products)
+        slots = [jnp.zeros(shape.shape, shape.dtype) for shape in shapes]
         summed = _select(is_summed, leaves)
         _, transpose, factors = jax.vjp(repeated, slots, summed, carry, x, has_aux=True)
         d_products, d_more, d_carry, d_x = transpose((d_carry, d_y))
@@ -168,9 +173,9 @@ def _scan_backward(step, is_fused, residuals, cotangents):
         return (d_carry, jax.tree.map(jnp.add, d_summed, d_more)), (d_x, *new)
 
     zeros = jax.tree.map(jnp.zeros_like, _select(is_summed, leaves))
-    inputs = (d_ys, xs, mask_NxB[..., None], carries, products)
+    inputs = (d_ys, xs, carries, products)
     (d_carry, d_summed), (d_xs, factors, d_products) = _loop(
-        body, (d_last, zeros), inputs, num_steps, is_fused=is_fused, reverse=True
+        body, (d_last, zeros), inputs, mask_NxB, plan, reverse=True
     )
     factors = _put_back(factors, factor_of_carry, jax.tree.leaves(carries))
     d_products = _put_back(d_products, d_product_of_x, jax.tree.leaves(d_xs))
@@ -183,10 +188,15 @@ def _scan_backward(step, is_fused, residuals, cotangents):
     is_of_weight = [is_weight(leaf) for leaf in leaves]
     d_leaves = _merge(is_summed, d_summed, [None] * len(leaves))
     d_params = treedef.unflatten(_merge(is_of_weight, d_weights, d_leaves))
-    return d_params, d_carry, d_xs, None, None
+    return d_params, d_carry, d_xs, None
 
 
 scan.defvjp(_scan_forward, _scan_backward)
+
+
+def _product(a: jax.Array, weight: Weight) -> jax.Array:
+    """a @ weight without a gradient."""
+    return jax.lax.stop_gradient(a) @ weight
 
 
 @jax.custom_vjp
@@ -213,22 +223,23 @@ def _loop(
     body: Callable[[Any, Any], tuple[Any, Any]],
     carry: Any,
     xs: Any,
-    num_steps: jax.Array | None,
+    mask_NxB: jax.Array,
+    plan: Plan,
     *,
-    is_fused: bool = False,
     reverse: bool = False,
 ) -> tuple[Any, Any]:
-    """`lax.scan` of `carry, y = body(carry, x)` over the first `num_steps` of `xs`."""
-    if is_fused and num_steps is None:
+    """`lax.scan` of `carry, y = body(carry, (x, is_real_Bx1))` in the plan's arrangement."""
+    xs = (xs, mask_NxB[..., None])
+    if plan.fuses_scans:
         # Pallas takes 0.3 s to import, in every command.
         from dclm_jax.nn import fused
 
         return fused.scan(body, carry, xs, reverse=reverse)
-    if num_steps is None:
-        return jax.lax.scan(body, carry, xs, reverse=reverse)
-    length = len(jax.tree.leaves(xs)[0])
+    if not plan.stops_early:
+        return jax.lax.scan(body, carry, xs, reverse=reverse, unroll=plan.unrolled_steps)
+    num_steps = _num_steps(mask_NxB)
     _, y_shapes = jax.eval_shape(body, carry, jax.tree.map(_without_first_axis, xs))
-    ys = jax.tree.map(lambda y: jnp.zeros((length, *y.shape), y.dtype), y_shapes)
+    ys = jax.tree.map(lambda y: jnp.zeros((len(mask_NxB), *y.shape), y.dtype), y_shapes)
 
     def step(count: jax.Array, state: tuple[Any, Any]) -> tuple[Any, Any]:
         carry, ys = state
@@ -239,6 +250,12 @@ def _loop(
         return carry, jax.tree.map(put, ys, y)
 
     return jax.lax.fori_loop(0, num_steps, step, (carry, ys))
+
+
+def _num_steps(mask_NxB: jax.Array) -> jax.Array:
+    """The number of positions up to the last real position of any row."""
+    position_N = jnp.arange(1, len(mask_NxB) + 1)
+    return jnp.max(jnp.where(jnp.any(mask_NxB, axis=1), position_N, 0), initial=0)
 
 
 def _select(is_selected: list[bool], leaves: list[Any]) -> list[Any]:

@@ -127,32 +127,23 @@ def read_stack(
 
     Args:
       mask_NxB: True at real positions; padding leaves a row's state unchanged.
-      plan: tells whether the loop over tokens ends early, and whether it is one kernel.
+      plan: how the loop over tokens is arranged.
 
     Returns:
       The state of every layer after each row's last real token, and the top layer's hidden states
       [N, B, H].
     """
-    kind, num_steps = CELLS[cell], steps_to_take(mask_NxB, plan)
+    kind = CELLS[cell]
     last_state, h_NxBxH = [], x_NxB.gates
     for index, layer in enumerate(layers):
         gates_NxBxGH = _layer_gates(layer, index, x_NxB, h_NxBxH)
         weights = {name: layer[name] for name in kind.weights}
         scanned: tuple[State, jax.Array] = recurrence.scan(
-            kind.step, weights, state[index], gates_NxBxGH, mask_NxB, num_steps, plan.fuses_scans
+            kind.step, plan, weights, state[index], gates_NxBxGH, mask_NxB
         )
         last, h_NxBxH = scanned
         last_state.append(last)
     return tuple(last_state), h_NxBxH
-
-
-def steps_to_take(mask_NxB: jax.Array, plan: Plan) -> jax.Array | None:
-    """The number of positions up to the last real position of any batch element; None for all
-    positions if loops do not end early."""
-    if not plan.stops_early:
-        return None
-    position_N = jnp.arange(1, len(mask_NxB) + 1)
-    return jnp.max(jnp.where(jnp.any(mask_NxB, axis=1), position_N, 0), initial=0)
 
 
 def top_hidden(state: StackState) -> jax.Array:

@@ -4,6 +4,7 @@
 tokens. The driver computes the same values faster.
 """
 
+import dataclasses
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -189,8 +190,9 @@ def _read_tokens(
         return model.step(params, conditioning, state, x)
 
     constants = recurrence.without_unread(step, (params, conditioning), state, x_NxB)
-    num_steps = stack.steps_to_take(mask_NxB, model.plan)
-    return recurrence.scan(step, constants, state, x_NxB, mask_NxB, num_steps)
+    # Kernels of whole loops read matrices alone; the conditioning has other arrays.
+    plan = dataclasses.replace(model.plan, fuses_scans=False)
+    return recurrence.scan(step, plan, constants, state, x_NxB, mask_NxB)
 
 
 def _embedded(

@@ -49,12 +49,11 @@ def test_values_and_gradients_are_those_of_a_loop(name, length):
     def scan(weights, state, gates):
         scanned: tuple[Any, Any] = recurrence.scan(
             cell.step,
+            TPU,
             {name: Weight(array) for name, array in weights.items()},
             tuple(state),
             gates,
             is_real,
-            None,
-            True,
         )
         last, ys = scanned
         return ys, jnp.stack(last)

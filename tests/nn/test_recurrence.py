@@ -10,12 +10,18 @@ import pytest
 
 from dclm_jax.nn import recurrence
 from dclm_jax.nn.layers import Weight
+from dclm_jax.nn.plan import CPU, Plan
 from tests import oracles
 
 pytestmark = pytest.mark.usefixtures("x64")
 
 STEPS, ROWS, WIDTH = 6, 6, 4
-NUM_STEPS = [None, 0, STEPS - 2, STEPS]
+PLANS = {
+    "ends early": CPU,
+    "plain": Plan(),
+    "unrolled": Plan(unrolled_steps=4),
+    "products repeated": Plan(repeats_products=True),
+}
 close = partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12)
 
 
@@ -33,10 +39,10 @@ def with_weights(params):
     return Weight(first), Weight(second), scale, {"unread": Weight(first)}
 
 
-def scan(params, carry, xs, num_steps) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+def scan(params, carry, xs, plan) -> tuple[jax.Array, tuple[jax.Array, ...]]:
     x, is_real = xs
     read = recurrence.without_unread(step, with_weights(params), carry, x)
-    return recurrence.scan(step, read, carry, x, is_real, num_steps)
+    return recurrence.scan(step, plan, read, carry, x, is_real)
 
 
 def numpy_scan(params, carry, xs, steps):
@@ -45,7 +51,7 @@ def numpy_scan(params, carry, xs, steps):
     ys = np.zeros((STEPS, ROWS, WIDTH), complex), np.zeros((STEPS, ROWS), complex)
     last = np.array(carry, complex)
     for row in range(ROWS):
-        for n in range(STEPS if steps is None else steps):
+        for n in range(steps):
             inner = np.tanh(x[n, row] + last[row] @ first)
             new = scale * inner + np.sin(inner + inner @ second) @ first
             ys[0][n, row], ys[1][n, row] = new, (new * last[row]).sum()
@@ -65,10 +71,15 @@ def arguments():
     return params, rng.normal(size=(ROWS, WIDTH)), xs
 
 
-@pytest.mark.parametrize("steps", NUM_STEPS)
-def test_values_and_gradients_are_those_of_a_loop(arguments, steps):
-    num_steps = None if steps is None else jnp.array(steps)
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+@pytest.mark.parametrize("real_steps", [0, STEPS - 2, STEPS])
+def test_values_and_gradients_are_those_of_a_loop(arguments, real_steps, plan):
+    """Also of a loop that ends early, whose later outputs are zero."""
     params, carry, (x, is_real) = arguments
+    is_real[real_steps:] = False
+    if real_steps:
+        is_real[real_steps - 1, 0] = True
+    steps = real_steps if plan.stops_early else STEPS
     rng = np.random.default_rng(1)
     weights = rng.normal(size=(STEPS, ROWS, WIDTH)), rng.normal(size=(STEPS, ROWS))
 
@@ -79,7 +90,7 @@ def test_values_and_gradients_are_those_of_a_loop(arguments, steps):
 
     def loss_of_scan(arrays):
         params, carry, x = arrays
-        scanned = scan(params, carry, (x, is_real), num_steps)
+        scanned = scan(params, carry, (x, is_real), plan)
         return loss(scanned, jnp), scanned
 
     def loss_of_numpy(arrays):
@@ -103,19 +114,22 @@ def test_a_step_may_give_out_what_is_the_same_at_every_step(arguments):
 
     def loss(weight, constant):
         params = (Weight(weight), constant)
-        scanned: tuple[jax.Array, Any] = recurrence.scan(constant_step, params, carry, x, is_real)
+        scanned: tuple[jax.Array, Any] = recurrence.scan(
+            constant_step, Plan(), params, carry, x, is_real
+        )
         return jnp.sum(scanned[1] * jnp.arange(1.0, STEPS + 1)[:, None])
 
     gradient = jax.grad(loss, argnums=1)(params[0], params[2])
     close(gradient, np.full(WIDTH, STEPS * (STEPS + 1) / 2))
 
 
-def test_no_weight_gradient_is_made_inside_the_loop(arguments):
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+def test_no_weight_gradient_is_made_inside_the_loop(arguments, plan):
     """What the module is for: no product of the shape of a weight in any loop's body."""
     params, carry, xs = jax.tree.map(jnp.asarray, arguments)
 
     def loss(params):
-        last, _ = scan(params, carry, xs, None)
+        last, _ = scan(params, carry, xs, plan)
         return jnp.sum(last)
 
     def shapes_of_products(jaxpr, in_loop):
@@ -142,7 +156,9 @@ def test_the_backward_pass_stacks_no_array_twice(arguments):
         return h, h
 
     def loss(weight, x):
-        scanned: tuple[jax.Array, Any] = recurrence.scan(plain_step, Weight(weight), carry, x, real)
+        scanned: tuple[jax.Array, Any] = recurrence.scan(
+            plain_step, Plan(), Weight(weight), carry, x, real
+        )
         return jnp.sum(scanned[0])
 
     def plain_loss(weight, x):
