@@ -69,13 +69,14 @@ def workload_of_shape(
 @dataclasses.dataclass(frozen=True)
 class Row:
     """The cost of a program: its name, the shape of its batch, its steps per epoch (0 for scoring),
-    and its estimated seconds on the target."""
+    and its estimated seconds and useful FLOPs on a device: matrix products on real positions."""
 
     name: str
     shape: Shape
     steps: int
     cost: Cost
     seconds: float | None
+    useful_flops: float
 
     @property
     def rate(self) -> float | None:
@@ -125,7 +126,7 @@ def plan(
     def training(name: str, number: int, changed: Training, shape: Shape, steps: int) -> Row:
         say(f"compiling {name}, {number} of {count}: {_shape_text(shape)}")
         cost = training_cost(changed, shape, target)
-        return Row(name, shape, steps, cost, cost.seconds(target))
+        return Row(name, shape, steps, cost, cost.seconds(target), cost.flops * changed.share_real)
 
     rows = [
         training("training", number, workload.training, shape, steps)
@@ -136,7 +137,8 @@ def plan(
     block = largest.on_each(len(target.devices))
     say(f"compiling scoring: {_shape_text(block)}")
     cost = scoring_cost(workload.training, block, target)
-    rows.append(Row("scoring", block, 0, cost, cost.seconds(target)))
+    useful = cost.flops * workload.training.share_real
+    rows.append(Row("scoring", block, 0, cost, cost.seconds(target), useful))
     return Report(
         target,
         workload,
@@ -197,10 +199,12 @@ def lines(report: Report) -> Iterator[str]:
         yield ""
         yield "Time of that step by loops:"
         yield from aligned([_LOOP_HEADER, *_loop_cells(largest, target)])
+    yield ""
     if report.variants:
-        yield ""
         yield "Changes that may help, on the same step:"
         yield from aligned([_HEADER, *(_cells(row, target) for row in report.variants)])
+    else:
+        yield "--variants shows what remat, bfloat16 and a larger batch change."
     if report.hours is not None:
         yield ""
         yield (
@@ -234,12 +238,16 @@ def _row_json(row: Row) -> dict[str, Any]:
         "steps_per_epoch": row.steps,
         "estimated_seconds": row.seconds,
         "estimated_targets_per_second": row.rate,
+        "useful_flops": row.useful_flops,
         "kernels": row.cost.kernels,
         **dataclasses.asdict(row.cost),
     }
 
 
-_HEADER = ("program", "shape", "steps/epoch", "memory", "GFLOP", "kernels", "ms", "targets/s")
+_HEADER = (
+    *("program", "shape", "steps/epoch", "memory", "useful GFLOP", "kernels", "ms", "targets/s"),
+    "of peak",
+)
 _LOOP_HEADER = ("loops", "number", "trips", "kernels per trip", "ms")
 
 
@@ -250,10 +258,13 @@ def _cells(row: Row, target: Target) -> list[str]:
         _shape_text(row.shape),
         f"{row.steps:,}" if row.steps else "",
         _size(cost.peak),
-        f"{cost.flops / 1e9:,.1f}",
+        f"{row.useful_flops / 1e9:,.1f}",
         f"{cost.kernels:,.0f}" if cost.loops_are_known else "",
         "" if row.seconds is None else f"{1e3 * row.seconds:,.2f}",
         "" if row.rate is None else f"{row.rate:,.0f}",
+        ""
+        if not (row.seconds and target.device.flops)
+        else f"{row.useful_flops / row.seconds / target.device.flops:.1%}",
     ]
 
 
