@@ -4,13 +4,13 @@ MODEL-n follows the name of the file, after a colon: a model of paper.py and its
 sentences. Any prepared corpus of documents will do:
 
     python -m launch.prepare --train=REVIEWS/train.txt --valid=REVIEWS/valid.txt \
-        --test=REVIEWS/test.txt --output=data/reviews
+        --test=REVIEWS/test.txt --output=data/film
     for run in rlm rlm_bow_lf-{1,8}; do
         python -m launch.train --config=configs/larger_context/small.py:$run \
-            --config.data.directory=data/reviews --workdir=runs/reviews/$run
+            --config.data.directory=data/film --workdir=runs/larger/$run
     done
-    python -m launch.ngram --data=data/reviews --workdir=runs/reviews/kn5
-    runs=runs/reviews/rlm,runs/reviews/rlm_bow_lf-1,runs/reviews/rlm_bow_lf-8,runs/reviews/kn5
+    python -m launch.ngram --data=data/film --workdir=runs/larger/kn5
+    runs=runs/larger/rlm,runs/larger/rlm_bow_lf-1,runs/larger/rlm_bow_lf-8,runs/larger/kn5
     python -m launch.evaluate --workdirs=$runs --plot=perplexity_by_context.png
     python -m launch.evaluate --workdirs=$runs --by_pos --plot=perplexity_by_pos.png
 

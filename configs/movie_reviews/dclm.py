@@ -4,12 +4,12 @@ The name of the model follows the name of the file, after a colon. Any prepared 
 will do:
 
     python -m launch.prepare --train=REVIEWS/train.txt --valid=REVIEWS/valid.txt \
-        --test=REVIEWS/test.txt --output=data/reviews
+        --test=REVIEWS/test.txt --output=data/film
     for model in rnnlm drnnlm hrnnlm adclm codclm ccdclm; do
         python -m launch.train --config=configs/movie_reviews/dclm.py:$model \
-            --config.data.directory=data/reviews --workdir=runs/reviews/$model
+            --config.data.directory=data/film --workdir=runs/film/$model
     done
-    python -m launch.report --workdirs='runs/reviews/*' --output=reports/reviews \
+    python -m launch.report --workdirs='runs/film/*' --output=reports/film \
         --permutation_pool=20
 
 The settings are those of configs/ptb/paper.py, but four epochs of 2,735 steps without a warm-up, at
