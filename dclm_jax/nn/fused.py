@@ -2,7 +2,10 @@
 
 The compiler makes a kernel of every few operations of a step of `lax.scan`, and in recurrences of
 few rows such kernels mostly wait. Here one kernel takes all steps: it reads the inputs of a chunk
-of steps from HBM while it computes the chunk before.
+of steps from HBM while it computes the chunk before. `launch.plan` estimates 2.4 ms for a training
+step of `ccdclm` (H = 128, 64 segments) on a v5e, and 7.4 ms with `lax.scan`. The estimate takes
+1,800 cycles to start a kernel of the compiler and the memory traffic alone for this kernel. Tests
+interpret the kernel. It has been compiled for TPUs, and has not run on any yet.
 """
 
 import math
