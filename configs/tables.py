@@ -1,9 +1,9 @@
 """Writes the result tables of the documents from the saved results: `python -m configs.tables`.
 
 In a Markdown file the line `<!-- table: NAME -->` stands before table NAME, whose lines the command
-replaces. The name is `headline` or FOLDER/TITLE, made from `configs/FOLDER/results/*.json`. A JSON
-file with a header and rows is a table typed from a document, because the raw results of its runs
-were not saved.
+replaces. The name is `headline` or FOLDER/TITLE, where the table is made from the files
+`configs/FOLDER/results/*.json`. A JSON file with a header and rows is a table copied from a
+document, because the raw results of its runs were not saved.
 """
 
 import json
@@ -37,13 +37,13 @@ class Row(NamedTuple):
         return _values(self.runs, path)
 
     def mean(self, *path: str) -> str:
-        """The mean and, of several values, the standard deviation."""
+        """The mean and, if there are several values, the standard deviation."""
         values = self.values(*path)
         deviation = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
         return f"{mean(values):.2f}{deviation}" if values else ""
 
     def change(self, *path: str) -> str:
-        """The change of a mean from the baseline, over the seeds that both have."""
+        """The change of a mean relative to the baseline, over common seeds."""
         seeds = self.values("seed")
         baseline = [run for run in self.baseline if run["seed"] in seeds]
         if not baseline or baseline[0] is self.runs[0]:
@@ -53,7 +53,7 @@ class Row(NamedTuple):
 
 
 def _values(runs: Iterable[Run], path: Iterable[str]) -> list[Any]:
-    """The values at a path of keys; runs without a value are left out."""
+    """The values at a path of keys, of the runs that have a value."""
     values: list[Any] = list(runs)
     for key in path:
         values = [value[key] for value in values if value.get(key) is not None]
@@ -61,7 +61,7 @@ def _values(runs: Iterable[Run], path: Iterable[str]) -> list[Any]:
 
 
 def _coherence(row: Row) -> str:
-    """The accuracy and its standard deviation over test sets, means over runs."""
+    """The accuracy and its standard deviation over test sets, each a mean over runs."""
     means, deviations = row.values("coherence", "mean"), row.values("coherence", "sd")
     return f"{100 * mean(means):.2f} ({100 * mean(deviations):.2f})" if means else ""
 
@@ -121,7 +121,7 @@ def _load(path: str) -> Any:
 
 
 def _report(path: str) -> list[Row]:
-    """The rows of a report, compared with the first; every run has its configuration."""
+    """The rows of a report, with the first row as baseline and each run's configuration."""
     runs = [[run | {"config": row["config"]} for run in row["runs"]] for row in _load(path)["rows"]]
     return [Row(_model(row[0]), row, runs[0]) for row in runs]
 
@@ -135,7 +135,8 @@ def _by_run(rows: Iterable[Row]) -> list[Row]:
 
 
 def _named(rows: Iterable[Row], names: Mapping[str, str]) -> list[Row]:
-    """Rows by label, of the runs whose workdirs end in these names; the first is the baseline."""
+    """Rows by label, with the runs whose workdirs end in the given names; the first row is the
+    baseline."""
     by_name = {run["workdir"].split("/")[-1]: run for row in rows for run in row.runs}
     runs = {label: [by_name[name] for name in text.split()] for label, text in names.items()}
     return [Row(label, row, next(iter(runs.values()))) for label, row in runs.items()]
@@ -189,7 +190,7 @@ _ADAPTED = {
     f"{_CARRIED}, EMA": "adapted_adclm",
     _AVERAGED: "adapted_factorised",
 }
-"""Labels of runs, and the ends of their workdirs or the keys of their results."""
+"""The ends of the workdirs, or the keys of the results, of runs by label."""
 
 
 def _modern() -> dict[str, Cells]:
@@ -229,7 +230,7 @@ def _adapted(evaluations: Iterable[tuple[str, Run]]) -> Cells:
 
 
 def _headline(modern: Iterable[Row], adapted: Run) -> Cells:
-    """Both recipes side by side; a blank cell was not measured."""
+    """The headline table of both recipes; a blank cell was not measured."""
     rows = _table(_report("ptb/results/report.json"), "seeds test coherence")
     paper = {label: measured for label, *measured in rows}
     header, *rows = _table(modern, "seeds test coherence")
@@ -244,7 +245,7 @@ def _headline(modern: Iterable[Row], adapted: Run) -> Cells:
 
 
 def _wikitext() -> dict[str, Cells]:
-    """WikiText-2; three of its evaluations were saved to two decimals."""
+    """The tables of WikiText-2; three of its evaluations were saved to two decimals."""
     saved = _load("modern/results/wikitext.json")
     rows, adapted = [], []
     for run in saved["runs"]:

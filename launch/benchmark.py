@@ -1,14 +1,14 @@
-"""Measures the speed of training and scoring beside PyTorch and DyNet, in one run.
+"""Compares training and scoring speed with PyTorch and DyNet, in one run.
 
     pip install -e '.[benchmark]'                               # once; a missing peer is skipped
-    python -m launch.benchmark --suite=quick --rounds=3         # one row, under a minute
-    python -m launch.benchmark --rows=train_adclm_16,input_16   # two rows
-    python -m launch.benchmark --output=benchmark.json          # all rows, some minutes
+    python -m launch.benchmark --suite=quick --rounds=3         # one benchmark, under a minute
+    python -m launch.benchmark --rows=train_adclm_16,input_16   # two benchmarks
+    python -m launch.benchmark --output=benchmark.json          # all benchmarks, some minutes
 
-A row prints the measured value (a ratio of speeds, targets per second or MiB), the smallest
-acceptable value, the aim, and a verdict. Values are medians over rounds in which the contenders
-take turns. The exit code is 1 if a peer computes a different loss from the same parameters. The
-command needs Linux. launch/benchmark.md describes the method and has results.
+For each benchmark the command prints the measured value (a ratio or targets per second), the
+smallest acceptable value, the aim, and a verdict. Values are medians over rounds in which the
+contenders take turns. The exit code is 1 if a peer computes a different loss from the same
+parameters. The command needs Linux. launch/benchmark.md describes the method and has results.
 """
 
 import contextlib
@@ -29,9 +29,9 @@ from dclm_jax.errors import InputError, did_you_mean
 from launch import _app
 
 _SUITE = flags.DEFINE_enum(
-    "suite", "full", list(rows.SUITES), "Suite of rows: quick (one row) or full (all rows)."
+    "suite", "full", list(rows.SUITES), "Suite: quick (one benchmark) or full (all benchmarks)."
 )
-_ROWS = flags.DEFINE_list("rows", None, f"Rows in place of --suite: {', '.join(rows.ROWS)}.")
+_ROWS = flags.DEFINE_list("rows", None, f"Benchmarks in place of --suite: {', '.join(rows.ROWS)}.")
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "Number of turns of each contender.")
 _SEED = flags.DEFINE_integer("seed", 0, "Random seed for documents, batches and parameters.")
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")
@@ -47,7 +47,7 @@ def main(argv: Sequence[str]) -> int | None:
     names = rows.SUITES[_SUITE.value] if _ROWS.value is None else _ROWS.value
     for name in names:
         if name not in rows.ROWS:
-            raise InputError(f"--rows: unknown row {name!r}{did_you_mean(name, rows.ROWS)}")
+            raise InputError(f"--rows: unknown benchmark {name!r}{did_you_mean(name, rows.ROWS)}")
     try:
         _run(names)
     except PeerError as error:

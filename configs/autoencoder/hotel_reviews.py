@@ -31,7 +31,8 @@ NAMES = tuple(model.name for model in MODELS)
 
 
 def get_config(model: str = "hierarchical_attention_autoencoder") -> ml_collections.ConfigDict:
-    """Returns the paper's settings for the model of that name; the data directory is for a flag."""
+    """Returns the paper's settings for `model`; set the data directory with
+    --config.data.directory."""
     require_known(model, NAMES)
     config = default_config(model)
     config.update(

@@ -1,8 +1,8 @@
 """The autoencoders of Li et al. (2015) with 128 units and Adam, for two CPU cores.
 
 The name of the model follows the name of the file, after a colon, as in hotel_reviews.py. Any
-prepared corpus of short documents will do. These commands train for one or two minutes on the State
-of the Union addresses, and reconstruct a text:
+prepared corpus of short documents can be used. These commands train for one or two minutes on the
+State of the Union addresses, and reconstruct a text:
 
     python -m launch.prepare --corpus=sotu --split_documents_at=120 --min_words=50 \
         --max_words=250 --output=data/sotu_paragraphs
@@ -27,9 +27,9 @@ both as --train and as --valid:
         --config.data.directory=data/few --workdir=runs/few \
         --config.model.dropout=0 --config.training.epochs=240
 
-The settings are those of hotel_reviews.py, but one layer of 128 units, 16 documents per step, and
-Adam at 0.004 (0.002 for the standard model) for 20 epochs. The loss is a mean over targets.
-configs/autoencoder/README.md has the results.
+The settings differ from hotel_reviews.py in these values: one layer of 128 units, 16 documents per
+step, and Adam at 0.004 (0.002 for the standard model) for 20 epochs. The loss is a mean over
+targets. configs/autoencoder/README.md has the results.
 """
 
 import ml_collections
@@ -37,12 +37,13 @@ import ml_collections
 from configs.autoencoder import hotel_reviews
 
 RATES = {"standard_autoencoder": 0.002}
-"""Learning rates other than 0.004. The memory of a cell with h = o c is not bounded over a whole
-document, and at 0.004 the validation perplexity of the first epochs is 10^18."""
+"""Learning rates other than 0.004. At 0.004 the validation perplexity of `standard_autoencoder` is
+10^18 in the first epochs: the memory of a cell with h = o c is not bounded over a whole
+document."""
 
 
 def get_config(model: str = "hierarchical_attention_autoencoder") -> ml_collections.ConfigDict:
-    """Returns the settings for the model of that name; the data directory is for a flag."""
+    """Returns the settings for `model`; set the data directory with --config.data.directory."""
     config = hotel_reviews.get_config(model)
     config.update(
         model={"embedding_dim": 128, "hidden_dim": 128, "num_layers": 1},

@@ -2,8 +2,7 @@
 
 The name of the model follows the name of the file, after a colon, as in hotel_reviews.py. The text
 has one sentence per line and a blank line between paragraphs. `prepare` retains paragraphs of 50 to
-250 words with at most 4% OOV words. The vocabulary has 120,000 words; training computes the softmax
-in chunks:
+250 words with at most 4% OOV words. The vocabulary has 120,000 words:
 
     python -m launch.prepare --train=WIKIPEDIA/train.txt --valid=WIKIPEDIA/valid.txt \
         --test=WIKIPEDIA/test.txt --vocab_size=120000 --min_words=50 --max_words=250 \

@@ -14,8 +14,8 @@ fixed sentence level:
         --config.data.directory=data/ptb \
         --config.training.start_from=runs/lin/rnnslm --config.training.frozen='sentence_*'
 
-Joint training is the last command without its last line. These commands train the baseline and make
-the comparisons of the paper's sections 6.1 and 6.2:
+Joint training is the last command without its last line. These commands train the baseline and
+repeat the comparisons of the paper's sections 6.1 and 6.2:
 
     python -m launch.train --config=$config:rnn_lin --workdir=runs/lin/rnn_lin \
         --config.data.directory=data/ptb
@@ -36,15 +36,16 @@ from dclm_jax.training.config import default_config, require_known
 
 RATES = {"rnn_lin": 0.1, "rnnslm": 0.5, "hrnnlm_two_step": 0.1}
 """Learning rates. The loss is a mean over the sentences of a step. The loss of a sentence is a sum
-over its words, or a mean over its words (rnnslm). The paper's rate of 0.1 is for one update per
-word, or per sentence."""
+over its words; for rnnslm it is a mean. The paper's rate of 0.1 is for one update per word; at the
+sentence level it is for one update per sentence."""
 
 
 def get_config(model: str = "hrnnlm_two_step") -> ml_collections.ConfigDict:
-    """Returns the paper's settings for the model of that name; the data directory is for a flag."""
+    """Returns the paper's settings for `model`; set the data directory with
+    --config.data.directory."""
     require_known(model, RATES)
     config = default_config(model)
-    # Words enter the hidden layer directly, so K = H: a flag for one size sets both.
+    # Words enter the hidden layer directly, so K = H: one flag sets both sizes.
     units = ml_collections.FieldReference(30)
     config.update(
         model={

@@ -15,8 +15,8 @@ tst2012:
     python -m launch.train --config=$config:rnn_lin --workdir=runs/ted/rnn_lin \
         --config.data.directory=data/ted
 
-These commands order sentences, also with the baselines (6.1), measure perplexity (6.2), and rescore
-the candidates of a translation system, one list per test sentence, talk by talk (6.3):
+These commands measure coherence accuracy, also of the baselines (section 6.1), and perplexity
+(6.2), and rescore the candidates of a translation system, one list per test sentence (6.3):
 
     for run in rnnslm two_step; do
         python -m launch.coherence --workdir=runs/ted/$run --output=runs/ted/$run/coherence.json

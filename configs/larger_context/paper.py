@@ -1,9 +1,9 @@
 """RLM and the models of "Larger-Context Language Modelling" (Wang and Cho 2015) at 1,000 units.
 
-CORPUS-MODEL-n follows the name of the file, after a colon. CORPUS is imdb, bbc or ptb; it changes
-no value and says which corpus a run is for. MODEL is rlm, which has no context and no n, or
-rlm_bow_ef, rlm_bow_lf, rlm_seqbow_ef, rlm_seqbow_lf, rlm_seqbow_att_ef or rlm_seqbow_att_lf. The
-number of context sentences is n (default 4; the paper has n = 1, 2, 4 and 8).
+CORPUS-MODEL-n follows the name of the file, after a colon. CORPUS is imdb, bbc or ptb; it names the
+corpus and changes no setting. MODEL is rlm, which has no context and no n, or rlm_bow_ef,
+rlm_bow_lf, rlm_seqbow_ef, rlm_seqbow_lf, rlm_seqbow_att_ef or rlm_seqbow_att_lf. The number of
+context sentences is n (default 4; the paper has n = 1, 2, 4 and 8).
 
     python -m launch.prepare --corpus=imdb --input=aclImdb --vocab_size=30000 --output=data/imdb
     for run in rlm rlm_seqbow_att_lf-{1,2,4,8}; do
@@ -39,7 +39,8 @@ MODELS = tuple(name for name in models.MODELS if name.startswith("rlm"))
 
 
 def get_config(experiment: str = "imdb-rlm_seqbow_att_lf-4") -> ml_collections.ConfigDict:
-    """Returns the configuration for `CORPUS-MODEL` or `CORPUS-MODEL-n`."""
+    """Returns the configuration for `CORPUS-MODEL` or `CORPUS-MODEL-n`; set the data directory with
+    --config.data.directory."""
     corpus, _, model_and_n = experiment.partition("-")
     if corpus not in CORPORA:
         raise InputError(

@@ -1,7 +1,7 @@
 """Larger-context language models with 128 units and three epochs, for two CPU cores.
 
 MODEL-n follows the name of the file, after a colon: a model of paper.py and its number of context
-sentences. Any prepared corpus of documents will do:
+sentences. Any prepared corpus of documents can be used:
 
     python -m launch.prepare --train=REVIEWS/train.txt --valid=REVIEWS/valid.txt \
         --test=REVIEWS/test.txt --output=data/film
@@ -14,9 +14,9 @@ sentences. Any prepared corpus of documents will do:
     python -m launch.evaluate --workdirs=$runs --plot=perplexity_by_context.png
     python -m launch.evaluate --workdirs=$runs --by_pos --plot=perplexity_by_pos.png
 
-The settings are those of paper.py, but K = H = 128, 4 segments of 5 sentences per step, AdaGrad at
-0.1 and three epochs for every model. The paper's Adadelta needs many more epochs. A run takes 4 to
-8 minutes on one CPU core. configs/larger_context/README.md has the results.
+The settings differ from paper.py in these values: K = H = 128, 4 segments of 5 sentences per step,
+AdaGrad at 0.1 and three epochs. The paper's Adadelta needs many more epochs. A run takes 4 to 8
+minutes on one CPU core. configs/larger_context/README.md has the results.
 """
 
 import ml_collections
@@ -25,7 +25,8 @@ from configs.larger_context.paper import larger_context_config
 
 
 def get_config(experiment: str = "rlm_bow_lf-4") -> ml_collections.ConfigDict:
-    """Returns the configuration for `MODEL` or `MODEL-n`."""
+    """Returns the configuration for `MODEL` or `MODEL-n`; set the data directory with
+    --config.data.directory."""
     config = larger_context_config(experiment, units=128)
     config.update(
         data={"batch_size": 4},

@@ -13,8 +13,9 @@ dclm_jax/models/README.md.
 The settings are one LSTM layer, embeddings tied to the output layer, dropout 0.35 with one mask per
 sentence and 0.15 on recurrent weights, Adam at 0.002 with a cosine schedule to zero, clipping at
 norm 1, 8 segments of 5 sentences per step, and 16 epochs of 1,152 steps. A run takes 53 to 88
-minutes on one CPU core beside other work. adclm with --config.data.carry_context=true takes 115 to
-117 minutes. configs/modern/README.md has the results and the commands of the best model.
+minutes on one CPU core of a machine that runs other work too. adclm with
+--config.data.carry_context=true takes 115 to 117 minutes. configs/modern/README.md has the results
+and the commands of the best model.
 """
 
 import ml_collections
@@ -23,7 +24,7 @@ from dclm_jax.training.config import default_config
 
 
 def get_config(model: str = "adclm") -> ml_collections.ConfigDict:
-    """Returns the configuration for the model of that name."""
+    """Returns the settings for `model`; set the data directory with --config.data.directory."""
     config = default_config(model)
     config.update(
         model={

@@ -1,7 +1,7 @@
 """The six DCLM models on film reviews, with four epochs of configs/ptb/paper.py.
 
 The name of the model follows the name of the file, after a colon. Any prepared corpus of documents
-will do:
+can be used:
 
     python -m launch.prepare --train=REVIEWS/train.txt --valid=REVIEWS/valid.txt \
         --test=REVIEWS/test.txt --output=data/film
@@ -12,9 +12,9 @@ will do:
     python -m launch.report --workdirs='runs/film/*' --output=reports/film \
         --permutation_pool=20
 
-The settings are those of configs/ptb/paper.py, but four epochs of 2,735 steps without a warm-up, at
-a learning rate of 0.1 for ccdclm and 0.03 for the other models. A run takes 8 to 17 minutes on one
-CPU core. configs/movie_reviews/README.md has the results.
+The settings differ from configs/ptb/paper.py in these values: four epochs of 2,735 steps, no
+warm-up, and a learning rate of 0.1 for ccdclm and 0.03 for the other models. A run takes 8 to 17
+minutes on one CPU core. configs/movie_reviews/README.md has the results.
 """
 
 import ml_collections
@@ -23,7 +23,7 @@ from configs.ptb import paper
 
 
 def get_config(model: str = "ccdclm") -> ml_collections.ConfigDict:
-    """Returns the configuration for the model of that name."""
+    """Returns the settings for `model`; set the data directory with --config.data.directory."""
     config = paper.get_config(model)
     config.update(
         optimizer={"learning_rate": 0.1 if model == "ccdclm" else 0.03, "warmup_steps": 0},

@@ -15,8 +15,8 @@ The settings of the paper's section 3.1 are K = H = 128, two layers of the coupl
 AdaGrad at a rate of 0.1, clipping at 5, L = 5, A = 48. The other settings are not from the paper: a
 warm-up of 500 steps, 4 segments per step, and epochs of 2,303 steps until the validation perplexity
 has had no new minimum for two epochs, at most 20. configs/departures.md has the reason for each
-departure. A run takes 17 to 36 minutes on one CPU core beside another run. configs/ptb/README.md
-has the results.
+departure. A run takes 17 to 36 minutes on one CPU core while another run uses a second core.
+configs/ptb/README.md has the results.
 """
 
 import ml_collections
@@ -33,7 +33,8 @@ _MODEL_OPTIONS = {
 
 
 def get_config(model: str = "ccdclm") -> ml_collections.ConfigDict:
-    """Returns the paper's settings for the model of that name; the data directory is for a flag."""
+    """Returns the paper's settings for `model`; set the data directory with
+    --config.data.directory."""
     require_known(model, MODELS)
     config = default_config(model)
     config.update(

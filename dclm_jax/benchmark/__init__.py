@@ -1,5 +1,6 @@
-"""Speed and memory of this project beside PyTorch and DyNet on the same work, in one run.
+"""Comparison of this project with PyTorch and DyNet: speed and memory on the same work, in one run.
 
-`rows.py` says what is measured and what is aimed at; `launch/benchmark.py` runs it. Each peer lives
-in one file, `torch_peer.py` and `dynet_peer.py`, and runs in a process of its own (`worker.py`).
+`rows.py` lists the benchmarks and their goals, and `launch/benchmark.py` runs them. The peers are
+implemented in `torch_peer.py` and `dynet_peer.py`. Each peer runs in a separate process
+(`worker.py`).
 """

@@ -1,4 +1,4 @@
-"""Rows against other implementations: the same training or scoring by ours and by peers."""
+"""Benchmarks against peers: other implementations do the same training or scoring."""
 
 import contextlib
 import dataclasses
@@ -17,19 +17,19 @@ from dclm_jax.benchmark.workloads import MATRIX_PRODUCT, OURS, Setting
 
 INSTALL = "pip install -e '.[benchmark]'"
 FLOPS = " of peak"
-"""Unit of a goal on useful FLOPs; other goals of training are ratios to the better peer."""
+"""Unit of goals on useful FLOPs. Other training goals are speeds relative to the faster peer."""
 
 
 class Peer(NamedTuple):
     """Another implementation.
 
     Attributes:
-      name: what the table calls it.
-      library: what it needs.
-      module: where it is made, here.
-      options: of the module.
-      tuned: its process keeps freed memory, as our launchers let ours do. Without it the library
-        runs as it is installed; goals are about that.
+      name: name in the table.
+      library: package that the peer needs.
+      module: module of this package that creates the peer.
+      options: options of the module.
+      tuned: whether the peer's process keeps freed memory, as our commands do. Goals refer to the
+        library as installed (False).
     """
 
     name: str
@@ -60,7 +60,7 @@ DYNET_BY_WORD = DYNET_ONLINE._replace(
 
 
 def missing_libraries(peers: tuple[Peer, ...]) -> list[str]:
-    """Libraries of the peers that are not installed."""
+    """The names of the peers' libraries that are not installed."""
     libraries = sorted({peer.library for peer in peers})
     return [library for library in libraries if importlib.util.find_spec(library) is None]
 
@@ -71,8 +71,8 @@ def how_to_install(library: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """A training row: some consecutive full batches of `batch_size` segments, again and again. Each
-    segment is its own source, of a model that reads sources."""
+    """A benchmark of training: a turn has `num_batches` consecutive full batches of `batch_size`
+    segments. If the model reads a source, each segment is its own source."""
 
     model: str
     batch_size: int
@@ -83,7 +83,7 @@ class Training:
 
     def __call__(self, name: str, setting: Setting) -> list[Row]:
         segments = "1 segment" if self.batch_size == 1 else f"{self.batch_size} segments"
-        work = f"train {self.model}, {self.cell}, {segments} a step"
+        work = f"train {self.model}, {self.cell}, {segments} per step"
         missing = missing_libraries(self.peers)
         if missing and self.goal.unit != FLOPS:
             return [Row(name, work, self.goal, note=how_to_install(missing[0]))]
@@ -117,11 +117,11 @@ class Training:
         }
         lines = (
             *_speed_lines(seconds, tokens, details),
-            f"useful FLOPs: {fraction:.2f} of a 2048^3 product ({matrix_rate / 1e9:,.0f} GFLOP/s); "
-            f"compiled in {compile_seconds:.1f} s",
+            f"useful FLOP/s: {fraction:.2f} of those of a 2048^3 matrix product "
+            f"({matrix_rate / 1e9:,.0f} GFLOP/s); compilation: {compile_seconds:.1f} s",
         )
         measured = fraction if self.goal.unit == FLOPS else ratio(seconds, peers)
-        note = "memory: ours temporary, of the compiled step; peers' the growth of their process"
+        note = "memory: ours: temporary memory of the compiled step; peers: growth of the process"
         return Row(name, work, self.goal, measured, note, details, lines, rounds.disturbed)
 
 
@@ -132,18 +132,17 @@ def _compete(
     job: Job,
     setting: Setting,
 ) -> tuple[Rounds, dict[str, Any]]:
-    """Rounds of all that run in this setting, once they have our `nll` and are warm, and facts on
-    them.
+    """The rounds of all contenders, after a warm-up, and the peers' memory and devices.
 
     Raises:
-      PeerError: a peer failed or has another loss.
+      PeerError: a peer failed, or its loss differs from our `nll`.
     """
     with contextlib.ExitStack() as stack:
         running = [peer for peer in peers if setting.tuned_peers or not peer.tuned]
         workers = {peer.name: stack.enter_context(peer.start(job)) for peer in running}
         for peer, worker in workers.items():
             require_same_loss(peer, job.model, nll, worker.call("turn").nll)
-            # What is compiled for shapes that change settles in the second turn.
+            # PyTorch may compile again for new shapes; the second turn completes compilation.
             worker.call("turn")
         product = ours.MatrixProduct()
         product.turn()
@@ -167,13 +166,14 @@ def _seconds(worker: Worker) -> float:
 
 
 def _second(turn: Callable[[], float]) -> float:
-    """The seconds of a contender's second turn: while it waited others took its caches."""
+    """The seconds of a contender's second turn. The first turn refills the processor's caches,
+    which other contenders used before."""
     turn()
     return turn()
 
 
 def ratio(seconds: dict[str, float], peers: tuple[Peer, ...]) -> float:
-    """How many times as fast as the better peer, as it is installed, we are."""
+    """Our speed relative to the faster peer as installed."""
     return min(seconds[peer.name] for peer in peers if not peer.tuned) / seconds[OURS]
 
 
@@ -201,7 +201,7 @@ SCORED_BATCHES = 4
 
 
 def score_row(name: str, setting: Setting) -> list[Row]:
-    """16 documents of 10 sentences, without gradients."""
+    """A benchmark of scoring: batches of 16 documents of 10 sentences, without gradients."""
     goal, work = Goal(2.0, 3.0), "score ccdclm, lstm, 16 documents of 10 sentences"
     missing = missing_libraries(PYTORCH)
     if missing:

@@ -1,13 +1,14 @@
-"""DyNet, the toolkit of the paper, on the same work: its coupled LSTM with peepholes.
+"""The peer DyNet, the toolkit of Ji et al. (2015), with its coupled LSTM with peepholes.
 
-`CoupledLSTMBuilder` computes what our `coupled_peephole_lstm` does (f = 1 - i, full matrices from
-c_{n-1} to i and from c_n to o). A layer's parameters are, in DyNet's order, x, h, c -> i and the
-bias; x, h, c -> o and the bias; x, h -> g and the bias; each matrix is the transpose of ours.
+`CoupledLSTMBuilder` computes the same values as our `coupled_peephole_lstm` (f = 1 - i, full
+matrices from c_{n-1} to i and from c_n to o). A layer's parameters are, in DyNet's order, x, h, c
+-> i and the bias; x, h, c -> o and the bias; x, h -> g and the bias. Each matrix is the transpose
+of our matrix.
 
-Written as a competent user of DyNet would: a graph for each step, and the output layer as one
-product for all tokens of a segment (`concatenate_to_batch`, `pickneglogsoftmax_batch`). With the
-option "by_word" there is one `pickneglogsoftmax` a token instead, as in the language models among
-DyNet's examples; with "autobatch" DyNet batches what segments have in common.
+The code follows good practice in DyNet: one graph per step, and one product per segment for the
+output layer (`concatenate_to_batch`, `pickneglogsoftmax_batch`). The option "by_word" replaces the
+product by one `pickneglogsoftmax` per target, as in the language models among DyNet's examples.
+With "autobatch" DyNet batches equal operations of different segments.
 """
 
 import time
@@ -23,7 +24,8 @@ LEARNING_RATE, CLIP_NORM, EPSILON = 0.1, 5.0, 1e-20
 
 
 def copied_layer(layer: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """Our parameters of a layer as DyNet orders them; with a context, x there is our [x, c]."""
+    """Our parameters of a layer in DyNet's order. If the layer reads a context, DyNet's x is our
+    [x, c]."""
     inputs = layer["input"]
     if "context" in layer:
         inputs = np.concatenate([inputs, layer["context"]])
@@ -35,15 +37,15 @@ def copied_layer(layer: dict[str, np.ndarray]) -> list[np.ndarray]:
 
 
 class Training:
-    """RNNLM or CCDCLM, its AdaGrad trainer and batches; `turn` is one pass over them."""
+    """RNNLM or CCDCLM with its AdaGrad trainer and batches; `turn` is one pass over the batches."""
 
     def __init__(self, job: Job):
-        # DyNet takes its memory when it is imported.
+        # DyNet allocates its memory when it is imported.
         self.memory_before = peak_memory()
         self.dy = dy = _import_dynet(job.options["autobatch"])
         self.by_word = job.options["by_word"]
         params, stack = job.params, job.params["stack"]
-        # Kept, because the trainer does not keep it alive.
+        # The trainer does not keep the collection alive.
         self.collection = collection = dy.ParameterCollection()
         layers = [copied_layer(layer) for layer in stack]
         input_dim, hidden_dim = layers[0][0].shape[1], layers[0][0].shape[0]
@@ -65,7 +67,7 @@ class Training:
         return "cpu, one thread"
 
     def memory(self) -> int:
-        """Peak bytes of this process, what it had before DyNet left out."""
+        """Peak bytes of this process since the import of DyNet."""
         return peak_memory() - self.memory_before
 
     def turn(self) -> Turn:
@@ -108,7 +110,8 @@ class Training:
 
 
 def _import_dynet(autobatch: bool) -> Any:
-    """DyNet reads its configuration when it is imported, once a process."""
+    """Configures and imports DyNet, which reads its configuration once per process, when it is
+    imported."""
     import dynet_config  # pyright: ignore[reportMissingImports]
 
     dynet_config.set(random_seed=1, autobatch=int(autobatch))

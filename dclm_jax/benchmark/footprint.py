@@ -1,4 +1,4 @@
-"""Rows of our own: what the input, the memory, the start and the coherence test cost."""
+"""Benchmarks without peers: input pipeline, memory, start of training and coherence test."""
 
 import dataclasses
 import pathlib
@@ -33,7 +33,7 @@ HASH_SIZE = 10_000_000
 
 
 def bootstrap_row(name: str, setting: Setting) -> list[Row]:
-    """The bootstrap against scoring every one of its permutations as a whole document."""
+    """A benchmark of the bootstrap against scoring each of its permutations as a document."""
     size = setting.size
     model = size.model("codclm")
     documents = workloads.synthetic_documents(setting.seed, size.vocab_size, [15, 17, 18, 20])
@@ -64,8 +64,8 @@ def bootstrap_row(name: str, setting: Setting) -> list[Row]:
             f"bootstrap coherence of codclm, {TEST_SETS:,} test sets of {len(documents)} documents",
             Goal(20, 40),
             extrapolated / seconds["bootstrap"],
-            f"{pairs:,} permutations scored plainly: extrapolated from {len(sample)} of them, in "
-            f"full batches by the same Scorer ({seconds['plain']:.2f} s)",
+            f"plain: each of {pairs:,} permutations scored as a document; extrapolated from "
+            f"{len(sample)} permutations in full batches ({seconds['plain']:.2f} s)",
             {"bootstrap_seconds": seconds["bootstrap"], "plain_seconds": extrapolated},
             (f"bootstrap {seconds['bootstrap']:.2f} s, plain {extrapolated:.1f} s",),
             rounds.disturbed,
@@ -77,7 +77,7 @@ INPUT_DOCUMENTS = 4_000
 
 
 def input_row(batch_size: int, name: str, setting: Setting) -> list[Row]:
-    """An epoch of TrainingBatches, shuffling included, in this thread."""
+    """A benchmark of one epoch of TrainingBatches with shuffling, in this thread."""
     corpus = workloads.synthetic_corpus(
         setting.seed, setting.size.vocab_size, INPUT_DOCUMENTS, setting.directory
     )
@@ -96,16 +96,17 @@ def input_row(batch_size: int, name: str, setting: Setting) -> list[Row]:
     seconds = statistics.median(stopwatch(epoch) for _ in range(setting.rounds))
     tokens = corpus.num_tokens + corpus.num_sentences
     work = f"input pipeline, batches of {batch_size} segments, one core"
-    return [Row(name, work, Goal(2e6, 5e6, " tok/s"), tokens / seconds)]
+    return [Row(name, work, Goal(2e6, 5e6, " targets/s"), tokens / seconds)]
 
 
 LARGE = Size(vocab_size=120_000, embedding_dim=256, hidden_dim=256)
 LARGE_BATCH = (16, 5, 64)
-"""The largest batch of the training rows, which decides how much memory training needs."""
+"""The largest batch of the benchmarks of training; it determines the memory of training."""
 
 
 def output_memory_row(name: str, setting: Setting) -> list[Row]:
-    """Temporary memory of the step at a large vocabulary; compiled, never run."""
+    """A benchmark of the temporary memory of a step with a large vocabulary. The step is compiled
+    and never run."""
     del setting
     model = LARGE.model("ccdclm")
     ours_bytes = step_memory(model, LARGE_BATCH)
@@ -116,7 +117,7 @@ def output_memory_row(name: str, setting: Setting) -> list[Row]:
             "temporary memory of a ccdclm step, V = 120,000, H = 256, 16 segments of 5 x 64",
             Goal(1 / 8, 1 / 16, " of plain", at_most=True),
             ours_bytes / plain,
-            "plain: one softmax over all positions, and all rows of the embeddings updated",
+            "plain: one softmax over all positions, and updates of all rows of the embedding",
             {"memory_bytes": {OURS: ours_bytes, "plain softmax": plain}},
             (f"ours {ours_bytes / 2**20:,.0f} MiB, plain softmax {plain / 2**20:,.0f} MiB",),
         )
@@ -127,7 +128,8 @@ GROWTH_DOCUMENTS = 2_000
 
 
 def growth_rows(name: str, setting: Setting) -> list[Row]:
-    """`prepare` and an epoch of batches, from a text and from one ten times as long."""
+    """Benchmarks of `prepare` and an epoch of batches: the growth of time and memory from a text to
+    a text of ten times the length."""
     costs: dict[str, list[growth.Cost]] = {"small": [], "large": []}
     with tempfile.TemporaryDirectory(dir=setting.directory) as folder:
         texts = {
@@ -152,7 +154,7 @@ def growth_rows(name: str, setting: Setting) -> list[Row]:
             work,
             Goal(10, 10, at_most=True),
             seconds["large"] / seconds["small"],
-            "without the start of Python",
+            "large / small, without the start of Python",
             {"seconds": seconds},
             (f"{seconds['small']:.2f} s and {seconds['large']:.2f} s",),
             rounds.disturbed,
@@ -162,19 +164,20 @@ def growth_rows(name: str, setting: Setting) -> list[Row]:
             work,
             Goal(1.1, 1.1, at_most=True),
             written["large"] / written["small"],
-            "peak of what the process has written; pages of the files that it maps, corpus and "
-            "libraries, are the system's to take back",
+            "large / small, peak of the memory that the process has written; the system can "
+            "reclaim the pages of mapped files (corpus and libraries)",
             {"memory_bytes": written, "memory_with_files_bytes": total},
             (
                 f"{written['small'] >> 20:,} MiB and {written['large'] >> 20:,} MiB; with pages of "
-                f"files {total['small'] >> 20:,} MiB and {total['large'] >> 20:,} MiB",
+                f"mapped files {total['small'] >> 20:,} MiB and {total['large'] >> 20:,} MiB",
             ),
         ),
     ]
 
 
 def hashed_features_rows(name: str, setting: Setting) -> list[Row]:
-    """Steps of the models of Lin et al. (2015) with hashed features and without."""
+    """Benchmarks of training steps of the models of Lin et al. (2015) with and without hashed
+    features."""
     batches = [batch.with_words_counted() for batch in setting.training_batches(4, 4)]
     options = OptimizerConfig(name="sgd", schedule="halve_on_plateau")
     rows = []
@@ -192,12 +195,12 @@ def hashed_features_rows(name: str, setting: Setting) -> list[Row]:
         seconds = rounds.seconds
         row = Row(
             f"{name}_{of}",
-            f"train {of}, 30 units, 4 segments a step: with hashed features to without",
+            f"train {of}, 30 units, 4 segments per step: time with / without hashed features",
             Goal(2.5, 2.5, at_most=True),
             seconds["with"] / seconds["without"],
-            "less is better; the words of the batches are uniform, so that few come twice",
+            "less is better; words are drawn uniformly, so few words occur twice in a batch",
             {"seconds": seconds},
-            (f"{seconds['with']:.3f} s and {seconds['without']:.3f} s",),
+            (f"with {seconds['with']:.3f} s, without {seconds['without']:.3f} s",),
             rounds.disturbed,
         )
         rows.append(row)
@@ -205,14 +208,15 @@ def hashed_features_rows(name: str, setting: Setting) -> list[Row]:
 
 
 def startup_row(name: str, setting: Setting) -> list[Row]:
-    """From the start of a process to the end of its first step, without and with a cache."""
+    """A benchmark of the time from the start of a process to the end of its first step, with an
+    empty and with a filled compilation cache."""
     job = (setting.size.model("ccdclm"), setting.training_batches(16, 1))
     seconds = {}
     with tempfile.TemporaryDirectory(dir=setting.directory) as cache:
         environment = {
             "JAX_COMPILATION_CACHE_DIR": cache,
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2",
-            # This process has most of an accelerator's memory.
+            # The benchmark's process already holds most of an accelerator's memory.
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         }
         for kind in ("cold", "warm"):
@@ -233,7 +237,7 @@ def startup_row(name: str, setting: Setting) -> list[Row]:
 
 
 def step_memory(model: DocumentModel, shape_BxSxN: tuple[int, int, int]) -> int:
-    """Bytes that our training step needs beside its arguments, on one device."""
+    """Bytes that our training step needs besides its arguments, on one device."""
     optimizer = create_optimizer(OptimizerConfig(), 1)
     state, batch, key = _arguments(model, optimizer, shape_BxSxN)
     of_one_device = jax.tree.map(lambda a: jax.ShapeDtypeStruct((1, *a.shape), a.dtype), batch)
@@ -241,7 +245,7 @@ def step_memory(model: DocumentModel, shape_BxSxN: tuple[int, int, int]) -> int:
 
 
 def plain_step_memory(model: DocumentModel, shape_BxSxN: tuple[int, int, int]) -> int:
-    """The same for the same step with `plain_nll`."""
+    """Bytes that a training step with `plain_nll` needs besides its arguments, on one device."""
     optimizer = create_optimizer(OptimizerConfig(), 1)
 
     def step(state: TrainState, batch: Batch) -> TrainState:
@@ -255,7 +259,7 @@ def plain_step_memory(model: DocumentModel, shape_BxSxN: tuple[int, int, int]) -
 
 
 def plain_nll(model: DocumentModel, params: Params, batch: Batch) -> jax.Array:
-    """Nats per target of a batch, by one softmax over all positions [S*N*B, V]."""
+    """Mean nats per target of a batch, from one softmax over all positions [S*N*B, V]."""
     tokens, targets, mask = time_major(batch)
     context = open_documents(model, params, tokens.shape[-1])
     read = read_sentences(model, params, context, tokens, mask)
@@ -271,7 +275,7 @@ def _arguments(
     optimizer: optax.GradientTransformation,
     shape_BxSxN: tuple[int, int, int],
 ) -> tuple[Any, Any, Any]:
-    """State, batch and key as shapes: nothing of this size is made."""
+    """Shapes of state, batch and key, without arrays of these sizes."""
 
     def make() -> tuple[TrainState, Batch, jax.Array]:
         key, ids = jax.random.key(0), jnp.zeros(shape_BxSxN, jnp.int32)

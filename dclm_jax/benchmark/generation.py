@@ -1,5 +1,5 @@
-"""What it costs to generate text: many documents at once against one by one, a beam against greedy
-search."""
+"""Benchmarks of text generation: many documents at once against one by one, and beam search
+against greedy search."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,32 +16,32 @@ from dclm_jax.decoding.generation import Limits, generate, random_keys
 from dclm_jax.reading.reader import Reader, ReaderState
 
 DOCUMENTS, ALONE = 64, 8
-"""Documents at once, and of them those that are generated one by one."""
+"""Number of documents generated at once, and number of those also generated one by one."""
 SENTENCES, WORDS = 2, 24
 BEAM = Decoding("beam", beam_width=5)
 
 _NEVER = -1e4
-"""Log-odds of what does not happen: an END, or that a document has ended."""
+"""Log-odds of END and of the end of a document, so that neither is generated."""
 
 States = Callable[[Reader, Setting], ReaderState]
-"""Gives the states of DOCUMENTS documents."""
+"""A function that returns the states of DOCUMENTS documents."""
 
 
 def after_text(reader: Reader, setting: Setting) -> ReaderState:
-    """States of a language model: after three sentences of each document."""
+    """The states of a language model after three sentences of each document."""
     vocab_size = reader.model.vocab_size
     return reader.after(workloads.synthetic_documents(setting.seed, vocab_size, [3] * DOCUMENTS))
 
 
 def after_source(reader: Reader, setting: Setting) -> ReaderState:
-    """States of an autoencoder: before documents whose sources have five sentences each."""
+    """The states of an autoencoder before documents whose sources have five sentences each."""
     vocab_size = reader.model.vocab_size
     sources = workloads.synthetic_documents(setting.seed, vocab_size, [5] * DOCUMENTS)
     return reader.open(DOCUMENTS, sources)
 
 
 def generate_rows(model_name: str, states: States, name: str, setting: Setting) -> list[Row]:
-    """Both ratios, of texts that end at their limits and so have equally many words."""
+    """Both benchmarks of generation. All texts reach their limits and so have equal lengths."""
     model = setting.size.model(model_name)
     params = model.init(jax.random.key(setting.seed))
     params["output"]["bias"] = params["output"]["bias"].at[END].set(_NEVER)
@@ -50,14 +50,14 @@ def generate_rows(model_name: str, states: States, name: str, setting: Setting) 
     reader = Reader(model, params)
     state, limits = states(reader, setting), Limits(SENTENCES, WORDS)
     keys = random_keys([setting.seed] * DOCUMENTS, range(DOCUMENTS))
-    alone = [state.take([row]) for row in range(ALONE)]
+    single_states = [state.take([row]) for row in range(ALONE)]
 
     def at_once(decoding: Decoding) -> None:
         generate(state, decoding, [limits] * DOCUMENTS, keys)
 
     def one_by_one() -> None:
-        for row, place_of_row in enumerate(alone):
-            generate(place_of_row, GREEDY, [limits], keys[row : row + 1])
+        for row, single_state in enumerate(single_states):
+            generate(single_state, GREEDY, [limits], keys[row : row + 1])
 
     work = {"one by one": one_by_one, "greedy": partial(at_once, GREEDY)}
     work["beam"] = partial(at_once, BEAM)
@@ -75,17 +75,17 @@ def generate_rows(model_name: str, states: States, name: str, setting: Setting) 
             f"generate {DOCUMENTS} documents at once under {model_name}",
             Goal(10, 10),
             speeds["greedy"] / speeds["one by one"],
-            "targets/s of greedy search, against one document at a time",
+            "speed of greedy search relative to one document at a time",
             details,
             (described,),
             rounds.disturbed,
         ),
         Row(
             f"{name}_beam",
-            f"generate them with a beam of {BEAM.beam_width}",
+            f"generate {DOCUMENTS} documents with beam width {BEAM.beam_width} under {model_name}",
             Goal(6, 6, at_most=True),
             rounds.seconds["beam"] / rounds.seconds["greedy"],
-            "seconds, against greedy search",
+            "time relative to greedy search",
             details,
             disturbed=rounds.disturbed,
         ),

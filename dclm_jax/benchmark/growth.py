@@ -1,4 +1,4 @@
-"""What a corpus costs from text to the last batch of an epoch, in a process of its own."""
+"""Time and memory from a text to the last batch of an epoch, measured in a separate process."""
 
 import pathlib
 import tempfile
@@ -19,8 +19,8 @@ SENTENCES, BATCH_SIZE, SEGMENT_LENGTH = 20, 16, 5
 
 
 class Cost(NamedTuple):
-    """Seconds of the work, without starting Python; peak bytes of the process, and of what it has
-    written, which leaves the pages of files out; targets."""
+    """Seconds without the start of Python; peak bytes of the process; peak bytes that the process
+    has written, without the pages of mapped files; number of targets."""
 
     seconds: float
     memory: int
@@ -52,7 +52,7 @@ class FromText:
 
 
 def write_text(path: pathlib.Path, num_documents: int, seed: int) -> pathlib.Path:
-    """Documents of 20 sentences, a line each, as `prepare` reads them."""
+    """Writes documents of 20 sentences, one sentence per line, and returns the path."""
     rng = np.random.default_rng(seed)
     words = np.array([f"w{index}" for index in range(VOCAB_SIZE)], object)
     with files.open_output(path) as file:

@@ -1,4 +1,4 @@
-"""This project as a contender: the step that training runs and the functions that scoring runs."""
+"""This project as a contender: its training step and its scoring function."""
 
 import time
 from typing import Any
@@ -19,7 +19,7 @@ DEFAULT_OPTIMIZER = OptimizerConfig()
 
 
 class Training:
-    """Steps as `training/loop.py` makes them, state donated, batches handed over as numpy."""
+    """Training steps as in `training/loop.py`, with donated state and numpy batches."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Training:
         return Turn(seconds, float(first.nll + first.extra))
 
     def temporary_memory(self) -> int:
-        """Bytes that the largest of the compiled steps needs beside its arguments, on a device."""
+        """Bytes that the largest compiled step needs besides its arguments, on one device."""
         by_shape = {batch.mask_BxSxN.shape: batch for batch in self._batches}
         compiled = [
             self._step.lower(self._state, batch, self._key).compile() for batch in by_shape.values()
@@ -56,7 +56,7 @@ class Training:
 
 
 class Scoring:
-    """The nats of every target of whole documents, each batch in one block."""
+    """Scoring of every target of whole documents; a batch is one block."""
 
     def __init__(self, model: DocumentModel, params: Params, batches: list[list[Any]]):
         def nll(params: Params, batch: Batch) -> jax.Array:
@@ -79,7 +79,7 @@ def _pack(documents: list[list[np.ndarray]]) -> Batch:
 
 
 class MatrixProduct:
-    """The float32 product of two 2048 x 2048 matrices: what the device can do."""
+    """The float32 product of two 2048 x 2048 matrices, a measure of the device's speed."""
 
     flops = 2 * MATRIX_DIM**3
 
@@ -95,5 +95,5 @@ class MatrixProduct:
 
 
 def create(job: tuple[DocumentModel, list[Batch]]) -> Training:
-    """In a process of its own, to see how long it takes until the first step is done."""
+    """A contender for a separate process, in which the time until the first step is measured."""
     return Training(*job)

@@ -1,4 +1,4 @@
-"""Rows of results: what was measured beside what was aimed at, as text and as JSON."""
+"""Results of benchmarks: measured values and goals, as text and as JSON."""
 
 import dataclasses
 import importlib.metadata
@@ -15,7 +15,8 @@ PACKAGES = ("jax", "jaxlib", "torch", "dynet38")
 
 @dataclasses.dataclass(frozen=True)
 class Goal:
-    """The least that is wanted and the aim; with `at_most`, less is better."""
+    """The smallest acceptable value and the aim. With `at_most` less is better, and `least` is the
+    largest acceptable value."""
 
     least: float
     aim: float
@@ -23,7 +24,7 @@ class Goal:
     at_most: bool = False
 
     def verdict(self, measured: float) -> str:
-        """ "aim met", "met" (the least) or "missed"."""
+        """The verdict: "aim met", "met" (only `least` is met) or "missed"."""
         sign = -1 if self.at_most else 1
         for bound, verdict in ((self.aim, "aim met"), (self.least, "met")):
             if sign * measured >= sign * bound:
@@ -36,17 +37,17 @@ class Goal:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One line of the table.
+    """The result of one benchmark, a row of the table.
 
     Attributes:
-      name: what --rows calls it.
-      work: what was done.
-      goal: None for what is only reported.
-      measured: None where the row was skipped or has no goal.
-      note: how it was measured, or why it was skipped.
+      name: name of the benchmark in --rows.
+      work: description of the work.
+      goal: goal; None if the benchmark only reports numbers.
+      measured: measured value; None if the benchmark was skipped or has no goal.
+      note: method of measurement, or the reason for skipping the benchmark.
       details: further numbers, for the JSON file.
       lines: further lines of the table.
-      disturbed: other programs ran, so that what was measured is no result.
+      disturbed: whether other programs ran; the measured value is then not a result.
     """
 
     name: str
@@ -67,7 +68,7 @@ class Row:
         return "disturbed" if self.disturbed else self.goal.verdict(self.measured)
 
     def to_json(self) -> dict[str, Any]:
-        """The attributes that are numbers or texts, as a JSON object."""
+        """The result as a JSON object, with its verdict."""
         goal = {} if self.goal is None else dataclasses.asdict(self.goal)
         return {
             "name": self.name,
@@ -80,11 +81,11 @@ class Row:
         }
 
 
-HEADER = f"{'row':<20} {'measured':>12} {'least':>12} {'aim':>12}  verdict"
+HEADER = f"{'row':<20} {'measured':>15} {'least':>15} {'aim':>15}  verdict"
 
 
 def row_text(row: Row) -> str:
-    """A row's line and, indented, what it did and how."""
+    """The row as text: its numbers, then indented its work and its method."""
     goal, measured = row.goal, row.measured
     cells = ["-"] * 3
     if goal is not None:
@@ -92,14 +93,14 @@ def row_text(row: Row) -> str:
         cells[1:] = [bound + goal.text(goal.least), bound + goal.text(goal.aim)]
         if measured is not None:
             cells[0] = goal.text(measured)
-    first = f"{row.name:<20} " + " ".join(f"{cell:>12}" for cell in cells) + f"  {row.verdict}"
-    disturbed = "other programs used the cores; run it again on a quiet machine"
+    first = f"{row.name:<20} " + " ".join(f"{cell:>15}" for cell in cells) + f"  {row.verdict}"
+    disturbed = "other programs used the cores; repeat the benchmark on a quiet machine"
     more = (row.work, *row.lines, row.note, disturbed if row.disturbed else "")
     return "\n".join([first, *(f"    {line}" for line in more if line)])
 
 
 def machine() -> dict[str, Any]:
-    """The processor and the devices that JAX sees."""
+    """The processor and the devices available to JAX."""
     device = jax.devices()[0]
     return {
         "cpu": _cpu_name(),
@@ -111,7 +112,7 @@ def machine() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str | None]:
-    """Of Python and of each package; None where it is not installed."""
+    """The versions of Python and of each package; None for a package that is not installed."""
     return {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
 
 

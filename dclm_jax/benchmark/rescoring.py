@@ -1,4 +1,4 @@
-"""What it costs to rescore n-best lists, against scoring every prefix anew."""
+"""A benchmark of rescoring n-best lists, against scoring every prefix as a document."""
 
 import jax
 import numpy as np
@@ -15,11 +15,12 @@ from dclm_jax.rescoring.search import search
 
 DOCUMENTS, SENTENCES, HYPOTHESES = 155, 20, 10
 SAMPLE = 8
-"""Documents whose prefixes are scored anew."""
+"""Number of documents whose prefixes are scored as documents."""
 
 
 def rescore_row(name: str, setting: Setting) -> list[Row]:
-    """Greedy search, against scoring the chosen hypotheses and each next one as a document."""
+    """A benchmark of greedy search. The alternative scores, for each hypothesis, a document of the
+    hypotheses chosen before and this hypothesis."""
     size = setting.size
     model = size.model("ccdclm")
     params = model.init(jax.random.key(setting.seed))
@@ -51,8 +52,8 @@ def rescore_row(name: str, setting: Setting) -> list[Row]:
             "under ccdclm",
             Goal(15, 15),
             extrapolated / seconds["rescore"],
-            f"against every prefix as a document of its own, by Scorer: extrapolated from {SAMPLE} "
-            f"documents ({seconds['anew']:.2f} s)",
+            f"anew: every prefix scored as a document; extrapolated from {SAMPLE} documents "
+            f"({seconds['anew']:.2f} s)",
             {"rescore_seconds": seconds["rescore"], "anew_seconds": extrapolated},
             (f"rescoring {seconds['rescore']:.2f} s, anew {extrapolated:.1f} s",),
             rounds.disturbed,
@@ -61,7 +62,7 @@ def rescore_row(name: str, setting: Setting) -> list[Row]:
 
 
 def _segment(words: np.ndarray, vocab_size: int, rng: np.random.Generator) -> Segment:
-    """A sentence, and others that differ from it in one word."""
+    """An n-best list: a sentence, and hypotheses that differ from the sentence in one word."""
     hypotheses = np.tile(words, (HYPOTHESES, 1))
     places = rng.integers(len(words), size=HYPOTHESES - 1)
     others = rng.integers(len(SPECIAL_TOKENS), vocab_size, HYPOTHESES - 1)

@@ -1,4 +1,4 @@
-"""What is measured, against whom, and what is aimed at."""
+"""The benchmarks by name, with their peers and goals."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -50,15 +50,16 @@ ROWS: dict[str, Callable[[str, Setting], list[Row]]] = {
     "startup": footprint.startup_row,
 }
 HEADLINE = "train_ccdclm_16"
-"""The row whose ratio stands for all."""
+"""The benchmark of the quick suite; its ratio is the field "ratio" of the JSON file."""
 SUITES = {"full": tuple(ROWS), "quick": (HEADLINE,)}
 
 
 def run(names: Sequence[str], setting: Setting, show: Callable[[str], None]) -> dict[str, Any]:
-    """Runs rows, shows each as text when it is done, and returns all as a JSON object.
+    """Runs benchmarks, shows each result as text when it is available, and returns all results as
+    a JSON object.
 
     Raises:
-      PeerError: a peer failed, or computes something else.
+      PeerError: a peer failed, or computes a different loss.
     """
     machine = report.machine()
     show("{cpu}, {cores} cores; JAX on {devices} x {device} ({platform})".format(**machine))

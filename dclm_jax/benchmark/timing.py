@@ -1,4 +1,4 @@
-"""Alternating rounds, medians, and the check that a peer computes the same thing."""
+"""Alternating rounds, medians, and the check that a peer computes our loss."""
 
 import pathlib
 import statistics
@@ -8,44 +8,45 @@ from functools import partial
 from typing import NamedTuple
 
 PAUSE = 0.05
-"""Seconds before each turn: threads of the turn before spin for a while before they sleep."""
+"""Seconds of waiting before each turn, because threads of the previous turn spin before they
+sleep."""
 
 CONTENDED = 0.25
-"""Contention of a disturbed measurement; on a quiet machine of two cores it is below 0.05, with a
-second benchmark beside this one it is near 1."""
+"""Contention above which a measurement is disturbed. On two cores the contention is below 0.05 on a
+quiet machine, and near 1 if a second benchmark runs."""
 
 LOSS_TOLERANCE = 1e-4
-"""Relative difference of losses: sums of float32 in another order stay well below it."""
+"""Maximum relative difference of losses. Float32 sums in different orders differ far less."""
 
 _PRESSURE = pathlib.Path("/proc/pressure/cpu")
 
 
 class PeerError(Exception):
-    """A peer that cannot be compared with: it failed, or it computes something else."""
+    """A peer failed, or computes a different loss."""
 
 
 class Turn(NamedTuple):
-    """One pass over the work: its seconds, and all nats of its first batch."""
+    """One pass over the work: its seconds, and the sum of nats of its first batch."""
 
     seconds: float
     nll: float
 
 
 class Rounds(NamedTuple):
-    """The median seconds of each contender, and for which part of the time some work waited for a
-    core that other work had; None where Linux does not say."""
+    """The median seconds of each contender, and the contention: the share of the time in which some
+    work waited for a core; None if Linux does not report it."""
 
     seconds: dict[str, float]
     contention: float | None
 
     @property
     def disturbed(self) -> bool:
-        """Other programs ran: the medians do not compare the contenders."""
+        """Whether other programs ran, so that the medians do not compare the contenders."""
         return self.contention is not None and self.contention > CONTENDED
 
 
 def alternate(turns: Mapping[str, Callable[[], float]], rounds: int) -> Rounds:
-    """Gives every contender one turn a round."""
+    """The medians over rounds; every contender has one turn per round."""
     seconds: dict[str, list[float]] = {name: [] for name in turns}
     start, waited_before = time.perf_counter(), _seconds_waited()
     for _ in range(rounds):
@@ -61,14 +62,18 @@ def alternate(turns: Mapping[str, Callable[[], float]], rounds: int) -> Rounds:
 
 
 def _seconds_waited() -> float | None:
-    """Pressure stall information: "some avg10=... total=MICROSECONDS" is its first line."""
+    """The total seconds in which some work waited for a core; None if Linux does not report them.
+
+    The first line of Linux's pressure stall information is "some avg10=... total=MICROSECONDS".
+    """
     if not _PRESSURE.is_file():
         return None
     return int(_PRESSURE.read_text().split("\n")[0].rpartition("total=")[2]) / 1e6
 
 
 def alternate_work(work: Mapping[str, Callable[[], object]], rounds: int) -> Rounds:
-    """Times work that does not return before it is done, once it has been done and is compiled."""
+    """The rounds of functions, after one call of each for compilation. A function must return only
+    after its work has been done."""
     for function in work.values():
         function()
     turns = {name: partial(stopwatch, function) for name, function in work.items()}
@@ -76,17 +81,17 @@ def alternate_work(work: Mapping[str, Callable[[], object]], rounds: int) -> Rou
 
 
 def stopwatch(work: Callable[[], object]) -> float:
-    """Seconds that `work` takes; it must not return before it is done."""
+    """The seconds of a call; the function must return only after its work has been done."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
 
 
 def require_same_loss(peer: str, model: str, ours: float, theirs: float) -> None:
-    """Raises PeerError unless both losses, from the same parameters and batch, are the same."""
-    # Written so that a loss that is not a number is refused, too.
+    """Raises PeerError if two losses from the same parameters and batch differ."""
+    # The negation also refuses a loss that is not a number.
     if not abs(theirs - ours) <= LOSS_TOLERANCE * abs(ours):
         raise PeerError(
-            f"{peer} computes another {model}: its loss is {theirs:.6g}, ours {ours:.6g} "
-            "from the same parameters and batch"
+            f"{peer} computes a different {model}: its loss is {theirs:.6g} and ours {ours:.6g} "
+            "for the same parameters and batch"
         )

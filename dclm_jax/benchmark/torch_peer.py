@@ -1,13 +1,13 @@
-"""PyTorch on the same work: `nn.LSTM` where the model allows it, otherwise a loop over tokens.
+"""The peer PyTorch: `nn.LSTM` if the model allows it, otherwise a loop over tokens.
 
-Written as a competent user of PyTorch would: batches are packed beforehand and trimmed to their
-longest sentence, sentences are folded into the batch where no state crosses them, only real
-positions enter the output layer, and the optimizer is the fused one. With the option "compile" the
-output layer and the loss go through `torch.compile`. The recurrence does not: Dynamo does not
-support `nn.LSTM`, for which oneDNN and cuDNN have kernels, and the token step of the ADCLM takes
-minutes to compile and gains nothing.
+The code follows good practice in PyTorch. Batches are packed in advance and trimmed to their
+longest sentence. Sentences are folded into the batch if no state crosses them. Only real positions
+enter the output layer, and the optimizer is fused. The option "compile" compiles the output layer
+and the loss with `torch.compile`, but not the recurrence: Dynamo does not support `nn.LSTM`, for
+which oneDNN and cuDNN have kernels, and the token step of the ADCLM takes minutes to compile and
+does not become faster.
 
-Gate order (i, f, g, o) is ours; our one bias is `bias_ih`, and `bias_hh` begins at zero.
+The order of gates (i, f, g, o) is ours. Our single bias is `bias_ih`; `bias_hh` starts at zero.
 """
 
 import abc
@@ -29,8 +29,8 @@ LEARNING_RATE, CLIP_NORM = 0.1, 5.0
 
 
 class Block(NamedTuple):
-    """Sentences that are read at once, a column each: tokens [N, R], lengths with END [R], and the
-    real positions as indices into [N * R] and as columns, both [F]."""
+    """Sentences that are read at once, one per column: tokens [N, R], lengths with END [R], and the
+    indices into [N * R] and the columns of the real positions, both [F]."""
 
     tokens: Any
     lengths: Any
@@ -42,8 +42,8 @@ class Block(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """A batch of documents: blocks; the targets [F] of the real positions of all of them; the
-    numbers of sentences [B], on the host; and, where documents are their own sources, these."""
+    """A batch of documents: blocks; the targets [F] of the real positions of all blocks; the
+    numbers of sentences [B], on the host; and the sources, if the model reads sources."""
 
     blocks: list[Block]
     targets: Any
@@ -59,7 +59,7 @@ class Packed(NamedTuple):
 
 
 def pack(documents: list[list[np.ndarray]], *, folded: bool, reads_source: bool) -> Packed:
-    """One block of all sentences (`folded`), or one for each place in a document."""
+    """A batch with one block of all sentences (`folded`), or one block per sentence number."""
     places = _by_place(documents)
     groups = [[words for place in places for words in place]] if folded else places
     blocks, targets = zip(*map(_pack_block, groups), strict=True)
@@ -72,13 +72,13 @@ def pack(documents: list[list[np.ndarray]], *, folded: bool, reads_source: bool)
 
 
 def _by_place(documents: list[list[np.ndarray]]) -> list[list[np.ndarray | None]]:
-    """The sentences at each place in a document; None in one that has ended."""
+    """For each sentence number, the sentences of all documents; None for an ended document."""
     return list(map(list, itertools.zip_longest(*documents)))
 
 
 def _pack_source(documents: list[list[np.ndarray]]) -> Block:
-    """All sentences as an encoder reads them: backwards, the last one first, and END at the end of
-    each."""
+    """The block of an encoder: all sentences, the last sentence first, the words of each sentence
+    reversed and followed by END."""
     backwards = [[words[::-1] for words in document[::-1]] for document in documents]
     sentences = [words for place in _by_place(backwards) for words in place]
     block, _ = _pack_block(sentences)
@@ -87,7 +87,7 @@ def _pack_source(documents: list[list[np.ndarray]]) -> Block:
 
 
 def _pack_block(sentences: list[np.ndarray | None]) -> tuple[Block, np.ndarray]:
-    """The block and its targets; the column of a document that has ended is a START, uncounted."""
+    """The block and its targets. The column of an ended document is a START without a target."""
     lengths = np.array([0 if words is None else len(words) + 1 for words in sentences])
     tokens = np.full((lengths.max(), len(sentences)), START)
     targets = np.full(tokens.shape, END)
@@ -101,12 +101,12 @@ def _pack_block(sentences: list[np.ndarray | None]) -> tuple[Block, np.ndarray]:
 
 
 def output_nll(features, weight, bias, targets, reduction: str):
-    """Nats of the targets [F] from features [F, D]: their sum, or each."""
+    """Nats of the targets [F] from features [F, D]: their sum, or one value per target."""
     return F.cross_entropy(F.linear(features, weight, bias), targets, reduction=reduction)
 
 
 class _Model(nn.Module):
-    """What the models share; `forward` gives the nats of all that a batch is scored by."""
+    """The part that all models share; `forward` returns the nats of a batch."""
 
     folded, reads_source = False, False
 
@@ -125,7 +125,7 @@ class _Model(nn.Module):
 
 
 class _LanguageModel(_Model, abc.ABC):
-    """`features` gives what enters the output layer, [F, D]."""
+    """A model without a source; `features` returns the features [F, D] of the output layer."""
 
     def __init__(self, params: dict[str, Any]):
         super().__init__(params)
@@ -166,7 +166,7 @@ class _CODCLM(_RNNLM):
         # Columns are ordered by sentence, then by document.
         before = _last(hidden, block)[: -len(batch.num_sentences)]
         contexts = torch.cat([self.first_context(batch), before])
-        # One wide product was not slower than adding the contexts' logits to every token's.
+        # One wide product is as fast as adding the contexts' logits to the logits of every target.
         return torch.cat([hidden.flatten(0, 1)[block.positions], contexts[block.columns]], dim=1)
 
 
@@ -184,9 +184,9 @@ class _CCDCLM(_RNNLM):
 
 
 class _ADCLM(_LanguageModel):
-    """Two layers, token by token: attention stands between a token and the one before.
+    """Two layers, read token by token, because each token attends to the previous sentence.
 
-    All input products of a sentence are one; each layer makes one product a token.
+    All input products of a sentence are one product; each layer has one product per token.
     """
 
     def __init__(self, params: dict[str, Any]):
@@ -243,8 +243,9 @@ class _ADCLM(_LanguageModel):
 
 
 class _HierarchicalAutoencoder(_Model):
-    """All sentences of the source at once, then those of the document in turn: the decoder of
-    sentences reads the last state of the decoder of words, which starts from its own."""
+    """The encoder of words reads all sentences of the source at once; the decoder reads the
+    sentences of the document in turn. The decoder of words starts from the state of the decoder of
+    sentences, which reads the last state of the decoder of words."""
 
     reads_source = True
 
@@ -266,7 +267,7 @@ class _HierarchicalAutoencoder(_Model):
 
     def endings_nll(self, states: Any, batch: Packed, reduction: str) -> Any:
         """Nats of the decisions whether documents end, from the states [1 + S, B, H] between their
-        sentences; a document has ended for good."""
+        sentences. Positions after the end of a document have no decision."""
         log_odds = F.linear(states, self.ending_weight, self.ending_bias).squeeze(-1)
         num_sentences = batch.num_sentences.to(log_odds.device)
         place = torch.arange(len(states), device=log_odds.device)[:, None]
@@ -320,13 +321,13 @@ MODELS: dict[str, type[_Model]] = {
 
 
 def _hidden_from(lengths: Any, length: int) -> Any:
-    """What is added to the scores [M, B] of an attention: 0 where a position is real, else -inf."""
+    """The terms added to the scores [M, B] of an attention: 0 for real positions, else -inf."""
     position = torch.arange(length, device=lengths.device)[:, None]
     return torch.where(position < lengths, 0.0, -torch.inf)
 
 
 def _attend(weights: Any, query: Any, memory: Any, keys: Any, hidden_from: Any) -> Any:
-    """What a state [B, H] reads of a memory [M, B, H] by its keys [M, B, A], [B, H]."""
+    """The attention [B, H] of a query [B, H] to a memory [M, B, H] with keys [M, B, A]."""
     scores = torch.tanh(query @ weights["query"] + keys) @ weights["score"]
     attention = torch.softmax(scores + hidden_from, dim=0)
     return (attention.unsqueeze(-1) * memory).sum(0)
@@ -339,7 +340,7 @@ def _lstm_cell(gates: Any, cell: Any) -> tuple[Any, Any]:
 
 
 def _lstm(layers: list[dict[str, np.ndarray]]) -> nn.LSTM:
-    """`nn.LSTM` with our parameters; its first layer reads [x, c] where ours has a context."""
+    """`nn.LSTM` with our parameters. If ours reads a context, its first layer reads [x, c]."""
     inputs = [layer["input"] for layer in layers]
     if "context" in layers[0]:
         inputs[0] = np.concatenate([inputs[0], layers[0]["context"]])
@@ -359,12 +360,12 @@ def _last(hidden: Any, block: Block) -> Any:
 
 
 def _tensor(array: np.ndarray) -> Any:
-    """A copy, laid out row by row like a parameter of PyTorch, also where `array` is transposed."""
+    """A copy in row-major order, like a parameter of PyTorch, even if `array` is transposed."""
     return torch.from_numpy(np.array(array, order="C"))
 
 
 class Contender(abc.ABC):
-    """A model on a device and its batches; `turn` is one pass over them."""
+    """A model on a device and its batches; `turn` is one pass over the batches."""
 
     def __init__(self, job: Job):
         torch.set_num_threads(usable_cores())
@@ -386,7 +387,7 @@ class Contender(abc.ABC):
         return self._device
 
     def memory(self) -> int:
-        """Peak bytes: of the accelerator, or of this process beyond its libraries."""
+        """Peak bytes of the accelerator, or peak bytes of this process without its libraries."""
         if self._device == "cuda":
             return torch.cuda.max_memory_allocated()
         return peak_memory() - _MEMORY_OF_LIBRARIES
@@ -400,15 +401,15 @@ class Contender(abc.ABC):
 
     @abc.abstractmethod
     def step(self, batch: Packed) -> Any:
-        """Works on one batch and returns the sum of its nats, a scalar."""
+        """Trains on or scores one batch, and returns the sum of its nats, a scalar."""
 
 
 class Training(Contender):
-    """Steps of AdaGrad on the loss per token, the gradient's norm clipped."""
+    """Steps of AdaGrad on the loss per target, with a clipped norm of the gradient."""
 
     def __init__(self, job: Job):
         super().__init__(job)
-        # PyTorch has the fused AdaGrad for CPUs alone.
+        # PyTorch has a fused AdaGrad only for CPUs.
         kind = {"fused": True} if self._device == "cpu" else {"foreach": True}
         self.optimizer = torch.optim.Adagrad(self.model.parameters(), lr=LEARNING_RATE, **kind)
 
@@ -422,7 +423,7 @@ class Training(Contender):
 
 
 class Scoring(Contender):
-    """Nats of every target, brought to the host, without gradients."""
+    """Scoring of every target without gradients; the nats are copied to the host."""
 
     def step(self, batch: Packed) -> Any:
         with torch.inference_mode():

@@ -1,8 +1,8 @@
-"""Contenders in processes of their own, which take their turns when they are asked.
+"""Contenders in separate processes, which take their turns on request.
 
-Peak memory then belongs to one contender, its threads and global settings disturb no other, and
-DyNet, which is configured once a process, can run both with and without autobatching. Requests and
-replies are pickles over a pipe; time is taken inside the process.
+Each peak of memory then belongs to one contender, and the threads and global settings of a
+contender do not affect others. DyNet, which is configured once per process, can run with and
+without autobatching. Requests and replies are pickles in a pipe; a process measures its own time.
 """
 
 import contextlib
@@ -22,15 +22,15 @@ from dclm_jax.benchmark.timing import PeerError
 
 
 class Job(NamedTuple):
-    """What a contender is made from.
+    """The work of a contender.
 
     Attributes:
       task: "train" or "score".
-      model: its name.
-      params: the parameter tree as numpy arrays.
-      batches: documents of each batch, each a list of sentences, each int32 ids of words.
-      accelerated: use the peer's accelerator, if it has one.
-      options: of the peer.
+      model: name of the model.
+      params: tree of parameters as numpy arrays.
+      batches: for each batch its documents; a document is a list of sentences of int32 word ids.
+      accelerated: whether to use the peer's accelerator, if there is one.
+      options: options of the peer.
     """
 
     task: str
@@ -42,7 +42,7 @@ class Job(NamedTuple):
 
 
 class Worker:
-    """A process that made a contender from a job; in a `with` block, which ends it."""
+    """A process with a contender made from a job; the end of a `with` block ends the process."""
 
     def __init__(
         self,
@@ -53,8 +53,8 @@ class Worker:
         *,
         keep_memory: bool = True,
     ):
-        """Starts the process, in which `create(job)` of `module` makes the contender; does not
-        wait for it. With `keep_memory` the process keeps what it frees, as our launchers do."""
+        """Starts the process, in which `create(job)` of `module` makes the contender, and does not
+        wait for it. With `keep_memory` the process keeps freed memory, as our commands do."""
         self._name = name
         self._errors = tempfile.TemporaryFile()
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
@@ -101,7 +101,7 @@ class Worker:
             raise self._failure() from None
 
     def _failure(self) -> PeerError:
-        """The error that ended the process, in the last line it wrote."""
+        """The error that ended the process, from the last line of its output."""
         self._process.wait()
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().split("\n")
@@ -110,9 +110,9 @@ class Worker:
 
 
 def serve(create: Callable[[Any], Any]) -> None:
-    """The process's side: makes the contender, then answers calls until the pipe is closed."""
+    """Makes the contender inside the process, and answers calls until the pipe is closed."""
     replies = os.fdopen(os.dup(1), "wb")
-    # What libraries print must not get among the replies.
+    # Output of libraries must not be mixed with the replies.
     os.dup2(2, 1)
     contender = create(pickle.load(sys.stdin.buffer))
     while True:
@@ -125,16 +125,16 @@ def serve(create: Callable[[Any], Any]) -> None:
 
 
 def peak_memory() -> int:
-    """The most bytes this process has had in memory so far (Linux only).
+    """The maximum number of bytes that this process has had in memory so far (Linux only).
 
-    `ru_maxrss` would not do: a process inherits that of the one which started it.
+    `ru_maxrss` is not suitable: a process inherits the value of the process that started it.
     """
     return _status("VmHWM")
 
 
 class AnonymousPeak:
-    """In a `with` block: the most bytes that this process had in memory which are no pages of
-    files, looked at when it begins, every few milliseconds and when it ends (Linux only)."""
+    """The maximum number of bytes in memory, without pages of files, of this process during a
+    `with` block; measured at its ends and every few milliseconds (Linux only)."""
 
     bytes = 0
 
@@ -159,14 +159,14 @@ class AnonymousPeak:
 
 
 def _status(field: str) -> int:
-    """Bytes, from this process's lines "FIELD: KIBIBYTES kB"."""
+    """The bytes of a field of this process's status, which has lines "FIELD: KIBIBYTES kB"."""
     status = pathlib.Path("/proc/self/status").read_text()
     (line,) = (line for line in status.splitlines() if line.startswith(f"{field}:"))
     return 1024 * int(line.split()[1])
 
 
 def usable_cores() -> int:
-    """Cores that this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 

@@ -1,7 +1,7 @@
-"""The work that is measured: synthetic documents, the batches made of them, the FLOPs they need.
+"""The measured work: synthetic documents, their batches, and the FLOPs of a training step.
 
-Ids are uniform over the words: no speed depends on which words they are. Sentences are as long as
-those of news text, because their lengths decide the shapes.
+Word ids are uniform over the vocabulary: no speed depends on their distribution. Sentences are as
+long as in news text, because sentence lengths determine the shapes.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ LENGTH_LEAST, LENGTH_MOST = 4, 60
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """How large the models and the corpus are: V, K, H, layers, L and documents of the corpus."""
+    """The sizes of models and corpus: V, K, H, layers, L and number of documents."""
 
     vocab_size: int = 10_003
     embedding_dim: int = 128
@@ -52,8 +52,8 @@ OURS, MATRIX_PRODUCT = "ours", "matrix product"
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What all benchmarks of a run share; `directory` is a temporary one. With `tuned_peers`, peers
-    run a second time with the allocator of our launchers."""
+    """The options that all benchmarks of a run share. `directory` is temporary. With `tuned_peers`
+    peers also run with the allocator setting of our commands."""
 
     directory: pathlib.Path
     size: Size = Size()
@@ -75,7 +75,7 @@ class Setting:
 
 
 def sentence_lengths(rng: np.random.Generator, count: int) -> np.ndarray:
-    """Words of `count` sentences, without END."""
+    """The numbers of words of `count` sentences, without END."""
     drawn = np.rint(rng.normal(LENGTH_MEAN, LENGTH_SD, size=count))
     return np.clip(drawn, LENGTH_LEAST, LENGTH_MOST).astype(np.int64)
 
@@ -94,7 +94,7 @@ def synthetic_documents(
 def synthetic_corpus(
     seed: int, vocab_size: int, num_documents: int, directory: pathlib.Path
 ) -> Corpus:
-    """A corpus of documents of 8 to 14 sentences; as in a prepared one its words are on disk."""
+    """A corpus of documents of 8 to 14 sentences, with words on disk as in a prepared corpus."""
     sentences = np.random.default_rng(seed).integers(8, 15, size=num_documents)
     documents = synthetic_documents(seed, vocab_size, sentences)
     lengths = [len(sentence) for document in documents for sentence in document]
@@ -118,7 +118,7 @@ def synthetic_corpus(
 def training_batches(
     corpus: Corpus, segment_length: int, batch_size: int, count: int, seed: int
 ) -> list[Batch]:
-    """The first `count` batches of training that have no empty row."""
+    """The first `count` training batches without empty batch elements."""
     batches = TrainingBatches(
         corpus, segment_length=segment_length, batch_size=batch_size, seed=seed
     )
@@ -131,7 +131,7 @@ def training_batches(
 
 
 def documents_of(batch: Batch) -> list[Document]:
-    """The sentences of each row, without START, END and padding: what a peer packs as it likes."""
+    """The sentences of each batch element, without START, END and padding; peers pack them."""
     lengths_BxS = np.asarray(batch.mask_BxSxN).sum(axis=2) - 1
     targets_BxSxN = np.asarray(batch.targets_BxSxN)
     return [
@@ -141,16 +141,16 @@ def documents_of(batch: Batch) -> list[Document]:
 
 
 def count_targets(documents: list[Document]) -> int:
-    """Words and ENDs."""
+    """The number of targets: words and ENDs."""
     return sum(len(sentence) + 1 for document in documents for sentence in document)
 
 
 def useful_flops(model: DocumentModel, documents: list[Document]) -> int:
-    """FLOPs that a training step on real tokens cannot do without.
+    """The FLOPs of a training step on real tokens, without padding and recomputation.
 
-    A multiply-add is 2, and the backward pass twice the forward pass. Matrix products are counted,
-    and attention's weighted sums; elementwise work is not. What depends on the context alone is
-    counted once a sentence.
+    A multiply-add counts as 2 FLOPs, and the backward pass counts twice as much as the forward
+    pass. Matrix products and attention's weighted sums are counted, and elementwise work is not.
+    Products of the context alone are counted once per sentence.
     """
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     attention = shapes.get("attention")
@@ -181,8 +181,8 @@ _PARTS_OF_SENTENCES = ("sentence_encoder", "sentence_decoder", "ending")
 def _attended(model: DocumentModel, lengths: list[list[int]]) -> Iterator[tuple[int, int]]:
     """Pairs (number of queries, number of attended states). With a source, the states after a
     document's sentences attend to one state per sentence of the source. Otherwise the positions of
-    a sentence attend to the positions of the previous sentence, or in a first sentence to one
-    vector."""
+    a sentence attend to the positions of the previous sentence; the positions of a first sentence
+    attend to one vector."""
     for document in lengths:
         if model.reads_source:
             yield len(document), len(document)

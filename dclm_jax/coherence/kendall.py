@@ -1,7 +1,7 @@
 """Similarity of an order of sentences to the original: Kendall's tau, positions, perfect matches.
 
-tau = 1 - 2 inversions / (n (n - 1) / 2) over the pairs of a document's n sentences (Lapata, 2006):
-1 for the original order, -1 for the reverse, 0 on average for random orders.
+tau = 1 - 2 inversions / (n (n - 1) / 2) over the pairs of a document's n sentences (Lapata 2006).
+tau is 1 for the original order, -1 for the reverse order, and 0 on average for random orders.
 """
 
 import math
@@ -33,11 +33,13 @@ class OrderMeasures(NamedTuple):
 def order_measures(
     orders: Sequence[Sequence[int]], texts: Sequence[Sequence[Hashable]]
 ) -> OrderMeasures:
-    """Measures of orders of documents.
+    """Mean measures of one order per document.
 
     Args:
-      orders: for each document, indices of its sentences in their original order.
-      texts: for each document, its sentences; an exchange of equal sentences is not an error.
+      orders: for each document, its sentences in the measured order, as indices into the original
+        order.
+      texts: for each document, its sentences in the original order. An exchange of equal sentences
+        is not an error.
     """
     pairs = zip(orders, texts, strict=True)
     untied = [
@@ -81,8 +83,8 @@ def kendall_tau(order: Sequence[int] | np.ndarray) -> float:
 
 
 def matched(text: Sequence[Hashable], permuted: Sequence[Hashable]) -> list[int]:
-    """For each sentence of a permuted text, its index in the text; equal sentences have ascending
-    indices, and a sentence that is not in the text, or too often, has -1."""
+    """The index in a text of each sentence of the permuted text. Equal sentences have ascending
+    indices; a sentence that the text does not have, or has fewer times, has -1."""
     indices: dict[Hashable, list[int]] = {}
     for index in reversed(range(len(text))):
         indices.setdefault(text[index], []).append(index)

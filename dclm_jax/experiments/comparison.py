@@ -32,7 +32,7 @@ _NOT_THE_RECIPE = (
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """Runs of one configuration and several seeds.
+    """Runs of one configuration with different seeds.
 
     Attributes:
       label: the model's name, and the settings that differ from other rows of that model.
@@ -97,7 +97,8 @@ class Row:
         return np.exp(significance.resample(nats_DxR, targets_Dx1)).mean(axis=1)
 
     def sums(self, place: str) -> significance.Sums:
-        """Nats (means over runs) and targets of every document by `place`."""
+        """For every document and range of positions by `place`, the nats (means over runs) and the
+        number of targets."""
         return significance.Sums(
             self.values(place, "nll").mean(axis=0), self.values(place, "count").mean(axis=0)
         )
@@ -210,9 +211,9 @@ class Pair(NamedTuple):
 def paired(row: Row, all_rows: Sequence[Row], name: str) -> Pair | None:
     """A row and the row to compare it with; None without such a row.
 
-    `name` is the label of a row, with which all other rows are compared, or a model. Among the rows
-    of the model, the row with the same training is chosen: all shared keys are equal except L,
-    which should be equal. Without such a row, the only row of the model is chosen.
+    `name` is the label of a row or a model. Among the rows of a model, a row with the same recipe
+    is chosen: all shared keys except L are equal, and L is equal if such a row exists. If no row
+    has the same recipe and the model has only one row, that row is chosen.
     """
     others = [
         other
@@ -322,8 +323,8 @@ def test_coherence(a: Row, b: Row) -> ZTest:
 
 
 def _defined(test: Callable[[Row, Row], ZTest], row: Row, other: Row) -> ZTest | None:
-    """The result of a test; None if it is undefined, for rows that do not differ, such as models
-    without context in coherence."""
+    """The result of a test; None if the rows do not differ, so that the test is undefined. An
+    example is the coherence of two models without context."""
     with contextlib.suppress(InputError):
         return test(row, other)
 

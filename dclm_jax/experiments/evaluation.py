@@ -1,5 +1,5 @@
-"""Perplexities of several models on the same documents: in total, by part of speech, with
-test-time adaptation and for a mixture.
+"""Perplexities of several models on the same documents: in total, by part of speech, with test-time
+adaptation and of a mixture.
 
     runs = subjects.restore_all(["runs/rnnlm", "runs/ccdclm"])
     print(evaluate(runs, Split.of(runs[0].lm.vocabulary, "data/ptb", "test")))
@@ -171,7 +171,7 @@ def evaluate(
       split: the documents. Saved results are not used for a mixture, parts of speech and text:
         the first two need the scores of all models at once, and text is read once.
       store: saved results of the runs.
-      adapted: all models with test-time adaptation, in their order, for each kind of adaptation.
+      adapted: for each kind of test-time adaptation, the adapted models in the order of `runs`.
       mixture: mixture of two models, measured as well.
       tagger: tagger for measures by part of speech, if any.
       num_tags: number of the most frequent tags whose classes are listed.

@@ -17,7 +17,7 @@ DOCUMENTS, SENTENCES, CONFIGURATIONS, ATTENDING = 3, 8, 5, 2
 
 class Reading(NamedTuple):
     """The scores of a document by the model of a row, with and without context, and its attention
-    weights; empty unless the model is among the first with attention."""
+    weights (empty unless the model is one of the first ATTENDING models with attention)."""
 
     label: str
     sentences: list[SentenceScore]

@@ -1,7 +1,7 @@
 """Figures: lines with or without intervals, as files from matplotlib and as inline SVG in HTML.
 
 matplotlib is imported when the first figure is drawn. Colours stay distinct for colour-blind
-readers; legends stand beside the data.
+readers; legends are outside the axes.
 """
 
 import io
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # The palette of Okabe and Ito; page.css has the colours of HTML files.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-# Where the largest value is more than this many times the smallest, an axis is logarithmic.
+# An axis is logarithmic if the largest value is more than this multiple of the smallest value.
 _LINEAR_RATIO = 8
 # Heat maps: inches per square, squares for labels, and maximum number of squares of a figure.
 _SQUARE, _LABELS, _MOST_SQUARES = 0.17, 10, 60_000
@@ -43,7 +43,7 @@ _THEME = {colour.lower(): f"var(--c{index})" for index, colour in enumerate(COLO
 _THEME |= {"#000000": "var(--ink)", _GRID: "var(--edge)"}
 _THEME_COLOUR = re.compile("|".join(_THEME))
 _LINE_ID = "line of "
-# With longer segments, fewer segments make a step of the same length.
+# If segments are longer, a step of the same number of sentences has fewer segments.
 _LENGTH_KEYS = (LENGTH, "data.batch_size")
 
 
@@ -69,7 +69,7 @@ class Figure(NamedTuple):
       title, x, y: titles of the figure and of its axes.
       lines: connected points, or points with intervals if the first line has intervals.
       ticks: names of x = 0, 1, 2, ... instead of numbers.
-      log_scale: whether the y axis is logarithmic; with intervals only if that shows more.
+      log_scale: whether the y axis of connected points is logarithmic.
       baseline: the run or model in the denominator, if values are ratios.
     """
 
@@ -83,7 +83,7 @@ class Figure(NamedTuple):
 
     @property
     def undrawn(self) -> str:
-        """Why the figure is not drawn; empty if it is drawn."""
+        """The reason why the figure is not drawn; empty if it is drawn."""
         if self.baseline and not self.lines:
             return f"no row can be compared with {self.baseline}; choose another --baseline"
         points = max((int(np.isfinite(line.y).sum()) for line in self.lines), default=0)
@@ -134,7 +134,7 @@ def ratio_figure(
 
 
 class Result(NamedTuple):
-    """A perplexity against n, the number of context sentences; None for a model without this
+    """A perplexity and n, the number of context sentences; n is None for a model without this
     option."""
 
     label: str
@@ -344,7 +344,7 @@ def _draw_curves(axes: "Axes", figure: Figure, looks: Sequence[int]) -> None:
 def _draw_intervals(axes: "Axes", figure: Figure, looks: Sequence[int]) -> None:
     """Points with their intervals, side by side at every tick.
 
-    The axis fits the values: a long interval is cut by the frame, so that it hides no difference.
+    The axis fits the values. The frame cuts long intervals, which would otherwise hide differences.
     """
     perplexities = {
         line.label: [value for value in line.y if not np.isnan(value)] for line in figure.lines
@@ -373,7 +373,7 @@ def _draw_intervals(axes: "Axes", figure: Figure, looks: Sequence[int]) -> None:
 
 
 def _limits_of_ratios(figure: Figure) -> tuple[float, float]:
-    """The limits of an axis that shows 1, all values, and intervals that are not much longer."""
+    """The limits of an axis that shows 1, all values, and the ends of intervals that are near."""
     values = [value for line in figure.lines for value in line.y if not np.isnan(value)]
     low, high = min(1.0, *values), max(1.0, *values)
     margin = max(high - low, 0.01)
@@ -395,7 +395,7 @@ def svg(figure: Figure, name: str, looks: Mapping[str, int]) -> str:
 
     drawn = drawing(figure, [looks[line.label] for line in figure.lines], in_page=True)
     content = io.BytesIO()
-    # Text stays text, in a font of the reader's; two figures share no ids.
+    # Text remains text, in a font of the reader's machine; ids of different figures differ.
     fonts: Any = {"svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans", "system-ui"]}
     with matplotlib.rc_context(fonts | {"svg.hashsalt": name}):
         drawn.savefig(content, format="svg", transparent=True)
@@ -412,7 +412,7 @@ def svg(figure: Figure, name: str, looks: Mapping[str, int]) -> str:
             if gid.startswith(_LINE_ID):
                 node.set("class", "line")
                 ElementTree.SubElement(node, "title").text = gid.removeprefix(_LINE_ID)
-    # They have the name of the program and the style of all lines.
+    # The page needs neither the name of the program nor the common style of lines.
     for child in root.findall("metadata") + root.findall("defs")[:1]:
         root.remove(child)
     described = f"{name}-title {name}-lines"
@@ -432,7 +432,8 @@ def plot_grid(
     perplexities: Mapping[tuple[str, str], float],
     path: str | os.PathLike[str],
 ) -> None:
-    """Draws a grid search of two keys as a table of colours, the lowest perplexity framed.
+    """Draws a grid search of two keys as a table of colours, with a frame around the lowest
+    perplexity.
 
     Args:
       rows: name and values of the key on the y axis, from below.
@@ -450,7 +451,7 @@ def plot_grid(
     from matplotlib.patches import Rectangle
 
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    # Low perplexities are dark, also if there is only one.
+    # Low perplexities are dark; a single perplexity is dark too.
     image = axes.imshow(
         values,
         cmap="viridis",
@@ -467,7 +468,7 @@ def plot_grid(
         is_light = np.isnan(value) or float(np.asarray(image.norm(value))) > 0.6
         axes.text(x, y, text, ha="center", va="center", color="black" if is_light else "white")
         if value == low:
-            # Within the square of a cell, whose outer edges the axes would cover.
+            # The frame is inside the cell, because the axes would cover the cell's outer edges.
             frame = {"fill": False, "edgecolor": COLOURS[1], "linewidth": 3}
             axes.add_patch(Rectangle((x - 0.46, y - 0.46), 0.92, 0.92, **frame))
     axes.set_xticks(range(len(columns[1])), list(map(_plain, columns[1])))
@@ -497,7 +498,7 @@ def plot_attention(sentences: "Sequence[SentenceAttention]", path: str | os.Path
     width, height = columns + _LABELS, sum(rows) + _LABELS * len(rows)
     if width * height > _MOST_SQUARES:
         raise InputError(
-            f"{path}: {len(rows)} sentences of up to {columns - 1} words are too much for a "
+            f"{path}: {len(rows)} sentences of up to {columns - 1} words are too large for a "
             "figure; choose a shorter document"
         )
     figure, axes = new_figure((_SQUARE * max(width, 25), _SQUARE * height))
@@ -518,7 +519,7 @@ def plot_attention(sentences: "Sequence[SentenceAttention]", path: str | os.Path
 
 
 def _short(names: Sequence[str]) -> list[str]:
-    """Labels of ticks, shortened, because sentences may be long."""
+    """Shortened labels of ticks, because names of sentences may be long."""
     return [_plain(name if len(name) <= 40 else f"{name[:39]}…") for name in names]
 
 
@@ -548,11 +549,11 @@ def _set_scale(axes: "Axes", values: Sequence[float]) -> None:
 
 
 def _number_decades(axis: "Axis") -> None:
-    """Gives a logarithmic axis numbers that people read."""
+    """Labels a logarithmic axis with plain numbers."""
     from matplotlib.ticker import LogLocator, MaxNLocator
 
     low, high = axis.get_view_interval()
-    # In less than a decade hardly one of the logarithmic ticks would have a number.
+    # Within one decade hardly any logarithmic tick would have a number.
     round_numbers = MaxNLocator(6, steps=[1, 2, 2.5, 5, 10])
     is_wide = high > _LINEAR_RATIO * low
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if is_wide else round_numbers)
@@ -561,12 +562,12 @@ def _number_decades(axis: "Axis") -> None:
 
 
 def number(value: float) -> str:
-    """A number as people read it at an axis."""
+    """A number as the label of a tick."""
     return f"{value:,.7g}"
 
 
 def percent(ratio: float) -> str:
-    """How far a ratio is from 1."""
+    """The difference of a ratio from 1, in percent."""
     percent = round(100 * (ratio - 1), 6)
     return f"{percent:+.4g}%" if percent else "0%"
 

@@ -1,7 +1,7 @@
 """HTML files that need no network: a report, and documents whose words are coloured.
 
 The templates are in the folder `templates`. They escape every text. No number is shown only by a
-colour: a word has its numbers as its title and below it.
+colour: the numbers of a word are in its title and below the word.
 """
 
 import base64
@@ -65,7 +65,7 @@ class Report(NamedTuple):
       examples: result of `examples.read`.
       counting: the counting rule of targets.
       runs: table of all runs.
-      provenance: origin of the numbers, by title: commands, or facts by name.
+      provenance: commands, or facts by name, that produced the numbers, by title.
     """
 
     title: str
@@ -149,14 +149,14 @@ def _nats(sentence: SentenceScore) -> str:
 
 
 def unshown(attention: SentenceAttention) -> str:
-    """Why weights are not shown as a table; empty if they are."""
+    """The reason why weights are not shown as a table; empty if they are shown."""
     targets, positions, _ = attention
     if len(positions) < 2:
         return (
             f"{positions[0]} is the only position" if positions else "there is no earlier sentence"
         )
     if len(targets) * len(positions) > _MOST_WEIGHTS:
-        return f"{len(targets)} words by {len(positions)} are too many to show"
+        return f"a table of {len(targets)} words and {len(positions)} positions is too large"
     return ""
 
 
@@ -196,8 +196,8 @@ def words(score: SentenceScore, *, changes: bool = False) -> list[Word]:
 
     Args:
       score: score of the sentence.
-      changes: whether to show the surprisal below each word and, below it, the change due to
-        context, if any target of the sentence has a change.
+      changes: whether to show the surprisal below each word and, if the context changes any
+        surprisal of the sentence, the change below the surprisal.
     """
     no_context = score.log_probs_no_context or [None] * len(score.tokens)
     is_changed = score.log_probs_no_context not in (None, score.log_probs)

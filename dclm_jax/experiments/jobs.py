@@ -27,10 +27,10 @@ def run(
     at_once: int,
     interrupted: Callable[[], bool],
 ) -> Generator[Ended, None, None]:
-    """Runs commands and yields each when it has ended.
+    """Runs commands, and yields each process when it has ended.
 
     Once `interrupted()` is true, no further command is started, and running commands get one
-    SIGTERM: a second one would keep training from saving.
+    SIGTERM. A second SIGTERM would end training before it saves.
 
     Args:
       commands: program and arguments by name, in the order in which they are started.

@@ -22,7 +22,7 @@ class Reordered:
       order: positions of the sentences in the original order, from 0.
       log_prob: log P of the document in this order, in nats.
       is_optimal: whether the order is known to be the most probable order.
-      tau: Kendall's tau, if sentences were shuffled and the document has two or more; else None.
+      tau: Kendall's tau if the document was shuffled and has at least two sentences; else None.
     """
 
     document: Document
@@ -33,7 +33,7 @@ class Reordered:
 
     @property
     def sentences(self) -> list[str]:
-        """The sentences in this order."""
+        """The sentences in the order of the model."""
         return [" ".join(self.document.sentences[i]) for i in self.order]
 
     def to_json(self) -> dict[str, Any]:

@@ -158,13 +158,13 @@ class Request:
         run = f"--workdir={subject.workdir} --data={directory}"
         drawn = f"--bootstrap={options.bootstrap} --permutation_pool={options.permutation_pool}"
         return {
-            "This page": [command],
-            "Single numbers, of the first run": [
+            "This report": [command],
+            "Numbers of the first run": [
                 f"python -m launch.evaluate --split=test {run}",
                 f"python -m launch.coherence --split=test {run} --permutations=0 {drawn}"
                 f" --seed={options.seed} --fix_first={options.fix_first}",
             ],
-            "Measured on, and with": {
+            "Data and versions": {
                 "corpus": directory,
                 **{f"{name} documents": f"{len(split.documents):,}" for name, split in splits},
                 **{f"fingerprint of {name} documents": split.fingerprint for name, split in splits},
@@ -358,7 +358,7 @@ class Report:
 
     def _markdown(self) -> str:
         parts = [table.markdown() for table in self.tables.values()]
-        # The figures of the paper.
+        # The figures of Ji et al. (2015).
         names = [name for name in self.figures if name != "learning_curves"]
         undrawn = {name: self.figures[name].undrawn for name in names}
         parts += [f"![{self.figures[n].title}]({n}.png)" for n in names if not undrawn[n]]

@@ -43,7 +43,7 @@ ResultT = TypeVar("ResultT")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Split:
-    """A split of a prepared corpus, or text in its place.
+    """A split of a prepared corpus, or a text instead.
 
     Attributes:
       source: "data", the directory of the corpus, and "split", its name; for text "input".
@@ -64,7 +64,7 @@ class Split:
 
     @classmethod
     def of_text(cls, dataset: Dataset) -> "Split":
-        """An open text, with or without parts of speech."""
+        """A text as a split, with or without parts of speech."""
         return cls(dataset.source, lambda **options: dataset, is_text=True)
 
     @property
@@ -173,7 +173,7 @@ class Store:
     def note(self) -> str:
         """A line with the labels of the results that were read; empty if there are none."""
         names = "; ".join(dict.fromkeys(self.read))
-        return names and f"note: saved before, so not measured again: {names}"
+        return names and f"note: saved results, not measured again: {names}"
 
     def targets(
         self, subject: Subject, split: Split, kinds: Sequence[type[Measure]] = ()
@@ -247,7 +247,7 @@ class Store:
         split: Split,
         data: str | None,
     ) -> Subject | None:
-        """A subject with test-time adaptation, whose setting is complete or tuned on a split.
+        """A subject with test-time adaptation; a setting that is not complete is tuned on a split.
 
         Args:
           subject: a subject without adaptation.
@@ -330,7 +330,7 @@ class Store:
             return None
 
     def _save(self, result: Result, value: Any) -> Any:
-        """Saves a value, and returns it with the numbers that JSON can have."""
+        """Saves a value, and returns it as JSON represents it."""
         value = files.finite(value)
         if result.path is None:
             return value

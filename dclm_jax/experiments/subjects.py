@@ -59,8 +59,8 @@ def expand_workdirs(names: Iterable[str]) -> list[str]:
 
 
 def restore_all(workdirs: Sequence[str], **options: Any) -> list[Subject]:
-    """Different runs of one vocabulary, labelled by their models, else by their folders; options as
-    of `language_model.restore`."""
+    """Different runs of one vocabulary, labelled by their models, or by their folders if models
+    repeat. `options` are the options of `language_model.restore`."""
     if not workdirs:
         raise InputError("--workdirs names no run; choose the workdirs of runs")
     folders = [Path(workdir).resolve() for workdir in workdirs]
@@ -81,7 +81,7 @@ def restore_all(workdirs: Sequence[str], **options: Any) -> list[Subject]:
 
 
 def matmul_precision(subjects: Iterable[Subject]) -> str:
-    """The precision of products in all models, as a line; empty for n-gram models alone."""
+    """A line with the precisions of products in the models; empty if all are n-gram models."""
     names = dict.fromkeys(subject.lm.matmul_precision for subject in subjects)
     names.pop(None, None)
     return f"matmul precision: {', '.join(map(str, names))}" if names else ""

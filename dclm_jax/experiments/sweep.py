@@ -4,7 +4,7 @@ SWEEP/
   sweep.json          the configuration and the grid
   cells/CELL/         the work directory of the run of a cell
   logs/               output of the runs
-  sweep.csv           the finished cells, the best one first
+  sweep.csv           the finished cells, the best cell first
 """
 
 import copy
@@ -255,7 +255,8 @@ class Sweep:
                 f"{self.directory} has a sweep over {', '.join(saved.grid)}, but --grid is over "
                 f"{', '.join(self.grid)}; choose a new --workdir or the keys of the sweep"
             )
-        # Cells set the keys of the grid, so that their values in the configurations do not matter.
+        # Cells set the keys of the grid. The values of these keys in the configurations have no
+        # effect.
         before, now = (
             {key: value for key, value in flat(config).items() if key not in self.grid}
             for config in (saved.config, self.config.to_dict())

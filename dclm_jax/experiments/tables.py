@@ -36,7 +36,7 @@ _CONTEXTS = {
 }
 """Labels of `context_ablation.ARRANGEMENTS`."""
 Compared = Mapping[str, Sequence[Comparison | None]]
-"""The comparisons of all rows with each baseline, by its name."""
+"""The comparisons of all rows with a baseline, by the name of the baseline."""
 
 
 def tables(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Table]:
@@ -203,7 +203,7 @@ def _coherence(all_rows: Sequence[Row], compared: Compared) -> Table:
         )
     if has_both:
         about += (
-            " WARNING: here first sentences identify the order. First sentence fixed: only the "
+            " WARNING: first sentences identify the order. First sentence fixed: only the "
             "other sentences are permuted (--fix_first=1)."
         )
     return Table.of("Coherence accuracy (Table 3)", about, columns)
@@ -394,7 +394,7 @@ def _changes(low: float, high: float) -> str:
 
 
 def _about_other(columns: Sequence[Column], baseline: str) -> str:
-    """The explanation of the mark of a table, if it occurs."""
+    """The explanation of the mark `_OTHER`, if the mark occurs in a table."""
     is_there = any(_OTHER in cell for column in columns for cell in column.texts())
     return f" {_OTHER} {baseline} has a different recipe." if is_there else ""
 

@@ -14,17 +14,18 @@ or in a hierarchy of words and sentences, s in the source and t in the document:
     p(w_{n+1}) = softmax(W h_n^w(dec) + b), of the words of sentence t + 1                    (9)
 
 Before each sentence and after the last sentence, a binary classifier of the decoder's state decides
-whether the document has ended (3.3). Equation numbers are the paper's. Choices that it leaves open:
+whether the document has ended (section 3.3). Numbers of equations and sections are the paper's. The
+paper leaves these choices open:
 
-- States that are passed on (e_D, h_0^w) include all layers, with hidden states and memories.
+- The states e_D and h_0^w include all layers, with hidden states and memories.
 - e_t^s represents a decoded sentence: the top hidden state of the word decoder after the last word,
   which predicts END. The word encoder reads END.
 - Encoder and decoder share one table of word embeddings.
-- The reversed input has its last sentence first, and in each sentence its last word first; END
-  still closes each sentence.
+- The reversed input starts with the last sentence, and each sentence starts with its last word;
+  END remains the last token of each sentence.
 - Dropout acts on embeddings, between layers of words and on features, not on sentences.
-- Biases, which the paper does not have, are trained. Biases of forget gates start at 1, other
-  biases at 0.
+- The paper has no biases. Here biases are trained; biases of forget gates start at 1, other biases
+  at 0.
 """
 
 import abc
@@ -58,7 +59,7 @@ class _Autoencoder(DocumentModel, abc.ABC):
     """The part that the three models share; `stack` is the decoder of words.
 
     Attributes:
-      reverse: the order of the source that is reversed: "words" in each sentence, "sentences", both
+      reverse: reversed order of the source: "words" in each sentence, "sentences", both
         ("documents"), or "none".
       initial_range: r of the uniform distribution on [-r, r] of initial matrices.
     """
@@ -125,7 +126,7 @@ class _Autoencoder(DocumentModel, abc.ABC):
 
 
 class StandardAutoencoder(_Autoencoder):
-    """Input and output are one sequence of tokens each (3.2).
+    """Input and output are one sequence of tokens each (section 3.2).
 
     As in `drnnlm`, the decoder's state crosses sentences, and each sentence reads START and
     predicts END. The end of the document is decided between sentences.
@@ -148,7 +149,7 @@ class StandardAutoencoder(_Autoencoder):
 
 
 class HierarchicalAutoencoder(_Autoencoder):
-    """An encoder and a decoder with a level of words and a level of sentences each (3.3)."""
+    """Encoder and decoder each have a level of words and a level of sentences (section 3.3)."""
 
     name = "hierarchical_autoencoder"
 
@@ -164,7 +165,7 @@ class HierarchicalAutoencoder(_Autoencoder):
 
     @property
     def _memory_dim(self) -> int:
-        """Width of the input of the decoder of sentences other than e_t^s; 0 for none."""
+        """Width of the further input, besides e_t^s, of the decoder of sentences; 0 for none."""
         return 0
 
     def open_document(self, params: Params, rows: int, source: Source | None = None) -> Context:
@@ -176,7 +177,7 @@ class HierarchicalAutoencoder(_Autoencoder):
         """e_D, the states h_s^s of the sentences [S, B, H], and whether they exist [S, B]."""
         words = in_reading_order(source, self.reverse)
         sentences, _, rows = words.tokens_SxNxB.shape
-        # All sentences are read at once, with R = S * B rows.
+        # All sentences are read at once, as R = S * B batch elements.
         tokens_NxR, mask_NxR, dropout_NxR = fold((*words[:2], words.dropout))
         words_NxR = Source(tokens_NxR, mask_NxR, dropout_NxR)
         e_RxH = stack.top_hidden(self._encode_words(params, "word_encoder", words_NxR))
@@ -207,7 +208,7 @@ class Remembering(NamedTuple):
 
 
 class HierarchicalAttentionAutoencoder(HierarchicalAutoencoder):
-    """The decoder of sentences also reads the sentences of the source, by attention (3.4).
+    """The decoder of sentences also reads the sentences of the source, by attention (section 3.4).
 
     v_i = U . tanh(W_1 h_{t-1}^s(dec) + W_2 h_i^s(enc)),  a = softmax(v)                 (10), (11)
     m_t = sum_i a_i h_i^s(enc),  h_t^s(dec) = LSTM([e_t^s, m_t], h_{t-1}^s(dec))         (12)-(15)

@@ -3,13 +3,13 @@
     sentences  hs_j = f(U_s hs_{j-1} + W_s xs_j),                 ys_{j+1} = g(V_s hs_j + sum D[w])
     words      hw_i = f(U_w hw_{i-1} + W_w xw_i + U_sw hs_{j-1}), yw_{i+1} = g(V_w hw_i + D[w_i])
 
-xs_j is the bag of words of sentence j with counts, and xw_i one word; f is the cell, by default
-HTanh, and g a softmax. D has the weights of hashed bigram features (`nn.hashing`), separate at each
-level. At the sentence level the histories w are the words of xs_j, at the word level w is the last
-word. Words enter the gates of the first layer directly (W_s and W_w have one row per word), so that
-K = H. Equation numbers are the paper's.
+xs_j is the vector of word counts of sentence j, and xw_i is one word; f is the cell, by default
+HTanh, and g is a softmax. Each level has its own D, the weights of hashed bigram features
+(`nn.hashing`). The sentence level sums D[w] over all words w of sentence j; at the word level w_i
+is the last word. Words enter the gates of the first layer directly (W_s and W_w have one row per
+word), so that K = H. Numbers of equations and sections are the paper's.
 
-Biases, which the paper does not have, start at zero and are trained.
+The paper has no biases. Here biases start at zero and are trained.
 """
 
 import dataclasses
@@ -35,12 +35,12 @@ from dclm_jax.nn.layers import resized, sum_of_rows, uniform_matrices
 from dclm_jax.nn.stack import StackState
 
 FIRST_HISTORY = 0.1
-"""All entries of hs_0 (4.3)."""
+"""The initial value of all entries of hs_0 (section 4.3)."""
 
 
 class SentenceContext(NamedTuple):
-    """hs_{j-1} with the state of all layers of the sentence level, and the words of sentence j-1,
-    int [B, M], -1 for none."""
+    """The state of all layers of the sentence level, whose top hidden state is hs_{j-1}, and the
+    words of sentence j-1, int [B, M], padded with -1."""
 
     state: StackState
     words_BxM: jax.Array
@@ -75,12 +75,12 @@ class _Lin(DocumentModel):
         require(self, "hash_size", enough, words)
 
     def _bigrams(self) -> jax.Array:
-        """D, which starts at 0 (4.3)."""
+        """The initial D, all zeros (section 4.3)."""
         return jnp.zeros(self.hash_size)
 
 
 class _SentenceLevel(_Lin):
-    """RNNSLM (section 4): contexts, and the words of a sentence given its context."""
+    """The sentence level (section 4): contexts, and predictions of a sentence's bag of words."""
 
     context_order = None
     contexts_read_states = False
@@ -99,7 +99,7 @@ class _SentenceLevel(_Lin):
         return params | ({"sentence_bigrams": self._bigrams()} if self.hash_size else {})
 
     def summarize(self, params: Params, tokens: jax.Array, mask: jax.Array) -> jax.Array:
-        """W_s xs."""
+        """W_s xs_j for each sentence."""
         return sum_of_rows(params["sentence_embedding"], tokens, mask)
 
     def open_document(
@@ -113,7 +113,7 @@ class _SentenceLevel(_Lin):
     def close_sentence(
         self, params: Params, context: SentenceContext, state: StackState, sentence: Sentence
     ) -> SentenceContext:
-        """Eq. 4."""
+        """The context after sentence j, with hs_j (Eq. 4)."""
         layers = params["sentence_stack"]
         x = stack.stack_input(layers, sentence.summary)
         sentence_state, _ = stack.step_stack(self.cell, layers, context.state, x)
@@ -135,7 +135,7 @@ class _SentenceLevel(_Lin):
         return OutputLayer(output["kernel"], output["bias"], bigrams=bigrams)
 
     def bags(self, params: Params, context: SentenceContext) -> Bags:
-        """The mean over the words of each sentence (Eq. 9)."""
+        """The prediction of bags of words; its loss is a mean over a sentence's words (Eq. 9)."""
         layer = self.sentence_layer(params)
         return Bags(context.history_BxH, layer, context.words_BxM, mean=True)
 
@@ -157,7 +157,7 @@ class _WordLevel(_Lin):
 
 
 class RNNLin(_WordLevel):
-    """The word level without context: the baseline of 6.2."""
+    """The word level without context, which is the baseline of section 6.2."""
 
     name = "rnn_lin"
     hashed = ("bigrams",)
@@ -167,7 +167,7 @@ class RNNLin(_WordLevel):
 
 
 class RNNSLM(_SentenceLevel):
-    """The sentence level without a word level; it predicts bags of words (section 4)."""
+    """The sentence level alone, which predicts bags of words (section 4)."""
 
     name = "rnnslm"
     objective = "bags"
@@ -177,9 +177,10 @@ class RNNSLM(_SentenceLevel):
 
     def __post_init__(self):
         super().__post_init__()
-        require(self, "input_dropout", self.input_dropout <= 0, "-1 or 0: it has no word level")
-        require(self, "recurrent_dropout", not self.recurrent_dropout, "0: it has no word level")
-        require(self, "tie_embeddings", not self.tie_embeddings, "False: it has no word level")
+        reason = "the model has no word level"
+        require(self, "input_dropout", self.input_dropout <= 0, f"-1 or 0: {reason}")
+        require(self, "recurrent_dropout", not self.recurrent_dropout, f"0: {reason}")
+        require(self, "tie_embeddings", not self.tie_embeddings, f"False: {reason}")
 
     def output_layer(self, params: Params) -> OutputLayer:
         return self.sentence_layer(params)
@@ -189,9 +190,9 @@ class RNNSLM(_SentenceLevel):
 class HRNNLMTwoStep(_SentenceLevel, _WordLevel):
     """Both levels (section 5): the word level reads hs_{j-1} (Eq. 10).
 
-    Two-stage training (5.2) trains an `rnnslm`, whose parameters have the same names, and then the
-    remaining parameters (`training.start_from`, `training.frozen`). Otherwise both levels are
-    trained jointly: the objective of the sentence level (Eq. 9) is added to the words' objective.
+    Two-stage training (section 5.2) first trains an `rnnslm`, whose parameters have the same names,
+    and then the remaining parameters (`training.start_from`, `training.frozen`). Joint training
+    adds the objective of the sentence level (Eq. 9) to the objective of the word level.
 
     Attributes:
       sentence_loss_weight: weight of the sentence level's objective in joint training.
@@ -228,6 +229,6 @@ MODELS = (RNNLin, RNNSLM, HRNNLMTwoStep)
 
 
 def uniform_by_inputs(key: jax.Array, params: Params) -> Params:
-    """The parameters with every matrix [I, O] drawn uniformly from +-1/I, where I is the size of
-    its input (4.3): V for words, H for hidden layers."""
+    """The parameters with every matrix [I, O] drawn uniformly from [-1/I, 1/I]. I is the size of
+    the input (section 4.3): V for words, H for hidden layers."""
     return uniform_matrices(key, params, lambda inputs: 1 / inputs)

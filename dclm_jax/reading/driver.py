@@ -24,7 +24,7 @@ class SentenceFeatures(NamedTuple):
     Attributes:
       context: the context after the last sentence.
       contexts: the contexts with which the S*B sentences were read.
-      features: [S, N, B, D]; None for a model of bags.
+      features: [S, N, B, D]; None for a model of bags of words.
       context_features: [S, B, E], the part of contexts that enters the output layer, if any.
     """
 
@@ -38,8 +38,8 @@ def weighted(model: DocumentModel, params: Params) -> Params:
     """The parameters in the form that computations use: matrices as `Weight`s of `compute_dtype`,
     hashed features as `HashedRows`. Parameters already in this form are unchanged.
 
-    Tables keep their type: they are not factors of products, and the gradient of a frequent word
-    has too many terms for a sum in a short type.
+    Tables keep their type: they are not factors of products, and a short type is not precise enough
+    for the gradient of a frequent word, which is a sum of many terms.
     """
 
     def weight(leaf: Any) -> Any:
@@ -135,7 +135,8 @@ def _read_at_once(
     mask_SxNxB: jax.Array,
     masks: DropoutMasks | None,
 ) -> SentenceFeatures:
-    """Reads all sentences at once, before or after their contexts are known; R = S * B rows."""
+    """Reads all sentences at once, as R = S * B batch elements. If hidden states read contexts, the
+    contexts are computed first, otherwise afterwards."""
     num_sentences, _, batch_size = tokens_SxNxB.shape
     rows = num_sentences * batch_size
     masks_NxR: DropoutMasks | None = fold(masks)

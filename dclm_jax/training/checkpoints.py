@@ -1,7 +1,8 @@
-"""Checkpoints, by the only module that uses orbax.
+"""Checkpoints of a run. No other module uses orbax.
 
 Saves are asynchronous and atomic: a directory DIRECTORY/STEP without `tmp` in its name is complete.
-It has the checksums of its files (checksums.json), which are compared before anything is read.
+Its file checksums.json has the checksums of its other files, which are compared before arrays are
+read.
 """
 
 import contextlib
@@ -31,7 +32,8 @@ class Checkpoints:
 
     def __init__(self, folder: Path, kind: str, *, read_only: bool = False):
         """Opens FOLDER/KIND, which is made unless `read_only`."""
-        # Orbax logs every save, and orbax and asyncio every damaged file; the run prints its own.
+        # Orbax logs every save, and orbax and asyncio log every damaged file. The run prints its
+        # own messages instead.
         for name in ("absl", "asyncio"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self._directory = (folder / kind).absolute()
@@ -40,10 +42,10 @@ class Checkpoints:
             max_to_keep=2,
             create=False,
             read_only=read_only,
-            # The notes of a step are read with the step, so that other steps can be used.
+            # The notes of a step are read only with the step: damaged notes affect no other step.
             lightweight_initialize=True,
             async_options=ocp.AsyncOptions(post_finalization_callback=self._seal),
-            # A process reads, and the first process writes, without the others.
+            # Processes do not meet: each process reads alone, and the first process writes alone.
             multiprocessing_options=ocp.options.MultiprocessingOptions(
                 primary_host=processes.index(), active_processes={processes.index()}
             ),
@@ -51,7 +53,8 @@ class Checkpoints:
         with _writing(self._directory):
             if not read_only:
                 self._directory.mkdir(parents=True, exist_ok=True)
-                # A killed process was writing these; the workdir's lock keeps living ones out.
+                # A killed process left these directories; the lock of the workdir excludes a
+                # running process.
                 for unnamed in ocp.utils.tmp_checkpoints(self._directory):
                     shutil.rmtree(unnamed.get())
         # Orbax would wait for a pipe, and follow a link.
@@ -60,13 +63,13 @@ class Checkpoints:
                 raise InputError(f"{path}: is not a regular file; remove it")
         try:
             self._manager = ocp.CheckpointManager(self._directory, options=options)
-        # It reads notes of orbax, which no checksum covers, and may raise anything.
+        # The manager reads notes of orbax, which no checksum covers, and may raise any exception.
         except Exception as error:
             raise InputError(f"{self._directory}: cannot be read ({_one_line(error)})") from error
 
     def save(self, step: int, tree: Any, values: Mapping[str, Any]) -> None:
-        """Saves arrays and JSON values, unless the step is saved; returns before the files are
-        written."""
+        """Saves arrays and JSON values, unless the step is already saved. Returns before the files
+        are written."""
         with _writing(self._directory):
             # The disk may have been full at the previous save.
             self._manager.wait_until_finished()
@@ -96,7 +99,7 @@ class Checkpoints:
         for step in steps:
             try:
                 tree, values = self._restore(step, template)
-            # Damage that checksums do not cover may raise anything in the libraries below.
+            # Damage that checksums do not cover may raise any exception in orbax.
             except Exception as error:
                 where = self._directory / str(step)
                 print(f"warning: {where} cannot be used: {_one_line(error)}", file=sys.stderr)
@@ -117,7 +120,7 @@ class Checkpoints:
         # No checksum covers this file, which orbax does not require.
         if (notes := directory / _NOTES_FILE).exists():
             files.read_json(notes, dict[str, Any])
-        # On one local device, whatever devices wrote it.
+        # Arrays are restored to one local device, whatever devices saved them.
         sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
         shapes = jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), template

@@ -32,9 +32,9 @@ class DataConfig:
       Ji et al. (2015). A value above the number of segments gives one batch of all segments.
     max_sentence_length: maximum number of words per training sentence; 0 for no maximum. Longer
       sentences are omitted, from contexts too. Evaluation scores and reads all sentences.
-    carry_context: start a training segment with the context left by the previous segment (itself
-      read from the initial context c_0) instead of c_0; no gradient flows back. Models that read
-      only the words of n earlier sentences always read all n.
+    carry_context: start a training segment with the last context of the previous segment, which
+      is read from the initial context c_0, instead of c_0. No gradient flows into the previous
+      segment. Models that read only the words of n earlier sentences always read all n.
     """
 
     directory: str = ""
@@ -51,8 +51,8 @@ class OptimizerConfig:
     name: adagrad, adadelta, adam, adamw or sgd.
     learning_rate: peak of the learning rate; 1 for Zeiler's adadelta.
     initial_accumulator: AdaGrad's sum of squares before the first step.
-    weight_decay: weight decay of adamw, times the learning rate at every step; with 0 adamw is
-      adam.
+    weight_decay: weight decay of adamw, multiplied by the learning rate at every step; 0 for the
+      same updates as adam.
     clip_norm: maximum global norm of the gradient; 0 for no clipping.
     schedule: constant; linear, cosine or exponential (decay over decay_steps); halve_on_plateau
       (halved after each epoch whose mean training loss is not below the previous epoch's loss);
@@ -112,7 +112,8 @@ class TrainingConfig:
     log_every: number of steps per line of metrics.jsonl.
     loss_per: token (a target: a word or END) or sentence, the unit over which the training loss is
       a mean. The loss of a model of bags of words is always a mean over sentences.
-    patience: number of evaluations without a better perplexity that end training; 0 for never.
+    patience: number of consecutive evaluations without a better perplexity that end training; 0
+      for never.
     evaluation_batch_size: number of documents that a process scores together, over all its devices.
     """
 
@@ -143,9 +144,9 @@ _SECTIONS = {"data": DataConfig, "optimizer": OptimizerConfig, "training": Train
 
 
 def default_config(model: str = "ccdclm") -> ConfigDict:
-    """The default configuration of a model. Two layers, segments of 5 sentences, AdaGrad 0.1 and
-    clipping at 5 follow Ji et al. (2015, 3.1); the plain `lstm` cell and 16 segments per step do
-    not: `configs/ptb/paper.py` has the paper's recipe.
+    """The default configuration of a model. Two layers, segments of 5 sentences, AdaGrad at 0.1 and
+    clipping at 5 follow Ji et al. (2015, section 3.1); the plain `lstm` cell and 16 segments per
+    step do not. `configs/ptb/paper.py` has the paper's recipe.
 
     Section `model` has the model's options (`dclm_jax.models`); for the others see `DataConfig`,
     `OptimizerConfig` and `TrainingConfig`.
@@ -239,10 +240,10 @@ def difference_text(different: Mapping[str, tuple[Any, Any]]) -> str:
 
 
 def incompatible(saved: Mapping[str, Any], given: Mapping[str, Any]) -> str:
-    """Why a run cannot resume with a configuration that differs from its saved one; "" if it can.
+    """The reason why a run cannot resume with a given configuration; "" if it can.
 
-    Its length may change if all earlier steps stay the same: the learning rate does not depend on
-    the length, and patience would not have ended the run sooner.
+    The length of the run may change if this changes no earlier step: the learning rate does not
+    depend on the length, and the given patience would not have ended the run earlier.
     """
     decays = OptimizerConfig(**given["optimizer"]).decays_over_run
     obstacles = {}

@@ -20,7 +20,7 @@ def by_path(tree: Any) -> dict[str, Any]:
 
 
 def with_leaves(tree: Any, leaves: Mapping[str, Any]) -> Any:
-    """The tree with other leaves: all of `by_path`, in its order."""
+    """The tree with other leaves, one per path of `by_path` and in its order."""
     return jax.tree.unflatten(jax.tree.structure(tree), list(leaves.values()))
 
 
@@ -58,7 +58,7 @@ def split(params: Any, frozen: Collection[str]) -> tuple[Any, Any]:
 
 
 def joined(tree: Any, others: Any) -> Any:
-    """The tree with leaves of `others` in place of its None."""
+    """The tree with the leaves of `others` in place of None."""
     return jax.tree.map(
         lambda x, other: other if x is None else x, tree, others, is_leaf=lambda x: x is None
     )

@@ -1,12 +1,13 @@
 """The training loop: from a configuration to checkpoints of the best model.
 
-At the start it checks the configuration, the corpus and its checksums. It makes the model, batches
-and optimizer, where all processes meet. It locks the workdir, makes the state from the seed, from
-another run or from the newest sound checkpoint, and removes checkpoints and metrics of later steps.
+Training first checks the configuration, the corpus and its checksums, and makes the model, batches
+and optimizer; here all processes meet. It then locks the workdir, makes the state from the seed,
+from another run or from the newest sound checkpoint, and removes checkpoints and metrics of later
+steps.
 
-Metrics of step t are read after step t+1 is dispatched. A save waits until every step so far and
-the state are known to be finite; otherwise, or if the validation loss is not a number, training
-raises DivergenceError.
+Metrics of step t are read after step t+1 is dispatched. A save waits until all earlier steps and
+the state are known to be finite. If they are not, or if the validation loss is not a number,
+training raises DivergenceError.
 """
 
 import contextlib
@@ -72,7 +73,8 @@ def train(
 ) -> Result:
     """Trains a model, or resumes a run, and returns the result.
 
-    In a job of several processes each calls this function; the first process reports and writes.
+    In a job of several processes every process calls this function; the first process reports and
+    writes.
 
     Args:
       config: see `training.config.default_config`.
@@ -81,7 +83,7 @@ def train(
       report: called with each line for the user.
 
     Raises:
-      DivergenceError: a loss or gradient that is not finite; the last good checkpoint stays.
+      DivergenceError: a loss or gradient is not finite; the last good checkpoint stays.
     """
     say = report if processes.is_first() else lambda line: None
     job = processes.together(lambda: open_job(config))
@@ -109,7 +111,7 @@ def train(
         if state.step:
             say(f"resuming after step {int(state.step)}")
         run = _Run(job, writer, progress, state, dropout_key, steps, say)
-        # The run has a copy, and the device has memory for only one.
+        # The run has a copy of the state, and the device may have memory for only one copy.
         del start, first, state
         with contextlib.closing(run), agreed_interruption() as interrupted:
             for batch in _prefetch(job, run.step):
@@ -145,8 +147,9 @@ class Job:
 
     @property
     def measure(self) -> str:
-        """Name of its perplexity: perplexities of bags and words are not comparable."""
-        return "perplexity" if self.model.objective == "words" else "perplexity of bags"
+        """The name of the perplexity, because perplexities of words and of bags of words are not
+        comparable."""
+        return "perplexity" if self.model.objective == "words" else "perplexity of bags of words"
 
 
 def open_job(config: ConfigDict | Mapping[str, Any]) -> Job:
@@ -291,7 +294,8 @@ class _Run:
         self._unread = metrics
 
     def _compilation(self, batch: Batch) -> str:
-        # The largest shape was compiled before; of hashed features, words are a part of a shape.
+        # The largest shape is compiled before training. With hashed features, the number of
+        # different words is a part of the shape.
         number = len(self._steps) + 1
         more, words = "", ""
         if batch.most_words:
@@ -302,7 +306,7 @@ class _Run:
         )
 
     def _read(self) -> None:
-        """Waits for the last step if its metrics were not read yet, and reads them."""
+        """Waits for the last step and reads its metrics, unless they were read before."""
         if self._unread is not None:
             metrics, self._unread = self._unread, None
             self.add(self.step, metrics)
@@ -334,7 +338,7 @@ class _Run:
             # The optimizer skips a gradient that is not finite, up to `max_skipped_steps`.
             if math.isfinite(norm) or progress.skipped_in_a_row > at_most:
                 raise self._divergence(step, reason)
-            self._line.say(f"step {step}: {reason}; skipped ({progress.skipped} skipped in all)")
+            self._line.say(f"step {step}: {reason}; skipped ({progress.skipped} skipped in total)")
         now = self._line.seconds()
         sums.seconds += now - self._read_at
         progress.seconds += now - self._read_at
@@ -375,7 +379,7 @@ class _Run:
         Raises:
           DivergenceError: a loss, a gradient or the state is not finite; nothing is saved.
         """
-        # Nothing is saved before every step up to it is known to be finite.
+        # A state is saved only after all its steps are known to be finite.
         self._read()
         state = jax.device_get(self._state)
         # The update may not be finite even if the loss and the gradient are.
@@ -389,7 +393,7 @@ class _Run:
         """Measures the perplexity of the validation split; saves the best parameters so far.
 
         Raises:
-          DivergenceError: it is not a number.
+          DivergenceError: the validation loss is not a number.
         """
         job, progress, step = self._job, self._progress, self.step
         model = dataclasses.replace(job.model, matmul_precision=SCORING_PRECISION)

@@ -18,7 +18,8 @@ SPARSE = ("sgd", "adagrad")
 
 
 def _adagrad(learning_rate: optax.ScalarOrSchedule, options: OptimizerConfig):
-    """AdaGrad with epsilon inside the square root, so small that the first step has the full rate.
+    """AdaGrad with epsilon inside the square root. Epsilon is so small that the first step has the
+    full rate.
 
     The gradient per target (or sentence, `loss_per`) is clipped before it is accumulated.
     """
@@ -50,7 +51,7 @@ def learning_rate(
     warmup, peak, fraction = options.warmup_steps, options.learning_rate, options.final_fraction
     decay_steps = options.decay_steps or max(1, total_steps - warmup)
     match options.schedule:
-        # `_halve_on_plateau` multiplies it by a factor.
+        # `_halve_on_plateau` multiplies the constant rate by a factor.
         case "constant" | "halve_on_plateau":
             schedule = optax.constant_schedule(peak)
         case "halve_after":
@@ -101,7 +102,7 @@ class Plateau(NamedTuple):
 
     Attributes:
       wrapped: state of the wrapped optimizer.
-      factor: factor of the learning rate.
+      factor: factor on the learning rate.
       steps, nll, terms: number of steps, sum of nats and its number of terms in the epoch so far,
         without an additional objective, which is therefore not computed for frozen parameters.
       last: mean loss of the previous epoch; the largest float in the first epoch.
@@ -121,8 +122,8 @@ def _halve_on_plateau(
     """Halves the learning rate after each epoch whose mean training loss is not below the mean of
     the previous epoch (Lin et al. 2015, 4.2; Mikolov et al. 2010).
 
-    The optimizer multiplies its updates by the factor of this state, see `_times_factor`. It wraps
-    the transformation that skips steps, because skipped steps count in epochs too.
+    `_times_factor` multiplies updates by the factor of this state. This transformation wraps the
+    transformation that skips steps, because skipped steps count in epochs too.
     """
     wrapped = optax.with_extra_args_support(optimizer)
 
@@ -157,7 +158,7 @@ def _halve_on_plateau(
 
 
 def _times_factor() -> optax.GradientTransformationExtraArgs:
-    """Multiplies updates by the factor of the learning rate from `_halve_on_plateau`."""
+    """Multiplies updates by the factor on the learning rate from `_halve_on_plateau`."""
 
     def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
         del params
@@ -176,9 +177,9 @@ class ParameterAverage(NamedTuple):
 def _average_parameters(decay: float) -> optax.GradientTransformation:
     """Computes a_t = d a_{t-1} + (1 - d) x_t, d = min(decay, t / (t + 9)); updates do not change.
 
-    This averages the iterates of stochastic gradient descent (Polyak and Juditsky 1992), with decay
-    instead of a start: the weight of the first steps soon vanishes. A skipped step does not change
-    the average.
+    This averages the iterates of stochastic gradient descent (Polyak and Juditsky 1992). Because of
+    the decay, the weight of the first steps soon vanishes and no later start is needed. A skipped
+    step does not change the average.
     """
 
     def init(params: Any) -> ParameterAverage:
@@ -203,7 +204,7 @@ def model_params(params: Any, optimizer_state: optax.OptState) -> Any:
 
 
 def rate_factor(optimizer_state: optax.OptState) -> jax.Array:
-    """Factor on the learning rate of the schedule in the next step."""
+    """The factor on the scheduled learning rate of the next step."""
     factor = optax.tree.get(optimizer_state, "factor")
     return jnp.ones(()) if factor is None else factor
 

@@ -141,7 +141,7 @@ def interruption() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def agreed_interruption() -> Iterator[Callable[[], bool]]:
-    """Like `interruption`, for all processes of a job after a signal to any of them.
+    """Like `interruption`, but a signal to any process stops all processes of the job.
 
     Yields a function, to be called after every step, that returns whether to stop.
     """

@@ -66,10 +66,10 @@ class Progress:
 
 
 class RunWriter(contextlib.AbstractContextManager):
-    """The workdir of a run in progress, to which no other job writes meanwhile.
+    """The workdir of a run in progress, locked against writes of other jobs.
 
-    Every process makes a writer and calls its methods, in which processes meet: an error on the
-    first process is an error on all. Only `write` is not a meeting, because it is called too often.
+    Every process makes a writer and calls its methods. All processes meet in every method except
+    `write`, which is called too often: an error on the first process is an error on all processes.
 
     Under an address such as gs:// the run writes to a copy on this machine. Changed files are
     uploaded with every checkpoint for resuming and at the end.
@@ -101,7 +101,7 @@ class RunWriter(contextlib.AbstractContextManager):
     def claim(self, config: Mapping[str, Any], corpus: Corpus, total_steps: int) -> None:
         """Locks the workdir, and writes the first files of a new run or compares existing files.
 
-        The saved configuration is replaced if only the length of the run differs, and may differ.
+        The saved configuration is replaced if the run resumes with a different length.
 
         Args:
           config: plain values.
@@ -114,7 +114,7 @@ class RunWriter(contextlib.AbstractContextManager):
             files.write_json(folder / TEXT_FILE, dataclasses.asdict(corpus.manifest.training_text))
             corpus.vocabulary.save(folder / VOCABULARY_FILE)
             files.write_json(folder / CORPUS_FILE, dict(corpus.checksums))
-            # Last: a workdir with a configuration is complete.
+            # This file is written last: a workdir with a configuration is complete.
             files.write_json(folder / CONFIG_FILE, dict(config))
         elif self._is_changed(config, corpus, total_steps):
             files.write_json(folder / CONFIG_FILE, dict(config))

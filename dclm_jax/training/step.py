@@ -84,7 +84,7 @@ def train_step(
       key: the run's dropout key; the step and the index of each batch element in the global batch
         are folded in.
       loss_per: "token" or "sentence", the unit over which the loss is a mean; always sentences for
-        bags.
+        bags of words.
     """
     rows = batch.tokens_BxSxN.shape[0]
     first_row = jax.lax.axis_index(DEVICES) * rows
@@ -146,8 +146,8 @@ def parallel_step(
 
 
 class CompiledSteps:
-    """`parallel_step`, compiled ahead for each shape of batch: a step that needs more memory than a
-    device has is refused before it runs."""
+    """`parallel_step`, compiled in advance for each shape of batch. A step that needs more memory
+    than a device has is refused before it runs."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class CompiledSteps:
         state: TrainState,
         loss_per: str = "token",
     ):
-        """Compiles nothing yet; of `state` the shapes suffice."""
+        """Compiles nothing yet; the shapes of `state` suffice."""
         self._step = parallel_step(model, optimizer, loss_per)
         self._state = state
         self._programs: dict[Any, Callable[..., tuple[TrainState, StepMetrics]]] = {}
@@ -207,8 +207,8 @@ def _shapes(batch: Batch) -> Any:
 
 
 def spread(state: TrainState) -> TrainState:
-    """A copy of the state on every local device, where steps leave it, so that the first step of a
-    run is compiled for the same arrays as all later steps."""
+    """A copy of the state on every local device, like the result of a step. The first step of a run
+    is then compiled for the same arrays as all later steps."""
     return jax.tree.map(jnp.copy, processes.on_local_devices(state))
 
 

@@ -20,7 +20,7 @@ from dclm_jax.training.workdir import RestoredRun, needed_for_use, read_config, 
 
 class Start(NamedTuple):
     """Initial parameters, the step of the other run (0 without another run), and notes by path: the
-    entries taken from the other run, or why none were taken."""
+    entries taken from the other run, or the reason why none were taken."""
 
     params: Params
     step: int = 0
@@ -33,7 +33,7 @@ def start_from(
     """Initializes parameters from the best checkpoint of another run, by path and shape.
 
     A parameter with one entry per word (rows of the embedding, columns of the output kernel) takes
-    the entries of words in both vocabularies. All other values remain.
+    the entries of words in both vocabularies. All other entries keep their initial values.
 
     Args:
       run: workdir of the other run, a directory or an address.

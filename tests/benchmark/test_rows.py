@@ -67,7 +67,7 @@ def test_training_of_an_autoencoder_reads_sources_and_other_losses_are_errors(se
     model = "hierarchical_attention_autoencoder"
     (row,) = train(twin(), model=model)("name", setting)
     assert row.measured is not None and row.measured > 0
-    with pytest.raises(PeerError, match=f"Twin computes another {model}"):
+    with pytest.raises(PeerError, match=f"Twin computes a different {model}"):
         train(twin(1.001), model=model)("name", setting)
 
 
@@ -98,7 +98,7 @@ def test_bootstrap_says_what_was_extrapolated(setting, monkeypatch):
     monkeypatch.setattr(footprint, "TEST_SETS", 50)
     monkeypatch.setattr(footprint, "Scorer", _Indifferent)
     (row,) = footprint.bootstrap_row("name", setting)
-    assert "200 permutations" in row.note and "64 of them" in row.note
+    assert "each of 200 permutations" in row.note and "from 64 permutations" in row.note
 
 
 def test_growth_reads_ten_times_the_text(setting, monkeypatch):

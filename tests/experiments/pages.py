@@ -80,8 +80,8 @@ def content(all_rows=None, *, examples=True) -> html.Report:
         "END is counted",
         runs_table(report.rows),
         {
-            "This page": [f"python -m launch.report --output='{HOSTILE}'"],
-            "Measured on, and with": {"corpus": HOSTILE, "seed": 0},
+            "This report": [f"python -m launch.report --output='{HOSTILE}'"],
+            "Data and versions": {"corpus": HOSTILE, "seed": 0},
         },
     )
 

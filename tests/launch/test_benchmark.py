@@ -32,8 +32,8 @@ def parsed(monkeypatch):
 @pytest.mark.parametrize(
     ("flag", "value", "expected"),
     [
-        ("rounds", "0", "--rounds=0"),
-        ("seed", "-1", "--seed=-1"),
+        ("rounds", "0", "--rounds is 0"),
+        ("seed", "-1", "--seed is -1"),
         ("rows", "train_adclm_15", "did you mean 'train_adclm_16'"),
         ("output", "README.md/x.json", "README.md/x.json"),
     ],
@@ -84,5 +84,5 @@ def test_a_peer_with_another_loss_ends_the_command(parsed, monkeypatch, tmp_path
     output = str(tmp_path / "result.json")
     with flagsaver.as_parsed(rows="differ", rounds="1", output=output):
         assert benchmark.main([]) == 1
-    assert "Peer computes another ccdclm: its loss is 2, ours 1" in capsys.readouterr().err
+    assert "Peer computes a different ccdclm: its loss is 2 and ours 1" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

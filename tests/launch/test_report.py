@@ -135,7 +135,7 @@ def test_commands_read_what_others_have_measured(workdirs, tmp_path, command, na
         note, again = (each.stderr for each in done)
         assert (note == "") == (run == bare)
         for name in (name.replace("RUN", str(run)) for name in names):
-            assert name in again and again.startswith("note: saved before, so not measured again")
+            assert name in again and again.startswith("note: saved results, not measured again")
             assert run == bare or name in note
         assert json.loads(done[1].stdout) == json.loads(results[run].read_text())
     read, measured = (path.read_text() for path in results.values())

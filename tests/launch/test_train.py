@@ -69,7 +69,8 @@ def test_help_lists_the_keys_of_a_configuration(space, name):
     assert {key: value for key, (value, _) in listed.items()} == values
     assert all(meaning for _, meaning in listed.values())
     assert listed["training.patience"][1] == (
-        "number of evaluations without a better perplexity that end training; 0 for never."
+        "number of consecutive evaluations without a better perplexity that end training; "
+        "0 for never."
     )
     # In any order, and without a name.
     said = launch(name, f"--config={space.config}", "--help").stdout

@@ -353,7 +353,7 @@ def test_a_gradient_that_is_not_a_number_is_left_out_on_request(data, tmp_path, 
     assert result.ending == "finished"
     skipped = [line for line in lines if "skipped" in line]
     assert [line.split(":")[0] for line in skipped] == ["step 7", "step 8"]
-    assert skipped[-1].endswith("skipped (3 skipped in all)")
+    assert skipped[-1].endswith("skipped (3 skipped in total)")
     metrics = read_metrics(tmp_path / "run")
     training = [line for line in metrics if line["kind"] == "train"]
     assert [line["step"] for line in training] == [1, 2, 4, 5, 6, 9, 10, 11, 12]

@@ -1,7 +1,7 @@
 """Draws figures from the saved results: `python configs/ptb/results/draw_figures.py`.
 
-context.png has the context ablation and the coherence accuracy of each model, seed 0 (report.json);
-segment_length.png the learning curves of segment lengths (choices.json).
+context.png shows the context ablation and the coherence accuracy of each model, seed 0
+(report.json). segment_length.png shows one learning curve per segment length (choices.json).
 """
 
 import json
@@ -30,7 +30,7 @@ def draw_contexts() -> None:
     rows = json.loads((FOLDER / "report.json").read_text())["rows"]
     runs = {row["label"]: next(run for run in row["runs"] if run["seed"] == SEED) for row in rows}
     rnnlm = runs.pop("rnnlm")["test"]["perplexity"]
-    # The axis grows upwards: the best model is the last, and so on top.
+    # The axis grows upwards: the last model, which is the best, is on top.
     names = sorted(runs, key=lambda name: -runs[name]["test"]["perplexity"])
 
     figure, (left, right) = plt.subplots(

@@ -7,8 +7,9 @@ The folder of a pair of languages has talks for training, as lines of text betwe
                                     on, each on a line, then the talk, one sentence per line
   IWSLT14.TED.tst2010.zh-en.en.xml  <mteval><refset ...><doc docid="767"><seg id="1">...</seg>
 
-The English side is read, with the test sets of Lin et al. (2015), 6.1, that are present; other
-files are ignored. Sentences are annotated; the tokenizer of raw text finds words.
+The English side of the training talks is read, and those test sets of Lin et al. (2015, section
+6.1) that are present; other files are ignored. Sentence boundaries are annotated; the tokenizer of
+raw text splits sentences into words.
 """
 
 import fnmatch
