@@ -1,8 +1,8 @@
-"""Sentence-ordering baselines that compare neighbouring sentences (Lin et al. 2015, 6.1).
+"""Sentence-ordering baselines that compare neighbouring sentences (Lin et al. 2015, section 6.1).
 
 A baseline scores windows of consecutive sentences; the score of a document is the sum over its
-windows. A baseline is a `SentenceScorer`, like a language model, with one score per window of a
-sentence in place of one per word.
+windows. A baseline is a `SentenceScorer`, like a language model, but a sentence has one score per
+window instead of one per word.
 """
 
 import abc
@@ -24,7 +24,7 @@ Window = tuple[np.ndarray | None, ...]
 """Consecutive sentences; None beyond the start or the end of a document."""
 
 START, END = -2, -1
-"""The start and the end of a document among numbers of sentences."""
+"""Numbers of the start and the end of a document, among numbers of sentences."""
 
 _READ_AHEAD = 256
 _REGULARIZATION = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
@@ -78,10 +78,10 @@ class OrderingBaseline(abc.ABC):
 
 
 class MaximumEntropy(OrderingBaseline):
-    """P(neighbours | s, s') = sigmoid(u . b(s) + v . b(s') + w . b(s) b(s') + c), b a binary bag.
+    """P(neighbours | s, s') = sigmoid(u . b(s) + v . b(s') + w . b(s) b(s') + c).
 
-    The model distinguishes neighbours in documents from neighbours in permutations. Its features
-    are the words of the first sentence, of the second sentence, and of both.
+    The model distinguishes neighbours in documents from neighbours in permutations. b(s) is the
+    binary bag of words of sentence s.
     """
 
     name = "maximum_entropy"
@@ -159,7 +159,7 @@ class LabelledWindows(NamedTuple):
 def labelled_windows(
     document: Document, permutations: int, rng: np.random.Generator, width: int, *, padded: bool
 ) -> LabelledWindows | None:
-    """The windows of a document and of its permutations, without windows of both in the latter.
+    """The windows of a document, and those windows of its permutations that it does not have.
 
     Args:
       document: at least one sentence.

@@ -61,8 +61,9 @@ class OrderTest(abc.ABC, Generic[ResultT]):
     @property
     def is_local(self) -> bool:
         """Whether orders resemble the document enough for `scoring.Prefixes` to save work."""
-        # Twenty orders of a document of the Penn Treebank share 2% of their prefixes, blocks of
-        # eight 15%, and swaps 45%, besides the text after a swap.
+        # On the Penn Treebank 20 permutations of a document share 2% of their prefixes, 20
+        # permutations of blocks of eight share 15%, and 20 swaps share 45% and the text after each
+        # swap.
         return self.shuffle.window > 0
 
     @abc.abstractmethod
@@ -341,7 +342,7 @@ class FirstSentence(OrderTest[float]):
 class Insert(OrderTest[Insertion]):
     """The insertion test: each sentence at every position (Elsner and Charniak, 2011).
 
-    A document of n sentences has (n - 1)^2 other orders of this kind, about n^3 sentences to score.
+    A document of n sentences has (n - 1)^2 such orders, in which about n^3 sentences are scored.
     If m positions of a sentence are likelier than the original position, and t positions equally
     likely, including the original, the sentence counts 1 / t towards accuracy if m = 0, and the
     mean of 1 / (m + 1), ..., 1 / (m + t) towards the mean reciprocal rank: the expected values if

@@ -5,9 +5,9 @@ sigmoid gives the probability that the window is from a document and not from a 
 
   h_i = g(s_i),  q = tanh(W [h_{t-1}, h_t, h_{t+1}] + b),  P(coherent | window) = sigmoid(u . q + c)
 
-The score of a document is the sum of log P over its windows, one window per sentence; learned
-vectors replace the sentences before the first and after the last. Departures from Li and Hovy
-(2014): embeddings are trained from scratch, and the encoder is any cell of `nn.cells`.
+The score of a document is the sum of log P over its windows, one window per sentence. Learned
+vectors replace the missing neighbours of the first and the last sentence. Departures from Li and
+Hovy (2014): embeddings are trained from scratch, and the encoder is any cell of `nn.cells`.
 
 Shapes: W windows, R sentences of a batch, N token positions, K embedding, H state, Q hidden layer.
 """
@@ -91,7 +91,7 @@ class WindowBatch(NamedTuple):
 
 
 def init(key: jax.Array, vocab_size: int, options: Options) -> Params:
-    """Initial parameters: Glorot uniform, with the cell's biases and otherwise zero biases."""
+    """Initial parameters: Glorot-uniform matrices, the cell's biases, and other biases at zero."""
     keys = jax.random.split(key, 5)
     K, H, Q = options.embedding_dim, options.hidden_dim, options.window_dim
     return {

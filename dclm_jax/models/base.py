@@ -11,10 +11,10 @@ A model is a frozen object of pure functions over a tree of parameters. To read 
         features = emit(params, conditioning, outputs)              outside the scan
         context = close_sentence(params, context, state, sentence)
 
-`reading.driver` reads a whole sentence layer by layer instead, if the model does not override
-`step`. Here x is computed from embed(params, tokens), sentence.summary is summarize(params, tokens,
-mask), both for all sentences at once, and p(next word) follows from features, conditioning and
-output_layer(params). The package `reading` runs this for any model, and has all scans, padding,
+x is computed from embed(params, tokens), and sentence.summary is summarize(params, tokens, mask),
+both for all sentences at once; p(next word) follows from features, conditioning and
+output_layer(params). If the model does not override `step`, `reading.driver` reads a whole sentence
+layer by layer. The package `reading` reads documents with any model, and has all scans, padding,
 dropout and optimizations. In all functions except `init`, a matrix is a `Weight` with `x @ weight`,
 the `tables` are arrays, and the `hashed` parameters are `HashedRows`.
 
@@ -66,7 +66,7 @@ class Sentence(NamedTuple):
 
 class Source(NamedTuple):
     """The sources of B documents: input tokens [S, N, B] (START w1..wM) and their mask; sentences
-    without tokens fill up shorter sources. In training also dropout multipliers of embeddings
+    without tokens fill up shorter sources. `dropout` has, in training, multipliers of embeddings
     [S, N, B, K] and of inputs of upper layers [S, N, B, H]."""
 
     tokens_SxNxB: jax.Array
@@ -77,7 +77,7 @@ class Source(NamedTuple):
 class OutputLayer(NamedTuple):
     """p = softmax(features @ kernel + bias + conditioning.features @ context_kernel + bigrams[w]),
     with kernel [D, V], bias [V], context_kernel [E, V] if a context enters, and hashed features of
-    the last word w read (for bags: their sum over histories)."""
+    the last word w read (for a bag of words, their sum over histories)."""
 
     kernel: Weight | jax.Array
     bias: jax.Array
@@ -87,8 +87,8 @@ class OutputLayer(NamedTuple):
 
 class Bags(NamedTuple):
     """The objective of predicting R sentences as bags of words without END: features [R, D], the
-    output layer, and histories [R, M] of its hashed features (-1 for none). The loss is `weight`
-    times the nats of a sentence, their sum or, with `mean`, their mean over its words."""
+    output layer, and histories [R, M] of its hashed features (-1 for none). The loss of a sentence
+    is `weight` times the sum of its words' nats or, with `mean`, times their mean."""
 
     features_RxD: jax.Array
     layer: OutputLayer
@@ -123,8 +123,8 @@ class DocumentModel:
       matmul_precision: precision of products of float32 factors in training: default (the fastest
         on the device: bfloat16 on TPUs, TF32 on H100), high, or highest (float32, as on all CPUs).
         Validation, and all commands with --matmul_precision, have highest instead.
-      remat: do not keep a sentence's gates and states in training; recompute them in the backward
-        pass: less memory, more time.
+      remat: recompute a sentence's gates and states in the backward pass of training, which takes
+        less memory and more time.
       plan: how the platform computes the model; changes only speed and memory, and is not an option
         of a configuration.
 
@@ -246,8 +246,8 @@ class DocumentModel:
     def step(
         self, params: Params, conditioning: Conditioning, state: StackState, x: StackInput
     ) -> tuple[StackState, Any]:
-        """One token, with the conditioning in its gates: the new state, and an output, here the top
-        hidden state [B, H]."""
+        """Reads one token, with the conditioning in its gates. Returns the new state, and an
+        output, by default the top hidden state [B, H]."""
         return stack.step_stack(self.cell, params["stack"], state, x)
 
     def attention(
@@ -277,7 +277,7 @@ class DocumentModel:
         model has it."""
 
     def ending(self, params: Params, context: Context) -> jax.Array | None:
-        """The log-odds [B] that the document has ended; None for a model that does not decide."""
+        """The log-odds [B] that the document has ended; None for a model without this decision."""
 
     def resize_context(self, context: Context, length: int, *, cut: bool = False) -> Context:
         """The context with capacity for at least `length` positions of a sentence; if `cut`, for

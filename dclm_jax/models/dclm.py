@@ -1,7 +1,7 @@
 """Document context language models and their baselines (Ji et al. 2015, arXiv:1511.03962).
 
-Equation numbers are the paper's. c_{t-1} is the context of sentence t; the first sentence of a
-document has the learned c_0.
+Numbers of equations and sections are the paper's. c_{t-1} is the context of sentence t; the first
+sentence of a document has the learned c_0.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from dclm_jax.nn.stack import StackInput, StackState
 
 
 class RNNLM(DocumentModel):
-    """A language model of single sentences, without context (2.1, Eq. 1-2)."""
+    """A language model of single sentences, without context (section 2.1, Eq. 1-2)."""
 
     name = "rnnlm"
     context_order = 0
@@ -39,8 +39,8 @@ class RNNLM(DocumentModel):
 class DRNNLM(DocumentModel):
     """The RNNLM without sentence boundaries: sentence t starts from the last state of sentence t-1.
 
-    Figure 1. The context is the state of every layer, zero at the start of a document. START is
-    read and END predicted in every sentence.
+    The model is Figure 1 of the paper. The context is the state of every layer, zero at the start
+    of a document. Every sentence reads START and predicts END.
     """
 
     name = "drnnlm"
@@ -78,7 +78,7 @@ class _LastHiddenState(DocumentModel):
 
 
 class CCDCLM(_LastHiddenState):
-    """Context-to-context: h_{t,n} = g(h_{t,n-1}, [x_{t,n}, c_{t-1}]) (2.2, Eq. 4-5)."""
+    """Context-to-context: h_{t,n} = g(h_{t,n-1}, [x_{t,n}, c_{t-1}]) (section 2.2, Eq. 4-5)."""
 
     name = "ccdclm"
     context_order = None
@@ -95,7 +95,7 @@ class CCDCLM(_LastHiddenState):
 
 @dataclasses.dataclass(frozen=True)
 class CODCLM(_LastHiddenState):
-    """Context-to-output: y_{t,n} ~ softmax(W_h h_{t,n} + W_c c_{t-1} + b) (2.2.1, Eq. 6-7).
+    """Context-to-output: y_{t,n} ~ softmax(W_h h_{t,n} + W_c c_{t-1} + b) (section 2.2.1, Eq. 6-7).
 
     Hidden states do not depend on the context, so that the score of a sentence depends on the
     previous sentence only.
@@ -129,11 +129,12 @@ class LastSentence(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ADCLM(DocumentModel):
-    """Attention over the words of the previous sentence (2.3, Eq. 8-12).
+    """Attention over the words of the previous sentence (section 2.3, Eq. 8-12).
 
-    Eq. 8-11 are circular: c_{t-1,n} is computed from h_{t,n} and h_{t,n} from c_{t-1,n}. The query
-    here is h_{t,n-1}, as in the attention of Bahdanau et al. (2015), which the paper adapts. The
-    memory of the first sentence is only the learned c_0, so that its context is c_0.
+    Eq. 8-11 are circular: c_{t-1,n} is computed from h_{t,n} and h_{t,n} from c_{t-1,n}. This class
+    computes c_{t-1,n} from h_{t,n-1}, as in the attention of Bahdanau et al. (2015), which the
+    paper adapts. The memory of the first sentence is only the learned c_0, so that its context is
+    c_0.
 
     Attributes:
       attention_dim: A, the width of queries and keys.

@@ -1,13 +1,13 @@
 """Larger-context language models (Wang and Cho 2015, arXiv:1511.03729).
 
 P(S_l | S_{l-n}..S_{l-1}), Eq. 10-11: a recurrent language model (RLM) that also reads the n
-previous sentences as bags of words. The paper combines three representations p of the bags (3.1:
-BoW, SeqBoW, SeqBoW with attention) with two ways to feed p to the RLM (3.2: early and late fusion).
-Here a model combines a class for its representation with a class for its fusion.
+previous sentences as bags of words. The paper combines three representations p of the bags of words
+(section 3.1: BoW, SeqBoW, SeqBoW with attention) with two ways to feed p to the RLM (section 3.2:
+early and late fusion). A model combines a class for its representation with a class for its fusion.
 
-A bag s has the relative frequency of each word, without START and END. It is never computed, since
-P s is a sum of columns of P. A sentence with fewer than n predecessors reads all predecessors; the
-first sentence of a document has p = 0.
+A bag of words s has the relative frequency of each word, without START and END. The vector s is
+never computed: P s is a sum of columns of P. A sentence with fewer than n predecessors reads all
+predecessors; the first sentence of a document has p = 0.
 
 With several layers (the paper has one), early fusion feeds the first layer and late fusion the
 last.
@@ -38,7 +38,7 @@ from dclm_jax.nn.stack import StackInput, StackState
 
 @dataclasses.dataclass(frozen=True)
 class RLM(DocumentModel):
-    """The recurrent language model without context (2, Eq. 4-9), by default of one layer."""
+    """The recurrent language model without context (section 2, Eq. 4-9), by default one layer."""
 
     num_layers: int = 1
 
@@ -159,11 +159,11 @@ class _LargerContext(DocumentModel, abc.ABC):
     def step_fed(
         self, params: Params, fed_BxX: jax.Array, state: StackState, x: StackInput
     ) -> tuple[StackState, jax.Array]:
-        """One token, with the values that are fed to it."""
+        """Reads one token and the values that are fed to it; returns as `step`."""
 
 
 class _BoW(_LargerContext):
-    """p = P s for one bag s of all n sentences."""
+    """p = P s for one bag of words s of all n sentences."""
 
     def _init_representation(self, key: jax.Array) -> Params:
         return {}
@@ -199,9 +199,9 @@ class _SeqBoWATT(_SeqBoW):
 
     alpha_{t,j} = softmax_j(score(z_j, h_{t-1})),  score(z, h) = v . tanh(W_z z + W_h h)
 
-    The paper leaves the score open, and its query is h_t, which itself depends on p_t. The query
-    here is h_{t-1} of the top layer, as in the attention of Bahdanau et al. (2015), which it
-    follows.
+    The paper leaves the score open. Its query is h_t, which itself depends on p_t. The query of
+    this class is h_{t-1} of the top layer, as in the attention of Bahdanau et al. (2015), which the
+    paper follows.
 
     Attributes:
       attention_dim: A, the width of W_z z + W_h h.
@@ -249,7 +249,7 @@ class _SeqBoWATT(_SeqBoW):
     def step(
         self, params: Params, conditioning: Conditioning, state: StackState, x: StackInput
     ) -> tuple[StackState, jax.Array]:
-        # `feed` is linear, so that it commutes with the mean.
+        # `feed` is linear and therefore commutes with the mean.
         fed_BxX = attend(params["attention"], stack.top_hidden(state), conditioning.inputs)
         return self.step_fed(params, fed_BxX, state, x)
 

@@ -60,7 +60,7 @@ def _init_coupled_peephole_lstm(key: jax.Array, hidden_dim: int) -> Params:
 def _coupled_peephole_lstm(
     params: Params, state: State, gates_BxGH: jax.Array, expose: Expose = _all_of_it
 ) -> tuple[State, jax.Array]:
-    """The LSTM of the papers' toolkit: f = 1 - i, full-matrix peepholes c_{n-1} -> i and c_n -> o.
+    """The LSTM of DyNet, the toolkit of Ji et al. (2015): f = 1 - i, peepholes are full matrices P.
 
     i = sigmoid(W_i x + U_i h + P_i c_{n-1} + b_i),  g = tanh(W_g x + U_g h + b_g)
     c_n = (1 - i) c_{n-1} + i g,  o = sigmoid(W_o x + U_o h + P_o c_n + b_o),  h_n = o tanh(c_n)

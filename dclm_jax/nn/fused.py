@@ -1,11 +1,11 @@
-"""`lax.scan` as one kernel on a TPU: constants and the carry stay in VMEM, the rest streams.
+"""`lax.scan` as one kernel on a TPU: constants and the carry stay in VMEM, inputs are streamed.
 
-The compiler makes a kernel of every few operations of a step of `lax.scan`, and in recurrences of
-few rows such kernels mostly wait. Here one kernel takes all steps: it reads the inputs of a chunk
-of steps from HBM while it computes the chunk before. `launch.plan` estimates 2.4 ms for a training
-step of `ccdclm` (H = 128, 64 segments) on a v5e, and 7.4 ms with `lax.scan`. The estimate takes
-1,800 cycles to start a kernel of the compiler and the memory traffic alone for this kernel. Tests
-interpret the kernel. It has been compiled for TPUs, and has not run on any yet.
+For `lax.scan` the compiler makes several kernels per step, which mostly wait if batches are small.
+In this module one kernel computes all steps: it reads the inputs of a chunk of steps from HBM while
+it computes the previous chunk. For a training step of `ccdclm` (H = 128, 64 segments) on a v5e,
+`launch.plan` estimates 2.4 ms with this kernel, and 7.4 ms with `lax.scan`. The estimate has 1,800
+cycles to start each kernel of the compiler, and only the memory traffic of this kernel. Tests
+interpret this kernel. It has been compiled for TPUs, and has not run on any TPU yet.
 """
 
 import math
@@ -19,13 +19,13 @@ from jax.core import eval_jaxpr
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-# The numbers of steps of a chunk, which divides N evenly. Longer chunks save little.
+# Possible numbers of steps per chunk; the number must divide N. Longer chunks save little.
 CHUNKS = (8, 4, 2, 1)
 # Of 128 MiB on v5e and v6e, and 64 MiB on v5p. Two buffers of a chunk take at most two thirds.
 VMEM_BYTES = 48 * 2**20
 # Rows and columns of the smallest array in VMEM.
 TILE = (8, 128)
-# Precisions of products that kernels have; not "high".
+# Precisions that products in kernels can have; "high" is not among them.
 PRECISIONS = (None, "default", "highest")
 
 
@@ -123,7 +123,7 @@ def _kernel(jaxpr: Any, counts: Sequence[int], chunk: int, reverse: bool) -> Cal
 
 
 def _vmem_bytes(leaves: Sequence[Any]) -> int:
-    """The memory of matrices in VMEM, which has whole tiles."""
+    """The bytes of matrices in VMEM, where each matrix takes whole tiles."""
 
     def tiled(leaf: Any) -> int:
         whole_tiles = (-(-size // tile) * tile for size, tile in zip(leaf.shape, TILE, strict=True))

@@ -1,7 +1,7 @@
 """Hashed features: weights of pairs (history, word) in an array of fixed size (Mikolov 2012).
 
-The weight of a history h (a word) and a word t = 0..V-1 is array[start(h) + t], so that a history
-is one slice of the array, and its gradient is added to one slice. A hash spreads starts over
+The weight of a history h (a word) and a word t = 0..V-1 is array[start(h) + t]. The weights of a
+history are thus one slice of the array, and their gradient is one slice. A hash spreads starts over
 0..size-V: no slice wraps around, and slices overlap if the array is too small for all of them.
 """
 
@@ -42,7 +42,7 @@ class HashedRows(NamedTuple):
 
 
 class PackedSlices(NamedTuple):
-    """The slices of some histories, moved together into a small array.
+    """The slices of some histories, copied into one small array.
 
     Slices keep their order and their overlaps, so that an update of an entry of the packed array is
     an update of one entry of the whole array. There are U slices of one width in the order of their

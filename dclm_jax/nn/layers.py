@@ -19,7 +19,7 @@ class Weight:
 
     array: jax.Array
 
-    # Without it, numpy would handle `x @ weight` for its own arrays x.
+    # Without this attribute, numpy would compute `x @ weight` if x is a numpy array.
     __array_ufunc__ = None
 
     def __rmatmul__(self, x: jax.Array) -> jax.Array:
@@ -70,16 +70,16 @@ def glorot_uniform(
     """A float matrix [input_dim, copies * output_dim] of `copies` matrices side by side, uniform in
     [-sqrt(6 / (d1 + d2)), sqrt(6 / (d1 + d2))] (Ji et al. 2015, 3.1).
 
-    The range of each copy (a gate of a cell) is that of a matrix from `fan_in` to `output_dim`.
-    `fan_in`, by default `input_dim`, is larger if the matrix is one block of a product over a
-    concatenation, and smaller if most inputs are zero.
+    Each copy (a gate of a cell) has d1 = `fan_in` and d2 = `output_dim`. `fan_in`, by default
+    `input_dim`, is larger if the matrix is one block of a product over a concatenation, and smaller
+    if most inputs are zero.
     """
     limit = jnp.sqrt(6.0 / ((fan_in or input_dim) + output_dim))
     return jax.random.uniform(key, (input_dim, copies * output_dim), minval=-limit, maxval=limit)
 
 
 def uniform_matrices(key: jax.Array, params: Any, limit: Callable[[int], float]) -> Any:
-    """The parameters with every matrix [I, O] redrawn uniformly from +-limit(I)."""
+    """The parameters with every matrix [I, O] redrawn uniformly from [-limit(I), limit(I)]."""
     leaves, tree = jax.tree.flatten(params)
     keys = jax.random.split(key, len(leaves))
     drawn = [
@@ -137,7 +137,7 @@ def resized(array: jax.Array, length: int, axis: int = 0, fill: int = 0) -> jax.
 
 
 def fold(tree_SxNxB: Any) -> Any:
-    """[S, N, B, ...] -> [N, S*B, ...]: one row per sentence."""
+    """[S, N, B, ...] -> [N, S*B, ...]: one batch element per sentence."""
     return jax.tree.map(
         lambda a: jnp.swapaxes(a, 0, 1).reshape(a.shape[1], -1, *a.shape[3:]), tree_SxNxB
     )

@@ -1,11 +1,11 @@
 """The output layer: softmax over the vocabulary, in chunks of packed tokens.
 
 Positions with a real token are gathered (packed) first, so that padding costs nothing, and a loop
-runs over chunks of them. No array of all positions x V exists. The part of the logits that
-positions share (`RowLogits`) is an array of its rows x V; the part of hashed features
-(`HashedLogits`) is looked up for one chunk at a time.
+runs over chunks of them. No array has the shape [positions, V]. The part of the logits that
+positions share (`RowLogits`) is an array [rows, V]; the part of hashed features (`HashedLogits`) is
+looked up for one chunk at a time.
 
-A position has one target, or several with the same distribution: the words of a bag.
+A position has one target, or several targets with one distribution: the words of a bag of words.
 """
 
 from collections.abc import Callable
@@ -123,9 +123,9 @@ def _fold_chunks(
 ) -> Any:
     """`add(sums, position_C)` over the real positions in chunks, after `first(position_C)`.
 
-    A chunk has indices of positions, with F as filler. The first chunk takes the remainder that
-    whole chunks leave, in the smallest sufficient size of a few; a batch of few tokens is that
-    chunk alone.
+    A chunk has indices of positions, with F as filler. The first chunk has the remainder after
+    whole chunks; its size is the smallest sufficient of `first_chunk_sizes`. A batch of few tokens
+    has only this chunk.
     """
     size = mask_F.size
     lengths = first_chunk_sizes(size, vocab_size, plan)
@@ -187,10 +187,10 @@ def _softmax(
 
 
 def _logit_bound(products_CxV: jax.Array, bias_V: jax.Array, plan: Plan) -> jax.Array:
-    """A bound of each row's largest logit, less than 30 above it, which exps subtract.
+    """An upper bound of each row's largest logit; exps are of logits minus this bound.
 
-    By parts it is the sum of the maxima of products and bias. If biases differ by less than 30, the
-    exp of the largest logit stays far above the smallest float32.
+    By parts, if biases differ by less than 30, the bound is the sum of the maxima of products and
+    bias. It exceeds the largest logit by less than 30, far from an underflow of exps in float32.
     """
     if not plan.bound_by_parts:
         return jnp.max(products_CxV + bias_V, axis=1)
@@ -262,7 +262,7 @@ def _summed_nll_forward(inputs, targets, weights, plan):
         rows_Cx1 = jnp.arange(position_C.size)[:, None]
         errors_CxV = exps_CxV.at[rows_Cx1, targets_CxT].add(-normalizer[:, None] * shares_CxT)
         weight = jnp.where(total_C > 0, total_C / normalizer, 0)
-        # The barrier makes the transpose an array: strided reads take CPUs a quarter longer.
+        # The barrier makes the transpose an array: strided reads take 25% more time on CPUs.
         weighted_DxC = jax.lax.optimization_barrier((features * weight[:, None]).T)
         d_features = rounded_product(errors_CxV, kernel_DxV.T, dtype) * weight[:, None]
         if shared is not None:
@@ -295,7 +295,7 @@ def _weighted_sum(weight_C: jax.Array, errors_CxV: jax.Array, plan: Plan) -> jax
     """weight @ errors [V], the gradient of the bias."""
     if not plan.bias_by_product:
         return weight_C @ errors_CxV
-    # Eight rows of a matrix, the least that a TPU computes; the others are 0.
+    # A TPU computes at least eight rows of a product; rows 1 to 7 are 0.
     weight_8xC = jnp.zeros((8, len(weight_C)), weight_C.dtype).at[0].set(weight_C)
     return (weight_8xC @ errors_CxV)[0]
 

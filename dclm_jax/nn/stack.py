@@ -40,8 +40,7 @@ def init_stack(
     context_dim: int = 0,
 ) -> list[Params]:
     """Parameters of a stack. With `context_dim`, the first layer reads [x, context] (Eq. 5). The
-    rows of its matrix for the context are a parameter of their own, `context` [context_dim,
-    G*H]."""
+    rows of its matrix for the context are a separate parameter `context` [context_dim, G*H]."""
     kind = CELLS[cell]
     layers = []
     for index, layer_key in enumerate(jax.random.split(key, num_layers)):
@@ -96,7 +95,7 @@ def step_stack(
     x: StackInput,
     expose: Expose | None = None,
 ) -> tuple[StackState, jax.Array]:
-    """One token through all layers.
+    """Reads one token with all layers.
 
     Args:
       expose: the `expose` of the last layer's cell, or None.
@@ -123,7 +122,7 @@ def read_stack(
     mask_NxB: jax.Array,
     plan: Plan,
 ) -> tuple[StackState, jax.Array]:
-    """All tokens of a sentence, layer after layer, with one input product per layer.
+    """Reads all tokens of a sentence, layer after layer, with one input product per layer.
 
     Args:
       mask_NxB: True at real positions; padding leaves a row's state unchanged.

@@ -1,4 +1,4 @@
-"""Batch elements of contexts, whose arrays have the axis of the B documents in different places."""
+"""Operations on batch elements of contexts, whose arrays have the axis B at different positions."""
 
 import functools
 from collections.abc import Callable
@@ -49,8 +49,8 @@ def _capacity(model: DocumentModel, params: Params, context: Context) -> int:
 def select(
     model: DocumentModel, params: Params, is_ours_B: jax.Array, ours: Context, theirs: Context
 ) -> Context:
-    """Selects batch elements of `ours` where `is_ours_B` and of `theirs` elsewhere, with the larger
-    capacity."""
+    """The context with batch elements of `ours` where `is_ours_B` is true and of `theirs`
+    elsewhere. It has the larger capacity of both."""
     length = max(_capacity(model, params, context) for context in (ours, theirs))
     ours, theirs = (model.resize_context(context, length) for context in (ours, theirs))
 

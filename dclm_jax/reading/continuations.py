@@ -107,8 +107,8 @@ def read_after(
     rows: Sequence[int],
     sentences: Sequence[np.ndarray],
 ) -> StateT:
-    """The states after sentences, each read after its row and not scored, followed by the rows that
-    fill the batch to a power of two."""
+    """The states after sentences, each read after its row and not scored. Further rows fill the
+    batch to a power of two."""
     filled = filled_up(range(len(rows)))
     texts = [[sentences[i]] for i in filled]
     unscored = [len(words) + 1 for (words,) in texts]

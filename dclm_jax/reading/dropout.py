@@ -13,7 +13,7 @@ from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.nn.cells import CELLS
 from dclm_jax.nn.layers import drop, dropout_mask
 
-# Keys of other masks come from `split`; folding in small numbers could repeat them.
+# Other masks have keys from `split`; a small number folded in could repeat one of these keys.
 _OF_CONTEXTS = 2**32 - 1
 _OF_SOURCES = 2**32 - 2
 
@@ -31,7 +31,7 @@ class DropoutMasks(NamedTuple):
 def draw_masks(
     model: DocumentModel, params: Params, keys_B: jax.Array, shape_SxN: tuple[int, ...]
 ) -> DropoutMasks | None:
-    """The masks of one training step, or None at dropout 0; `keys_B` has one key per element."""
+    """The masks of a training step, None at dropout 0; `keys_B` has one key per batch element."""
     input_rates, output_rate = _input_rates(model), _rate(model, model.output_dropout)
     if not any((*input_rates, output_rate)):
         return None
@@ -64,7 +64,7 @@ def _input_dims(model: DocumentModel) -> tuple[int, ...]:
 
 
 def _input_rates(model: DocumentModel) -> tuple[float, ...]:
-    """The rates on the inputs of all layers."""
+    """The dropout rates on the inputs of all layers."""
     return (_rate(model, model.input_dropout), *(model.dropout,) * (model.num_layers - 1))
 
 

@@ -17,8 +17,8 @@ from dclm_jax.reading.likelihoods import output_inputs
 
 
 class PrefixSteps(NamedTuple):
-    """The steps at R positions, the capacity: input tokens, whether tokens are real, and outputs of
-    the steps."""
+    """The steps at R positions (R is the capacity): input tokens, whether tokens are real, and
+    outputs of the steps."""
 
     tokens_RxB: jax.Array
     mask_RxB: jax.Array

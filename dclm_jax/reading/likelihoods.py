@@ -19,8 +19,8 @@ class Likelihood(NamedTuple):
     """Sums over a batch.
 
     Attributes:
-      nll: nats of the targets; for a model of bags, the sum over sentences of the mean nats per
-        word.
+      nll: nats of the targets; for a model of bags of words, the sum over sentences of the mean
+        nats per word.
       extra: nats of further objectives: `bags`, and decisions whether documents end.
       tokens: number of targets.
       sentences: number of sentences.
@@ -37,9 +37,9 @@ class Likelihood(NamedTuple):
 def earlier_sentences(model: DocumentModel, carried: int = 0) -> int:
     """The number of sentences that training reads before a segment for the segment's first context.
 
-    It is n for a model whose contexts are made of the words of the last n sentences. For other
-    models it is the number of sentences that a context depends on, at most `carried`, the number
-    of sentences of the previous segment.
+    The number is n for a model whose contexts are made of the words of the last n sentences. For
+    other models it is the number of sentences that a context depends on, at most `carried`, the
+    number of sentences of the previous segment.
     """
     if _contexts_are_words(model):
         return model.context_order or 0
@@ -61,9 +61,10 @@ def batch_likelihood(
     """The likelihood of a batch of documents or segments, each read from its start.
 
     Args:
-      batch: a batch whose `earlier` sentences, if any, make the first contexts and are not scored;
-        `earlier_sentences` has their number. Unless contexts are made only of words, earlier
-        sentences get no gradient and only dropout on weights, and a batch element has all or none.
+      batch: a batch. Its `earlier` sentences, if any, are read for the first contexts and not
+        scored; `earlier_sentences` returns their number. If contexts read hidden states, earlier
+        sentences have no gradient and no dropout except on weights, and a batch element has all
+        earlier sentences or none.
       keys_B: one dropout key per batch element, in training; None for no dropout.
       weights_key: key of dropout on weights, in training.
       context: the context before the batch; None for the start of the documents.
@@ -74,7 +75,7 @@ def batch_likelihood(
     tokens, targets, mask = time_major(batch)
     num_sentences, length, rows = tokens.shape
     is_of_bags = model.objective == "bags"
-    # A sentence that is predicted as a bag has one position.
+    # A sentence that is predicted as a bag of words has one position.
     drawn_SxN = (num_sentences, 1 if is_of_bags else length)
     masks = None if keys_B is None else draw_masks(model, params, keys_B, drawn_SxN)
     if context is None:
@@ -82,7 +83,7 @@ def batch_likelihood(
     if batch.earlier is not None:
         context = _carried(model, params, context, batch.earlier)
     read = read_sentences(model, params, context, tokens, mask, masks)
-    # Every sentence has the position of START.
+    # Every sentence has a real START, at position 0.
     sentences = jnp.sum(mask[:, 0])
     bags_nll, with_words = _bags_nll(model, params, read, targets, mask, masks)
     if is_of_bags:
@@ -218,7 +219,8 @@ def read_and_score(
 
 
 def _is_word(mask_SxNxB: jax.Array) -> jax.Array:
-    """Whether the target of a position is a word and not END: then an input follows it."""
+    """Whether the target of each position is a word and not END. If so, the next position is
+    real."""
     return jnp.pad(mask_SxNxB[:, 1:], [(0, 0), (0, 1), (0, 0)]) & mask_SxNxB
 
 
@@ -232,9 +234,9 @@ def output_inputs(
 ) -> OutputInputs:
     """The factors of the logits of all positions F = S*N*B, given their input tokens.
 
-    Contexts, or hashed features, give a part that several positions share; no model has both.
-    Where the part of contexts would be too large, each position's features include its context,
-    and the kernel acts on both.
+    Several positions share the part of the logits from contexts, or from hashed features; no model
+    has both parts. If the part from contexts is too large, the features of each position include
+    its context instead, and the kernel multiplies both.
     """
     output = model.output_layer(params)
     kernel_DxV, kernel_ExV = (

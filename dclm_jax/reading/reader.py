@@ -42,8 +42,7 @@ Sentences = Sequence[np.ndarray]
 BLOCK_SENTENCES = 8
 """Maximum number of sentences read at once; a power of two."""
 MAX_POSITIONS = 2**16
-"""Maximum B*S*N of a block on a device, to bound memory; only a single longer sentence exceeds
-it."""
+"""Maximum B*S*N of a block on a device, to bound memory; only a single sentence may be longer."""
 _MIN_LENGTH = 8
 MAX_ROWS = MAX_POSITIONS // _MIN_LENGTH
 """Maximum B of a block on one device: a sentence takes at least _MIN_LENGTH positions."""
@@ -318,7 +317,7 @@ class Reader:
         return self.next(SentenceState(self, state.rows, 0, begun), np.full(state.rows, START))
 
     def next(self, state: SentenceState, tokens_B: Any) -> tuple[SentenceState, jax.Array]:
-        """Reads a word in each row. END ends a row's sentence; later words are ignored there.
+        """Reads a word in each row. END ends the sentence of a row, which ignores later words.
 
         Args:
           state: a state of this reader.

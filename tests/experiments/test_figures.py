@@ -329,7 +329,7 @@ def test_attention_is_drawn_for_sentences_with_something_to_choose(saved, tmp_pa
 
     with pytest.raises(InputError, match="no sentence of the document has two positions"):
         figures.plot_attention([first, first], tmp_path / "b.png")
-    with pytest.raises(InputError, match="5000 sentences of up to 2 words are too much"):
+    with pytest.raises(InputError, match="5000 sentences of up to 2 words are too large"):
         figures.plot_attention([second] * 5000, tmp_path / "b.png")
     assert not (tmp_path / "b.png").exists()
 
