@@ -64,7 +64,9 @@ def check_settings() -> None:
         users = [kind for kind in _PREFIXES if name in _names(kind)]
         if flag.present and not set(users) & set(kinds):
             needed = " or ".join(f"--adapt={kind}" for kind in users)
-            raise InputError(f"--{name} has no effect without {needed}; add it or remove --{name}")
+            raise InputError(
+                f"--{name} has no effect without {needed}; add {needed} or remove --{name}"
+            )
 
 
 def _names(kind: str) -> dict[str, str]:
@@ -89,7 +91,8 @@ def check_flags(mixes: bool = False) -> None:
         mixing = "add --interpolate, or " if "interpolate" in flags.FLAGS else ""
         raise InputError(
             "--tune_on and --tune_input have no effect, because nothing is tuned; "
-            f"{mixing}add --adapt without some of its settings, or remove them"
+            f"{mixing}add --adapt without some of its settings, or remove --tune_on and "
+            "--tune_input"
         )
     if TUNE_ON.present and TUNE_INPUT.present:
         raise InputError("--tune_input replaces --tune_on; remove --tune_on or --tune_input")

@@ -112,7 +112,7 @@ def _end_by(error: BaseException) -> None:
         _end(EXIT_BAD_INPUT, f"there is not enough memory: {_one_line(error)[:200]}")
     if (asked := jax.config.values["jax_platforms"]) and not _has_devices():
         problem = f"JAX_PLATFORMS is {printable(asked)}, and JAX finds no such device here"
-        remedy = "install JAX for it (pip install 'jax[cuda13]') or set JAX_PLATFORMS=cpu"
+        remedy = "install JAX for this device (pip install 'jax[cuda13]') or set JAX_PLATFORMS=cpu"
         _end(EXIT_BAD_INPUT, f"{problem}; {remedy}")
     if processes.count() == 1:
         return
@@ -152,8 +152,8 @@ def _open_streams() -> None:
 
 
 def _output_fault(error: OSError) -> str:
-    """Why standard output could not be written; empty for another error. Errors of files with a
-    name are `InputError`s."""
+    """The reason why standard output could not be written; empty for another error. Errors of files
+    with a name are `InputError`s."""
     if not sys.stdout.writable():
         return "it is closed"
     is_of_writing = error.filename is None and error.errno in _WRITE_FAULTS
@@ -235,7 +235,7 @@ def _end(code: int, message: str = "", *, alone: bool = True) -> NoReturn:
     Args:
       code: exit code.
       message: one line for standard error.
-      alone: whether other processes of the job may continue; waiting for them could then never end.
+      alone: whether to end without waiting for other processes of the job, which may continue.
     """
     if message:
         print(f"error: {message}", file=sys.stderr, flush=True)

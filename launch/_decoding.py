@@ -47,8 +47,8 @@ def decoding(*sampling: flags.FlagHolder) -> Decoding:
         for flag in method_flags:
             if flag.present and method != _METHOD.value:
                 raise InputError(
-                    f"--{flag.name} has no effect without --method={method}; add it or remove "
-                    f"--{flag.name}"
+                    f"--{flag.name} has no effect without --method={method}; add "
+                    f"--method={method} or remove --{flag.name}"
                 )
     return Decoding(
         method=_METHOD.value,

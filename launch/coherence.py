@@ -8,8 +8,9 @@
 
 The accuracy is the percentage of permutations that are less probable than their document. Chance
 is 50%, and ties count half. Every document of at least two sentences is compared with fixed random
-permutations. --bootstrap (Ji et al. 2015, 4.2) resamples test sets with replacement, shuffles each
-of their documents, and prints the mean and standard deviation of accuracy over test sets.
+permutations. --bootstrap (Ji et al. 2015, section 4.2) resamples test sets with replacement,
+shuffles each of their documents, and prints the mean and standard deviation of accuracy over test
+sets.
 
 --extra_tests adds harder tests. A test omits the documents that are too short for it.
 
@@ -34,9 +35,9 @@ measured again (launch/README.md).
 NAME.perm-1 is a document, and NAME.perm-2, ... are its permutations. With --input the documents
 come from the input, and NAME.perm-1, NAME-1 or NAME_1, ... are permutations of NAME.
 
---baseline measures a baseline of sentence ordering (Lin et al. 2015, 6.1) in place of a run: a
-maximum-entropy classifier of neighbouring sentences, or a recurrent classifier of three sentences
-after Li and Hovy (2014). It is trained on --data.
+--baseline measures a baseline of sentence ordering (Lin et al. 2015, section 6.1) instead of a run:
+a maximum-entropy classifier of neighbouring sentences, or a recurrent classifier of three sentences
+after Li and Hovy (2014). The baseline is trained on --data.
 
 --tsv has one row per run, test and document: name, sentences, words, pairs (in insertion: inserted
 sentences), accuracy, and log P in nats of the document and of its other orders (mean), also per

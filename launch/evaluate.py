@@ -15,12 +15,13 @@ Several runs must have one vocabulary. --plot shows their perplexity against n, 
 context sentences of larger-context models (model.context_sentences). Results on splits are saved in
 RUN/results and not measured again (launch/README.md).
 
---by_pos measures each part of speech (Wang and Cho 2015, 6.2): exp(sum of -log P / number of
-words). Tags come from the text (formats tagged, treebank, jsonl). For text without tags HanTa adds
-tags of the Penn Treebank (pip install 'dclm_jax[tags]'). Noun is NN and NNS, Verb is VB and VBZ,
-UNC is a word without a tag. The table has the classes of the most frequent tags, all other tags
-together, punctuation and END, which add up to the whole text. --plot then shows the perplexity of
-each class relative to the first run, with 95% intervals from a bootstrap over documents.
+--by_pos measures the perplexity of each part of speech (Wang and Cho 2015, section 6.2): exp(sum of
+-log P / number of words). Tags come from the text (formats tagged, treebank, jsonl). For text
+without tags HanTa adds tags of the Penn Treebank (pip install 'dclm_jax[tags]'). Noun is NN and
+NNS, Verb is VB and VBZ, UNC is a word without a tag. The table has the classes of the most frequent
+tags, all other tags together, punctuation and END, which add up to the whole text. --plot then
+shows the perplexity of each class relative to the first run, with 95% intervals from a bootstrap
+over documents.
 
 --interpolate mixes two runs, p = w p_A + (1 - w) p_B for every target. The weight w is tuned on
 --tune_on or --tune_input, and used on --split or --input.
@@ -38,8 +39,8 @@ starts from the trained run, which does not change.
              gradient step on these sentences updates the parameters. The gradient is divided by its
              root mean square in training text, and parameters decay towards the trained values. In
              steps of one sentence, parameters that affect only the context get no gradient, such as
-             the bag side of rlm_*, hrnnlm and hrnnlm_two_step. 100,000 targets take some minutes on
-             a CPU.
+             the parameters of bags of words in rlm_*, hrnnlm and hrnnlm_two_step. 100,000 targets
+             take some minutes on a CPU.
 
 Settings without a flag are tuned over the grids of dclm_jax/evaluation/adaptation.py, and never on
 the measured text. Dynamic evaluation diverges if a step has more than 50 nats per target.
@@ -76,7 +77,7 @@ _POS_TAGS = flags.DEFINE_integer(
     "pos_tags", 10, "Number of most frequent tags in the table of --by_pos."
 )
 _INTERPOLATE = flags.DEFINE_bool(
-    "interpolate", False, "Mix the two runs of --workdirs, and measure the mixture, too."
+    "interpolate", False, "Mix the two runs of --workdirs, and measure the mixture too."
 )
 
 

@@ -10,11 +10,10 @@ and scoring. No device is needed and nothing is run. It needs the packages of th
 
     pip install -e '.[plan]'
 
-On a TPU the time is XLA's own estimate of the cycles of every kernel; a fused token scan has none,
-and its memory traffic counts. On an H100 it is a roofline:
-launches, memory traffic or matrix products, whichever takes longest in each loop. The time of
-all-reduces between devices is in neither. Without --variants one compilation per shape takes
-seconds to minutes.
+On a TPU the time is XLA's estimate of the cycles of every kernel. XLA has no estimate for a fused
+token scan, whose time is the time of its memory traffic. On an H100 the time of each loop is the
+longest of its launches, memory traffic and matrix products (a roofline). Neither time includes
+all-reduces between devices. Without --variants compilation takes seconds to minutes per shape.
 """
 
 import dataclasses

@@ -4,7 +4,7 @@
     python -m launch.sweep --config=configs/quickstart.py:ccdclm --workdir=sweeps/rates \\
         --config.data.directory=data/sotu --grid='optimizer.learning_rate=0.05,0.1,0.2' --jobs=2
 
-    # The grid of Ji et al. (2015, 3.1) over K (embedding_dim) and H (hidden_dim)
+    # The grid of Ji et al. (2015, section 3.1) over K (embedding_dim) and H (hidden_dim)
     python -m launch.sweep --config=configs/ptb/paper.py:ccdclm --workdir=sweeps/ccdclm \\
         --config.data.directory=data/ptb --plot=ccdclm.png \\
         --grid='model.hidden_dim=32,48,64,96,128,256;model.embedding_dim=32,48,64,96,128,256'

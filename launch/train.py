@@ -49,7 +49,7 @@ flags.mark_flag_as_required("workdir")
 def main(argv: Sequence[str]) -> int:
     del argv
     _cluster.join(stops_together=True)
-    # Flushed, so that a log file shows where the run is.
+    # Every line is flushed, so that a log file shows the progress of the run.
     report = functools.partial(print, flush=True)
     result = train(_training.config(), _WORKDIR.value or "", report=report)
     return _app.EXIT_INTERRUPTED if result.ending == "interrupted" else 0

@@ -38,8 +38,8 @@ class Batch:
       mask_BxSxN: bool, True where there is a target.
       earlier: the C previous sentences [B, C, N], not scored; empty sentences precede fewer than C.
         None if the model reads no earlier sentences.
-      source: the sources [B, S, N] of the batch elements, with an S and N of their own; None if the
-        model reads no source.
+      source: the sources [B, S, N] of the batch elements, with another S and N; None if the model
+        reads no source.
       most_words: maximum number of different inputs in the whole batch, over all devices, which
         becomes a shape; None if no shape depends on it.
     """
@@ -82,10 +82,10 @@ class Shape(NamedTuple):
         return self._replace(segments=-(-self.segments // devices))
 
     def batch(self, devices: int, counts_words: bool = False) -> Batch:
-        """The batches of `devices` devices as shapes [D, B, ...], this being the shape of one.
+        """The batches of `devices` devices as shapes [D, B, ...]; each device has this shape.
 
         Args:
-          counts_words: whether the batch has `most_words`, here one for every input.
+          counts_words: whether the batch has `most_words`, as if all inputs were different.
         """
 
         def arrays(sentences: int, positions: int) -> Batch:
@@ -121,7 +121,9 @@ def pack_sentences(rows: Sequence[Sequence[np.ndarray]], num_sentences: int, len
     lengths_BxS = np.full((len(rows), num_sentences), -1, np.int64)
     for index, row in enumerate(rows):
         if len(row) > num_sentences:
-            raise ValueError(f"row {index} has {len(row)} sentences; S is {num_sentences}")
+            raise ValueError(
+                f"batch element {index} has {len(row)} sentences; S is {num_sentences}"
+            )
         lengths_BxS[index, : len(row)] = [len(sentence) for sentence in row]
     if lengths_BxS.max(initial=-1) >= length:
         raise ValueError(f"a sentence has {lengths_BxS.max()} words and END; N is {length}")
@@ -164,8 +166,8 @@ class TrainingBatches:
           max_sentence_length: maximum number of words per sentence; longer sentences are omitted,
             also from contexts. 0 for no maximum.
           earlier_sentences: C, the number of sentences before each segment, the batch's `earlier`.
-          source: the source of each document, the batch's `source`: one document per document, with
-            all its sentences. If it is `corpus`, each document is its own source.
+          source: a corpus with one source per document, for the batch's `source`. If it is
+            `corpus`, each document is its own source.
         """
         require_at_least("segment_length", segment_length, 0)
         require_at_least("batch_size", batch_size, 1)
@@ -225,9 +227,8 @@ class TrainingBatches:
         return -(-self.num_segments // self.batch_size)
 
     def shapes(self, steps: range) -> collections.Counter[Shape]:
-        """The shapes of the batches of these steps and the number of batches of each; no word is
-        read. Steps beyond the first epoch are ignored, since epochs
-        have about the same shapes."""
+        """The shapes of the batches of these steps, and the number of batches of each shape; no
+        word is read. Only the steps of one epoch count, since epochs have about the same shapes."""
         steps = steps[: self.steps_per_epoch]
         kinds = [self._segments, *([] if self._sources is None else [self._sources])]
         begins = np.arange(0, self.num_segments, self.batch_size)
@@ -340,7 +341,8 @@ class _Sentences:
     def pack(
         self, sentence_RxS: np.ndarray, exists_RxS: np.ndarray, length: int, rows: int
     ) -> Batch:
-        """The sentences with these numbers where they exist, and empty elements up to B."""
+        """A batch of the sentences with these numbers where they exist, with empty batch elements
+        up to `rows`."""
         lengths_BxS = np.full((rows, sentence_RxS.shape[1]), -1, np.int64)
         lengths_BxS[: len(sentence_RxS)][exists_RxS] = self.lengths[sentence_RxS[exists_RxS]]
         begins = self.begins[sentence_RxS[exists_RxS]]

@@ -24,8 +24,8 @@ class Document(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class TextOptions:
-    """How text becomes documents of words. A run saves the options of its training text and reads
-    other text with them.
+    """Options by which text becomes documents of words. A run saves the options of its training
+    text, and reads other text with these options.
 
     Attributes:
       format: one of `readers.FORMATS`.

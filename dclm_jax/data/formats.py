@@ -41,12 +41,12 @@ class Text(NamedTuple):
     """A text to parse.
 
     Attributes:
-      lines: its lines.
-      label: the first part of the names of its documents.
-      source: its name in messages.
-      options: how it becomes words.
-      ids: the ids that records of the input had so far, and where.
-      notes: the notes of the input that the text belongs to.
+      lines: lines of the text.
+      label: first part of the names of the documents.
+      source: name of the text in messages.
+      options: options for reading words.
+      ids: ids of the input's records so far, with the positions of the records.
+      notes: notes of the input that the text belongs to.
     """
 
     lines: Iterator[Line]

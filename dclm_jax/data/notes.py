@@ -65,7 +65,7 @@ def as_words(words: Iterable[str], options: TextOptions, notes: Notes) -> list[s
     words = composed(words, options.unicode, notes)
     if not options.lowercase:
         return words
-    # A lower-case letter may compose with an accent where its capital does not.
+    # A lower-case letter may compose with an accent even if its capital letter does not.
     return composed([word.lower() for word in words], options.unicode, notes)
 
 

@@ -60,7 +60,7 @@ _SHOWN_SENTENCES, _SHOWN_WORDS, _SHOWN_UNKNOWN = 3, 40, 10
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PrepareOptions:
-    """How documents become a prepared corpus: their splits, the vocabulary, and filters.
+    """Options by which documents become a prepared corpus: splits, vocabulary and filters.
 
     Attributes:
       fractions: the shares of train, valid and test (imdb, ted: of train and valid), by default
@@ -317,10 +317,10 @@ class _Input:
     """An input of the plan.
 
     Attributes:
-      path: its path, or for a pipe the path of a copy.
-      name: its name in messages, if not the path.
-      described: its entry in the manifest.
-      reader: its reader.
+      path: path of the input, or for a pipe the path of a copy.
+      name: name of the input in messages; None for the path.
+      described: entry of the input in the manifest.
+      reader: reader of the input.
     """
 
     path: PathLike
@@ -329,7 +329,7 @@ class _Input:
     reader: TextReader
 
     def documents(self, *, keep_empty: bool) -> Iterator[tuple[int, Document]]:
-        """Its documents, each with the number of empty sentences omitted before it."""
+        """The documents, each with the number of empty sentences omitted before it."""
         before = 0
         for document in self.reader.documents(self.path, name=self.name, keep_empty=keep_empty):
             yield self.reader.empty_sentences - before, document

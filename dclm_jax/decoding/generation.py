@@ -4,15 +4,15 @@ Each partial hypothesis is extended by every allowed word, and each document ret
 
     score = log P(partial hypothesis) / terms^a
 
-The terms are its words, its ENDs and, for a model that decides where a document ends, its
-decisions: not to end before each sentence, and to end after the last one.
+The terms of a hypothesis are its words, its ENDs and, for a model that decides where a document
+ends, its decisions: not to end before each sentence, and to end after the last sentence.
 
 The hypotheses of a document meet at the ends of sentences. A hypothesis whose sentence has ended
 waits for the others, and a hypothesis whose document has ended waits until generation ends; both
-still compete with the extensions of the others. Greedy search is a beam of width 1. A model that
-decides where its document ends (`ending`) decides before every sentence. A text with its maximum
-number of words or sentences ends without a decision. A sentence with its maximum number of words
-ends with END.
+still compete with the extensions of other hypotheses. Greedy search is a beam of width 1. A model
+that decides where its document ends (`ending`) decides before every sentence. A text with its
+maximum number of words or sentences ends without a decision. A sentence with its maximum number of
+words ends with END.
 
 The R = B * W rows are partial hypotheses; rows of one document are adjacent. One compiled program
 generates a sentence: a loop over its words for the whole batch, without the host.
@@ -82,7 +82,7 @@ class _Partials(NamedTuple):
       words_left_R: number of further words allowed.
       goes_on_R: whether the document continues.
       row_R: the row before the current sentence.
-      decision_R: log P of the decision before the current sentence, NaN where none was made.
+      decision_R: log P of the decision before the current sentence; NaN without a decision.
       max_sentences_R, max_words_R: maximum numbers of sentences, and of words per sentence.
       keys_R: random keys for sampling.
     """

@@ -1,7 +1,7 @@
 """The likeliest order of sentences under a model.
 
 log P of an order is the sum of log P of its sentences, each given the sentences before it. Under a
-model that reads one previous sentence (context order 1) it is a sum over neighbours. Dynamic
+model that reads one previous sentence (context order 1) log P is a sum over neighbours. Dynamic
 programming over sets of sentences and the last sentence of each set then finds the best order
 (Held and Karp, 1962). For other models, beam search extends beginnings of orders. Each beginning is
 read once for all its extensions. Of two beginnings with the same sentences and the same state of

@@ -49,7 +49,7 @@ GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
 }
 TUNING_TARGETS = 10_000
 
-# Products with scores and counts are finite in float32, targets are counted in int32.
+# In these ranges products with scores and counts are finite in float32, and counts fit int32.
 _RANGES = {
     "weight": (0, 1),
     "theta": (0, 1e30),
@@ -116,8 +116,8 @@ class Adaptation:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], tuned_on: dict[str, Any]) -> "Adaptation":
-        """The inverse of `dataclasses.asdict`. A perplexity of None is infinite, which JSON cannot
-        write."""
+        """The inverse of `dataclasses.asdict`. None stands for an infinite perplexity, which JSON
+        cannot represent."""
         perplexities = (trial["perplexity"] for trial in value["trials"])
         finite = [math.inf if number is None else number for number in perplexities]
         settings = [trial["setting"] for trial in value["trials"]]

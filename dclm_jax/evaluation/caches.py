@@ -3,14 +3,15 @@
     p(w) = (1 - l) p_LM(w) + l p_cache(w).
 
 A cache is empty at the start of every document. It contains all earlier targets of the document,
-also in the current sentence: words, UNKNOWN and END, so that p sums to 1 over the vocabulary. An
-empty cache has p_cache = p_LM.
+including earlier targets of the current sentence: words, UNKNOWN and END, so that p sums to 1 over
+the vocabulary. An empty cache has p_cache = p_LM.
 
-The unigram cache (Kuhn and De Mori 1990), smoothed by the model: c_w of n earlier targets are w,
+The unigram cache (Kuhn and De Mori 1990) is smoothed by the model. If c_w of n earlier targets are
+w,
 
     p_cache(w) = (s p_LM(w) + c_w) / (s + n),        s > 0 its strength, in targets.
 
-With l = 1, and a model whose p_LM(w) does not depend on context, it is Polya's urn: a document has
+If l = 1 and p_LM(w) does not depend on context, the unigram cache is Polya's urn: a document has
 the probability prod_w prod_{k < c_w} (s p_LM(w) + k) / prod_{k < n} (s + k) in any order of its
 sentences. Coherence accuracy is then exactly 50%, because logarithms are rounded to multiples of
 2^-30 nats, whose sums are exact. With l < 1, or a model that reads earlier words (also `rnnlm`),
@@ -21,8 +22,8 @@ enter the output layer to predict target t (`DocumentModel.emit`),
 
     p_cache(w) = (s p_LM(w) + n sum_i softmax_i(theta h_t . h_i) [w_i = w]) / (s + n),
 
-where i runs over the last `window` targets of the document, n in number so far. With s > 0 a cache
-with more targets has more influence, as in the unigram cache, to which it is equal at theta = 0.
+where i runs over the n earlier targets of the document, at most the last `window`. With s > 0 a
+cache with more targets has more influence. At theta = 0 it is the unigram cache of its window.
 
 Shapes: G settings, W targets of the window; B, S, N, D as everywhere.
 """

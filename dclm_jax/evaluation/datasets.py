@@ -15,7 +15,7 @@ from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 
 Tagger = Callable[[readers.Document], list[list[str]]]
-"""Returns the part of speech of every word of a document, one list per sentence."""
+"""A function that returns the part of speech of every word of a document, one list per sentence."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -11,8 +11,8 @@ sqrt(MS) / mean(sqrt(MS)), and epsilon = EPSILON mean(sqrt(MS)). Both means are 
 except hashed features, because most of these occur in no text.
 
 Contexts are not recomputed after a step. In steps of one sentence, parameters that affect only the
-context get no gradient, such as the bag side of `rlm_*`, `hrnnlm` and `hrnnlm_two_step`. Every
-document begins with the trained parameters th_0, which never change.
+context get no gradient, such as the parameters of bags of words in `rlm_*`, `hrnnlm` and
+`hrnnlm_two_step`. Every document begins with the trained parameters th_0, which never change.
 """
 
 import functools

@@ -156,7 +156,7 @@ def best_weight(a: np.ndarray, b: np.ndarray) -> float:
     """The weight from 0 to 1 that minimizes the sum of `mix(weight, a, b)`, within 2^-40.
 
     The log-likelihood is concave in the weight, so that its slope decreases. The weight is exactly
-    0 or 1 if the likelihood still rises there. It is 0.5 for two equal models.
+    0 or 1 if the maximum is at this end. It is 0.5 for two equal models.
     """
     if np.isnan(a).any() or np.isnan(b).any():
         raise InputError("a score of the text to tune on is NaN; check the models' checkpoints")
@@ -183,7 +183,7 @@ def _slope(weight: float, a: np.ndarray, b: np.ndarray) -> float:
     # If both probabilities are 0, the weight makes no difference.
     ratio = np.where(np.isnan(ratio), 0.0, ratio)
     smaller, larger_weight = np.exp(-np.abs(ratio)), np.where(ratio > 0, weight, 1 - weight)
-    # At weight 0 or 1 the model that counts may have probability 0: the slope is then infinite.
+    # The slope is infinite if the model with weight 1 has probability 0.
     with np.errstate(divide="ignore", over="ignore"):
         terms = -np.expm1(-np.abs(ratio)) / (larger_weight + (1 - larger_weight) * smaller)
     return float(np.sum(np.copysign(terms, ratio)))

@@ -20,7 +20,7 @@ class Measure(abc.ABC):
     """A measure of one model; a new object has no documents.
 
     Attributes:
-      name: key of the value in saved results, JSON and CSV, different from all other keys there.
+      name: key of the value in saved results, JSON and CSV, different from their other keys.
       version: version of the value. Raise it when `value` changes, so that saved results are
         measured again.
       header: header, with unit, of the column of the measure in the table of perplexities. The

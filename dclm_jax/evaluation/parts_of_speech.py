@@ -32,7 +32,7 @@ _PUNCTUATION = re.compile(r"[^\w*]+|-[LR][RCS]B-|PU[LNQR]")
 
 _UNCLASSIFIED = "UNC"
 _HANTA_MODEL = "morphmodel_en.pgz"
-# From tags of the BNC. PRP is a preposition in the BNC and a pronoun in the Treebank.
+# The Treebank's tags by the BNC's tags. PRP is a preposition in the BNC, a pronoun in the Treebank.
 _TREEBANK_TAGS = {
     **{"AJ0": "JJ", "AJC": "JJR", "AJS": "JJS", "ORD": "JJ"},
     **{"AT0": "DT", "DT0": "DT", "DTQ": "WDT", "DPS": "PRP$", "EX0": "EX"},

@@ -56,7 +56,7 @@ class Shuffle:
         """Whether any order is a different text; otherwise all movable sentences are equal."""
         movable = numbered(document)[self.fix_first :]
         blocks = np.split(movable, range(self.block, len(movable), self.block))
-        # If all blocks commute with the first one, they commute with one another.
+        # If all blocks commute with the first block, they commute with one another.
         return any(
             not np.array_equal(np.append(blocks[0], block), np.append(block, blocks[0]))
             for block in blocks[1:]

@@ -18,8 +18,8 @@ COUNTING_RULES = {
     "bags": "bags of words: the words are predicted without their order, END is not",
 }
 """Rules by the objective of a model. Perplexities of different objectives are not comparable."""
-# Difference and ratio between the OOV rate of a text and of the run's own text; above both of these
-# there is a warning.
+# There is a warning if the OOV rate of a text exceeds the OOV rate of the run's own text by more
+# than this difference and by more than this ratio.
 _MARGIN, _FACTOR = 0.02, 1.5
 
 
@@ -30,7 +30,7 @@ class Perplexity:
     Attributes:
       vocabulary_size: V, including the three special tokens.
       nll: sum of -log P(target), in nats.
-      tokens: number of targets, the words and the END of every sentence; for bags without END.
+      tokens: number of targets: the words and the END of every sentence; no END in bags of words.
       words: number of targets without ENDs.
       oov_words: number of words outside the vocabulary, predicted as UNKNOWN.
       objective: one of COUNTING_RULES.
@@ -56,7 +56,7 @@ class Perplexity:
 
     @property
     def perplexity(self) -> float:
-        """exp(nll / tokens), never clipped: infinite where that overflows, nan without tokens."""
+        """exp(nll / tokens), never clipped: infinite on overflow, nan without targets."""
         return _perplexity(self.nll, self.tokens)
 
     @property
@@ -66,8 +66,8 @@ class Perplexity:
 
     @property
     def known_perplexity(self) -> float | None:
-        """Perplexity of in-vocabulary targets; None if there are none. It omits OOV words, which
-        all count as UNKNOWN: easy to predict in a text with many OOV words, and hard if the
+        """Perplexity of in-vocabulary targets; None if there are none. OOV words are omitted. All
+        count as UNKNOWN, which is easy to predict in a text with many OOV words, and hard if the
         training text had none."""
         return _perplexity(self.known_nll, self.known_tokens) if self.known_tokens else None
 
@@ -133,7 +133,7 @@ class Perplexity:
         return cls(**{**sums, **infinite})
 
     def to_json(self) -> dict[str, Any]:
-        """Everything above as a JSON object, with the counting rule."""
+        """The sums, the results computed from them, and the counting rule as a JSON object."""
         return {
             "perplexity": self.perplexity,
             **dataclasses.asdict(self),

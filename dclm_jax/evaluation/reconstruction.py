@@ -1,4 +1,4 @@
-"""Similarity of output documents to input documents (Li et al. 2015, 4.3, Table 3).
+"""Similarity of output documents to input documents (Li et al. 2015, section 4.3, Table 3).
 
 BLEU is corpus BLEU with one segment per document; the other measures are means over documents. For
 BLEU and ROUGE a document is one sequence of words. The reference of ROUGE is the input. ROUGE has
@@ -176,7 +176,7 @@ def rouge_n(output: Sequence[str], reference: Sequence[str], order: int) -> Roug
 
 
 def weighted_lcs(x: Sequence[str], y: Sequence[str], exponent: float = WLCS_EXPONENT) -> float:
-    """WLCS of Lin (2004), 3.3: a match of k consecutive words in both has weight k^exponent."""
+    """WLCS of Lin (2004, section 3.3): k consecutive matching words have weight k^exponent."""
     weights = np.arange(min(len(x), len(y)) + 1) ** float(exponent)
     gains = np.diff(weights).tolist()
     # For the words of x so far and the first j words of y: the weight, and the run of matches at

@@ -1,4 +1,4 @@
-"""How computations are arranged on a platform, as one value that a model carries.
+"""The arrangement of computations on a platform, as one value that a model carries.
 
 A plan changes speed and memory. Results are equal up to the rounding of sums; tests compare every
 arrangement with the definition on a CPU.

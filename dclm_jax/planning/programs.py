@@ -26,7 +26,7 @@ from dclm_jax.training.step import TrainState, parallel_step
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """What a training step is compiled from.
+    """The parts from which a training step is compiled.
 
     Attributes:
       model, optimizer, loss_per: see `training.step`.

@@ -81,8 +81,8 @@ class Corruption:
     def candidates(
         self, sentence: np.ndarray, rng: np.random.Generator
     ) -> list[tuple[np.ndarray, float]]:
-        """The list of a sentence int [M], M >= 1: word ids int32 [M], M >= 1, each with its
-        simulated decoder score, the largest first."""
+        """The list of a sentence of at least one word (ids int [M]): the sentence and its
+        corruptions, int32 arrays, each with its simulated decoder score, the largest first."""
         edits_of = {tuple(sentence.tolist()): 0}
         for _ in range(_TRIES_PER_CANDIDATE * self._candidates):
             if len(edits_of) == self._candidates:

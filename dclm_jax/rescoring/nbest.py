@@ -8,8 +8,8 @@ Fields after the total score, such as word alignments, are not read.
     0 ||| the cat sat . ||| LM0= -12.1 TM0= -3.2 -4.1 ||| -7.9
     0 ||| the cat sit . ||| LM0=-13.0 TM0=-3.1 -4.0 sparse_sit=1 ||| -8.2
 
-A list of Kaldi is a file `words_text`, in which hypotheses count from 1, or a folder with this file
-and any files of `KALDI_COSTS`, with equal keys in equal order.
+A list of Kaldi is a file `words_text`, which numbers the hypotheses from 1, or a folder with this
+file and any files of `KALDI_COSTS`, with equal keys in equal order.
 
     words_text: utt7-1 the cat sat       acwt: utt7-1 312.5
                 utt7-2 the cats at             utt7-2 311.9

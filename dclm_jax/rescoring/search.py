@@ -1,17 +1,18 @@
 """Search for the best hypotheses of documents, each scored given the hypotheses chosen before it.
 
-As in Lin et al. (2015), 6.3.2, the best translation of the first sentence is chosen, then the best
-translation of the second sentence given the first, and so on. A hypothesis e of segment t has the
-score
+As in Lin et al. (2015, section 6.3.2), the best translation of the first sentence is chosen, then
+the best translation of the second sentence given the first translation, and so on. A hypothesis e
+of segment t has the score
 
     sum_m w_m log P_m(e | chosen hypotheses before t) + sum_f w_f feature_f(e)
 
 in a log-linear model with a feature for every language model m and the features f of the list. The
 score of a document is the sum over its segments. Greedy search retains the best partial document
-per segment, beam search several. Among partial documents with the same last `context_order`
-hypotheses, only the best can be part of the best document, so that the other partial documents are
-removed. Greedy search is therefore exact for models of order 0. An unbounded beam is Viterbi's
-algorithm for models of order 1, which Ji et al. (2015), 2.2.1, name as the advantage of CODCLM.
+after each segment, and beam search retains several. Among partial documents with the same last
+`context_order` hypotheses, only the best can be part of the best document, so that the other
+partial documents are removed. Greedy search is therefore exact for models of order 0. For models of
+order 1 an unbounded beam is Viterbi's algorithm, which Ji et al. (2015, section 2.2.1) name as the
+advantage of CODCLM.
 
 Each partial document reads its history once, not once per hypothesis.
 
@@ -66,7 +67,7 @@ class Decoded(NamedTuple):
         hypotheses chosen before: log P in nats under L language models, then the list's features.
       score: the score of the chosen hypotheses.
       history: position and index of the chosen hypotheses with words.
-      row: the row of the state after the history before the last choice.
+      row: the row of the state that the last choice followed.
     """
 
     choices: tuple[int, ...]

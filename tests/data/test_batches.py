@@ -90,7 +90,7 @@ def test_pack_sentences_values():
 
 def test_pack_sentences_of_no_rows_and_too_small_shapes():
     assert pack_sentences([], 2, 3).tokens_BxSxN.shape == (0, 2, 3)
-    with pytest.raises(ValueError, match="row 0 has 2 sentences; S is 1"):
+    with pytest.raises(ValueError, match="batch element 0 has 2 sentences; S is 1"):
         pack_sentences([[np.array([3]), np.array([3])]], 1, 8)
     with pytest.raises(ValueError, match="2 words and END; N is 2"):
         pack_sentences([[np.array([3, 4])]], 1, 2)

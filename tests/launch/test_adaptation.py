@@ -100,8 +100,11 @@ def test_adapted_runs_distinguish_orders_beside_the_runs(space):
         ("evaluate --adapt=cache --cache_window=0", "the window of --adapt=cache is 0"),
         ("evaluate --adapt=", "--adapt is empty; choose from cache, unigram, dynamic"),
         ("evaluate --adapt=cache,unigram,cache", "--adapt=cache,unigram,cache repeats a name"),
-        ("evaluate --cache_window=9", "--cache_window has no effect without --adapt=cache; add it"),
-        ("evaluate --cache_weight=0", "no effect without --adapt=cache or --adapt=unigram; add it"),
+        (
+            "evaluate --cache_window=9",
+            "--cache_window has no effect without --adapt=cache; add --adapt",
+        ),
+        ("evaluate --cache_weight=0", "no effect without --adapt=cache or --adapt=unigram; add --adapt"),
         (
             "evaluate --adapt=cache --dynamic_rate=1",
             "no effect without --adapt=dynamic; add it",

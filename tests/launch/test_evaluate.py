@@ -344,8 +344,8 @@ def test_perplexity_over_the_tokens_of_published_ones(space, tmp_path):
 def test_a_device_that_is_not_there_is_named(space):
     error = refuse("evaluate", f"--workdir={space.run}", process=True, JAX_PLATFORMS="rocket")
     assert error == (
-        "error: JAX_PLATFORMS is rocket, and JAX finds no such device here; install JAX for it "
-        "(pip install 'jax[cuda13]') or set JAX_PLATFORMS=cpu"
+        "error: JAX_PLATFORMS is rocket, and JAX finds no such device here; install JAX for "
+        "this device (pip install 'jax[cuda13]') or set JAX_PLATFORMS=cpu"
     )
 
 

@@ -16,7 +16,7 @@
     et al. (2015), 90.1/0.5/9.4 %, because the original division is not known.
   ted: the English side of the talks of IWSLT (Cettolo et al., 2012); the folder of a pair of
     languages (see `ted`). Training talks are divided at random into train and valid (90/10 %), and
-    tst2010 to tst2012 are for testing, as in Lin et al. (2015), 6.1.
+    tst2010 to tst2012 are for testing, as in Lin et al. (2015, section 6.1).
   wikitext, wikitext_body: WikiText-2 or -103 (Merity et al., 2017); the folder of its three files
     (see `wikitext`). Articles are documents; headings are sentences or (body) omitted.
 
@@ -46,15 +46,15 @@ class Collection:
     """A named corpus.
 
     Attributes:
-      title: its name in messages.
-      files: a function from its folder to its files, by the parts that a manifest counts.
-      read: a function from its folder to its documents.
-      parts: a function from the names of its documents to the indices of their splits, or DRAWN.
+      title: name of the corpus in messages.
+      files: a function from the corpus's folder to its files, by the parts that a manifest counts.
+      read: a function from the folder to the documents.
+      parts: a function from the names of documents to the indices of their splits, or DRAWN.
       fractions: the shares of the splits that are drawn.
       text_format: the format in which a run reads other text like the corpus.
       home: the folder of an embedded corpus, which is converted to lower case.
-      facts: a function from its folder to further facts for the manifest.
-      unknown_token: its spelling of OOV words.
+      facts: a function from the folder to further facts for the manifest.
+      unknown_token: spelling of OOV words in the corpus.
     """
 
     title: str
@@ -68,7 +68,7 @@ class Collection:
     unknown_token: str | None = None
 
     def describe(self, root: str | pathlib.Path) -> dict[str, Any]:
-        """Its name, checksum and numbers of files, for the manifest."""
+        """The corpus's name, checksum and numbers of files, for the manifest."""
         files = self.files(root)
         checksum = corpus.files_sha256(pathlib.Path(root), itertools.chain(*files.values()))
         counts = {part: len(listed) for part, listed in files.items()}
@@ -147,7 +147,7 @@ COLLECTIONS = {
         fractions=tuple(count / 29_363 for count in (26_462, 148, 2_753)),
         text_format="lines",
     ),
-    # Cettolo et al. (2012), with the shares of Lin et al. (2015), 6.1.
+    # Cettolo et al. (2012), with the shares of Lin et al. (2015, section 6.1).
     "ted": Collection(
         title="TED talks of IWSLT",
         files=ted.talk_files,

@@ -43,7 +43,7 @@ _RAW = re.compile(r"wsj_[0-9]{4}", re.IGNORECASE)
 _RAW_START = ".START"
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
-# Far deeper than any parse; this depth takes a tenth of a GiB.
+# Maximum depth of brackets, far above the depth of any parse; it takes 0.1 GiB.
 _DEEPEST = 1_000_000
 _EMPTY_ELEMENT = "-NONE-"
 # Represents a nested bracket; no word is equal to it.
