@@ -239,7 +239,9 @@ class HierarchicalAttentionAutoencoder(HierarchicalAutoencoder):
     def close_sentence(
         self, params: Params, context: Remembering, state: StackState, sentence: Sentence
     ) -> Remembering:
-        m_BxH = attend(params["attention"], stack.top_hidden(context.state), context.memory)
+        m_BxH = attend(
+            params["attention"], stack.top_hidden(context.state), context.memory, self.plan
+        )
         gates_BxGH = m_BxH @ params["sentence_decoder"][0]["context"]
         e_BxH = stack.top_hidden(state)
         return context._replace(

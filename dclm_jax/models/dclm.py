@@ -187,13 +187,15 @@ class ADCLM(DocumentModel):
     def step(
         self, params: Params, conditioning: Conditioning, state: StackState, x: StackInput
     ) -> tuple[StackState, tuple[jax.Array, jax.Array]]:
-        c_BxH = attend(params["attention"], stack.top_hidden(state), conditioning.inputs)
+        c_BxH = attend(params["attention"], stack.top_hidden(state), conditioning.inputs, self.plan)
         x = x.plus(c_BxH @ params["stack"][0]["context"])
         state, h_BxH = stack.step_stack(self.cell, params["stack"], state, x)
         return state, (h_BxH, c_BxH)
 
     def attention(self, params: Params, conditioning: Conditioning, state: StackState) -> jax.Array:
-        return attention_weights(params["attention"], stack.top_hidden(state), conditioning.inputs)
+        return attention_weights(
+            params["attention"], stack.top_hidden(state), conditioning.inputs, self.plan
+        )
 
     def emit(self, params: Params, conditioning: Conditioning, outputs: Any) -> jax.Array:
         h, c = outputs

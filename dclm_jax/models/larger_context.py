@@ -250,11 +250,15 @@ class _SeqBoWATT(_SeqBoW):
         self, params: Params, conditioning: Conditioning, state: StackState, x: StackInput
     ) -> tuple[StackState, jax.Array]:
         # `feed` is linear and therefore commutes with the mean.
-        fed_BxX = attend(params["attention"], stack.top_hidden(state), conditioning.inputs)
+        fed_BxX = attend(
+            params["attention"], stack.top_hidden(state), conditioning.inputs, self.plan
+        )
         return self.step_fed(params, fed_BxX, state, x)
 
     def attention(self, params: Params, conditioning: Conditioning, state: StackState) -> jax.Array:
-        return attention_weights(params["attention"], stack.top_hidden(state), conditioning.inputs)
+        return attention_weights(
+            params["attention"], stack.top_hidden(state), conditioning.inputs, self.plan
+        )
 
     def vector(self, params: Params, context: Bags) -> jax.Array:
         count_Bx1 = jnp.maximum(jnp.sum(context.exists_BxC, axis=1), 1)[:, None]

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from dclm_jax.nn.layers import glorot_uniform
+from dclm_jax.nn.plan import Plan
 
 
 class Memory(NamedTuple):
@@ -33,13 +34,23 @@ def init_attention(
     }
 
 
-def attention_weights(params: dict[str, Any], h_BxH: jax.Array, memory: Memory) -> jax.Array:
+def attention_weights(
+    params: dict[str, Any], h_BxH: jax.Array, memory: Memory, plan: Plan
+) -> jax.Array:
     """alpha = softmax_m(score . tanh(W_query h + keys_m)), [M, B]; 0 at padding."""
     query_BxA = h_BxH @ params["query"]
-    scores_MxB = jnp.tanh(query_BxA + memory.keys_MxBxA) @ params["score"]
+    tanh_MxBxA = jnp.tanh(query_BxA + memory.keys_MxBxA)
+    if plan.fuses_scans:
+        scores_MxB = jnp.sum(tanh_MxBxA * params["score"], axis=-1)
+    else:
+        scores_MxB = tanh_MxBxA @ params["score"]
     return jax.nn.softmax(scores_MxB, axis=0, where=memory.mask_MxB)
 
 
-def attend(params: dict[str, Any], h_BxH: jax.Array, memory: Memory) -> jax.Array:
+def attend(params: dict[str, Any], h_BxH: jax.Array, memory: Memory, plan: Plan) -> jax.Array:
     """sum_m alpha_m values_m, [B, H], with alpha from `attention_weights`."""
-    return jnp.einsum("mb,mbh->bh", attention_weights(params, h_BxH, memory), memory.values_MxBxH)
+    alpha_MxB = attention_weights(params, h_BxH, memory, plan)
+    # Kernels of whole loops (nn/fused.py) have no products of arrays with three axes.
+    if plan.fuses_scans:
+        return jnp.sum(alpha_MxB[..., None] * memory.values_MxBxH, axis=0)
+    return jnp.einsum("mb,mbh->bh", alpha_MxB, memory.values_MxBxH)

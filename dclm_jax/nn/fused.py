@@ -10,7 +10,6 @@ interpret this kernel. It has been compiled for TPUs, and has not run on any TPU
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -36,8 +35,8 @@ def scan(
     kernels have the precision of its products.
 
     Args:
-      body: a pure function of matrices; the arrays in its closure are matrices too.
-      carry: matrices.
+      body: a pure function without products of arrays with three axes.
+      carry: arrays.
       xs: stacked matrices [N, ...].
     """
     x = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), xs)
@@ -46,7 +45,9 @@ def scan(
     ys, y_tree = jax.tree.flatten(y)
     inputs = jax.tree.leaves(xs)
     length = len(inputs[0])
-    kept_bytes = _vmem_bytes([*closed.consts, *carries, *carries])
+    kept = [_for_vmem(array) for array in (*closed.consts, *carries)]
+    firsts = kept[len(closed.consts) :]
+    kept_bytes = _vmem_bytes([*kept, *firsts])
     step_bytes = _vmem_bytes([*jax.tree.leaves(x), *ys])
     room = VMEM_BYTES // 3 - kept_bytes
     chunk = next((c for c in CHUNKS if length % c == 0 and c * step_bytes <= room), None)
@@ -57,7 +58,7 @@ def scan(
         return (length // chunk - 1 - i if reverse else i), 0, 0
 
     def whole(leaf: Any) -> pl.BlockSpec:
-        return pl.BlockSpec(leaf.shape, lambda _: (0, 0))
+        return pl.BlockSpec(leaf.shape, lambda _: (0,) * leaf.ndim)
 
     def stacked(leaf: Any) -> pl.BlockSpec:
         return pl.BlockSpec((chunk, *leaf.shape), index_of_chunk)
@@ -65,21 +66,23 @@ def scan(
     results = pl.pallas_call(
         _kernel(closed.jaxpr, [len(closed.consts), len(carries), len(inputs)], chunk, reverse),
         grid=(length // chunk,),
-        in_specs=[*map(whole, (*closed.consts, *carries)), *map(stacked, jax.tree.leaves(x))],
-        out_specs=[*map(whole, carries), *map(stacked, ys)],
+        in_specs=[*map(whole, kept), *map(stacked, jax.tree.leaves(x))],
+        out_specs=[*map(whole, firsts), *map(stacked, ys)],
         out_shape=[
-            *(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in carries),
+            *(jax.ShapeDtypeStruct(first.shape, first.dtype) for first in firsts),
             *(jax.ShapeDtypeStruct((length, *leaf.shape), leaf.dtype) for leaf in ys),
         ],
         compiler_params=pltpu.CompilerParams(
             dimension_semantics=("arbitrary",), vmem_limit_bytes=VMEM_BYTES
         ),
-        cost_estimate=_cost(
-            closed, [*carries, *jax.tree.leaves(x)], length, length * step_bytes + kept_bytes
-        ),
+        cost_estimate=_cost(closed.jaxpr, length, length * step_bytes + kept_bytes),
         name="fused_scan_backward" if reverse else "fused_scan",
-    )(*closed.consts, *carries, *map(_without_predicates, inputs))
-    return carry_tree.unflatten(results[: len(carries)]), y_tree.unflatten(results[len(carries) :])
+    )(*kept, *map(_for_vmem, inputs))
+    last = [
+        result.reshape(carry.shape)
+        for result, carry in zip(results[: len(carries)], carries, strict=True)
+    ]
+    return carry_tree.unflatten(last), y_tree.unflatten(results[len(carries) :])
 
 
 def _kernel(jaxpr: Any, counts: Sequence[int], chunk: int, reverse: bool) -> Callable[..., None]:
@@ -89,8 +92,8 @@ def _kernel(jaxpr: Any, counts: Sequence[int], chunk: int, reverse: bool) -> Cal
     Args:
       counts: the numbers of constants, carries and inputs.
     """
-    num_consts, num_carries, num_inputs = counts
-    is_predicate = [variable.aval.dtype == bool for variable in jaxpr.invars[num_carries:]]
+    _, num_carries, _ = counts
+    carry_variables, x_variables = jaxpr.invars[:num_carries], jaxpr.invars[num_carries:]
 
     def kernel(*refs: Any) -> None:
         rest = iter(refs)
@@ -106,42 +109,51 @@ def _kernel(jaxpr: Any, counts: Sequence[int], chunk: int, reverse: bool) -> Cal
 
         def step(count: jax.Array, carry: list[jax.Array]) -> list[jax.Array]:
             n = chunk - 1 - count if reverse else count
-            x = [
-                ref[n] != 0 if predicate else ref[n]
-                for ref, predicate in zip(xs, is_predicate, strict=True)
-            ]
-            results = eval_jaxpr(jaxpr, [ref[...] for ref in consts], *carry, *x)
+            x = [_as(v, ref[n]) for v, ref in zip(x_variables, xs, strict=True)]
+            constants = [_as(v, ref[...]) for v, ref in zip(jaxpr.constvars, consts, strict=True)]
+            results = eval_jaxpr(jaxpr, constants, *carry, *x)
             for ref, y in zip(ys, results[num_carries:], strict=True):
                 ref[n] = y
             return results[:num_carries]
 
-        last = jax.lax.fori_loop(0, chunk, step, [carry[...] for carry in carries])
+        first = [_as(v, ref[...]) for v, ref in zip(carry_variables, carries, strict=True)]
+        last = jax.lax.fori_loop(0, chunk, step, first)
         for carry, value in zip(carries, last, strict=True):
-            carry[...] = value
+            carry[...] = value.reshape(carry.shape)
 
     return kernel
 
 
 def _vmem_bytes(leaves: Sequence[Any]) -> int:
-    """The bytes of matrices in VMEM, where each matrix takes whole tiles."""
+    """The bytes of arrays in VMEM, where the last two axes take whole tiles."""
 
     def tiled(leaf: Any) -> int:
-        whole_tiles = (-(-size // tile) * tile for size, tile in zip(leaf.shape, TILE, strict=True))
-        return math.prod(whole_tiles) * (4 if leaf.dtype == bool else leaf.dtype.itemsize)
+        *outer, rows, columns = leaf.shape
+        whole_tiles = (
+            -(-size // tile) * tile for size, tile in zip((rows, columns), TILE, strict=True)
+        )
+        return math.prod((*outer, *whole_tiles)) * (
+            4 if leaf.dtype == bool else leaf.dtype.itemsize
+        )
 
     return sum(map(tiled, leaves))
 
 
-def _cost(closed: Any, arguments: Sequence[Any], length: int, num_bytes: int) -> pl.CostEstimate:
-    """The cost of all steps, for the compiler's schedule of other work."""
-    step = pl.estimate_cost(partial(eval_jaxpr, closed.jaxpr), closed.consts, *arguments)
-    return pl.CostEstimate(
-        flops=length * step.flops,
-        transcendentals=length * step.transcendentals,
-        bytes_accessed=num_bytes,
+def _cost(jaxpr: Any, length: int, num_bytes: int) -> pl.CostEstimate:
+    """The cost of all steps, for the compiler's schedule of other work: an operation per value."""
+    values = sum(
+        math.prod(variable.aval.shape) for equation in jaxpr.eqns for variable in equation.outvars
     )
+    return pl.CostEstimate(flops=length * values, transcendentals=0, bytes_accessed=num_bytes)
 
 
-def _without_predicates(array: jax.Array) -> jax.Array:
-    """The array, in a type that VMEM has."""
+def _for_vmem(array: jax.Array) -> jax.Array:
+    """The array with at least two axes, in a type that VMEM has: no predicates."""
+    array = array.reshape((1,) * (2 - array.ndim) + array.shape)
     return array.astype(jnp.float32) if array.dtype == bool else array
+
+
+def _as(variable: Any, value: jax.Array) -> jax.Array:
+    """A value from VMEM in the shape and type of a variable of the body."""
+    value = value.reshape(variable.aval.shape)
+    return value != 0 if variable.aval.dtype == bool else value

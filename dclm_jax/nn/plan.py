@@ -43,8 +43,10 @@ class Plan:
       repeats_products: whether the backward pass of a loop over tokens computes the products of the
         forward pass again, and does not read saved values. On a v5e a step of `rnnlm` with H = 512,
         256 segments and bfloat16 takes 40.0 ms instead of 45.1 ms and 1,590 MB instead of 2,830 MB.
-      fuses_scans: whether the loop over tokens of a layer is one kernel (nn/fused.py), on TPUs
-        with at least 64 MiB of VMEM.
+      fuses_scans: whether a loop over tokens is one kernel (nn/fused.py), on TPUs with at least
+        64 MiB of VMEM. A step of `adclm` takes 2.1 ms instead of 15.7 ms by the kernels' memory
+        traffic; their instructions, which no estimate has, take about 0.9 ms (2,150 and 5,950
+        bundles per token, forward and backward).
     """
 
     chunk_logits: int = 2**26

@@ -4,7 +4,6 @@
 tokens. The driver computes the same values faster.
 """
 
-import dataclasses
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -191,9 +190,7 @@ def _read_tokens(
         return model.step(params, conditioning, state, x)
 
     constants = recurrence.without_unread(step, (params, conditioning), state, x_NxB)
-    # Kernels of whole loops read matrices alone; the conditioning has other arrays.
-    plan = dataclasses.replace(model.plan, fuses_scans=False)
-    return recurrence.scan(step, plan, constants, state, x_NxB, mask_NxB)
+    return recurrence.scan(step, model.plan, constants, state, x_NxB, mask_NxB)
 
 
 def _embedded(
