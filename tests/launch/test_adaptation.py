@@ -107,7 +107,7 @@ def test_adapted_runs_distinguish_orders_beside_the_runs(space):
         ("evaluate --cache_weight=0", "no effect without --adapt=cache or --adapt=unigram; add --adapt"),
         (
             "evaluate --adapt=cache --dynamic_rate=1",
-            "no effect without --adapt=dynamic; add it",
+            "no effect without --adapt=dynamic; add --adapt",
         ),
         (
             "evaluate --adapt=cache --split=valid",
