@@ -13,6 +13,7 @@ from typing import Any
 import jax
 from jax.experimental import topologies
 
+from dclm_jax import cuda_graphs
 from dclm_jax.allocation import machine_memory
 from dclm_jax.errors import InputError
 from dclm_jax.nn.plan import Plan, plan_of
@@ -148,7 +149,7 @@ def _h100(name: str, count: int) -> Target:
         target_config=_H100,
         topology=f"1x1x{count}",
     )
-    return Target(name, _GPU, plan_of(devices[0]), devices)
+    return Target(name, _GPU, plan_of(devices[0]), devices, dict(cuda_graphs.OPTIONS))
 
 
 def _devices(name: str, **options: Any) -> list[Any]:

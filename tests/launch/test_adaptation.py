@@ -104,7 +104,10 @@ def test_adapted_runs_distinguish_orders_beside_the_runs(space):
             "evaluate --cache_window=9",
             "--cache_window has no effect without --adapt=cache; add --adapt",
         ),
-        ("evaluate --cache_weight=0", "no effect without --adapt=cache or --adapt=unigram; add --adapt"),
+        (
+            "evaluate --cache_weight=0",
+            "no effect without --adapt=cache or --adapt=unigram; add --adapt",
+        ),
         (
             "evaluate --adapt=cache --dynamic_rate=1",
             "no effect without --adapt=dynamic; add --adapt",
