@@ -35,7 +35,7 @@ def device_memory() -> int:
 
 
 def peak_memory(compiled: jax.stages.Compiled) -> int:
-    """Bytes that a compiled program holds on one device: arguments, results and everything between.
+    """Bytes that a compiled program holds on one device: arguments, results and temporary arrays.
     Results in the buffers of arguments count once."""
     memory: Any = compiled.memory_analysis()
     new = memory.output_size_in_bytes - memory.alias_size_in_bytes

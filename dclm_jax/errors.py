@@ -14,8 +14,8 @@ class InputError(ValueError):
     """Bad input from the user. The message is one line: the error and its file, line or flag, the
     value, and what to do.
 
-    Every function of the library raises it for bad input, which docstrings do not repeat. Launchers
-    print the message without a traceback and exit with code 2.
+    Every function of the library raises `InputError` for bad input; docstrings do not repeat this.
+    Launchers print the message without a traceback and exit with code 2.
     """
 
     def __init__(self, message: str):

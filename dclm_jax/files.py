@@ -190,7 +190,7 @@ def replacing(target: storage.Location, last: str = "") -> Iterator[pathlib.Path
         directory, aside = pathlib.Path(parent, "new"), pathlib.Path(f"{parent}.old")
         directory.mkdir()
         yield directory
-        # A directory in use cannot be replaced in one step: the old one is put aside first.
+        # A directory in use cannot be replaced in one step: the old directory is put aside first.
         if target.exists():
             target.rename(aside)
         directory.rename(target)
@@ -315,7 +315,8 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def _inner(key: str, name: str) -> str:
-    """Names in a file may be anything, of any length."""
+    """The key of a nested value; a name is shortened, because a file may have names of any
+    length."""
     name = name if name.isidentifier() and len(name) < 40 else brief(name)[1:-1]
     return f"{key}.{name}" if key else name
 

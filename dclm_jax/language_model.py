@@ -1,6 +1,6 @@
 """A trained model in Python: restore a run, score, read and generate text, measure perplexity.
 
-Log-probabilities are natural logarithms (nats); a surprisal is the negative of one.
+Log-probabilities are natural logarithms (nats); a surprisal is a negative log-probability.
 
 Documents are lists of sentences, each a string of words separated by spaces or a list of words, or
 `dclm_jax.data.readers.Document`s. Sentences without words are omitted, as in files: the model
@@ -155,8 +155,8 @@ class DocumentState:
         max_sentence_words: int = DEFAULT_MAX_SENTENCE_WORDS,
         seed: int = 0,
     ) -> Iterator[tuple[str, float]]:
-        """The words of `generate`, each as soon as it is chosen, with its log P in nats. END closes
-        every sentence. Beam search yields all words at the end."""
+        """Yields the words of `generate` as soon as they are chosen, each with log P in nats. END
+        closes every sentence. Beam search yields all words at the end."""
         self.lm.require_generating()
         limits, (key,) = (
             Limits(num_sentences, max_sentence_words),
@@ -480,7 +480,7 @@ class LanguageModel:
             new document.
           num_sentences: maximum number of sentences; a model that decides where a document ends
             may generate fewer.
-          decoding: how words are chosen.
+          decoding: options for the choice of words.
           max_sentence_words: maximum number of words per sentence.
           seed: random seed for sampling. The text of a document depends on the seed, the number of
             the document and the document, not on other documents.
@@ -508,9 +508,9 @@ class LanguageModel:
 
         Args:
           documents: the sources, documents with words, as `score` takes them.
-          decoding: how words are chosen.
+          decoding: options for the choice of words.
           max_length_ratio: maximum number of words of a text, as a multiple of the words of its
-            source (Li et al. 2015, 4.2).
+            source (Li et al. 2015, section 4.2).
           seed, samples: as for `generate`.
 
         Yields:

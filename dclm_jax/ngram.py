@@ -11,11 +11,12 @@ WORKDIR/
   model.arpa        all n-grams with their log-probabilities, as text
   model.binary      the model for queries
 
-KenLM's unknown word `<unk>` does not occur in the text. UNKNOWN does, and is counted like any other
-word, so that perplexities are comparable with other models.
+KenLM's unknown word `<unk>` does not occur in the training text. UNKNOWN is counted like any other
+word of this text, so that perplexities are comparable with other models.
 
 KenLM does not check its binary files: a damaged file may end the process. A checksum is therefore
-compared first. It finds damage but not manipulation: use n-gram runs only from sources you trust.
+compared first. A checksum finds damage but not manipulation: use n-gram runs only from sources you
+trust.
 """
 
 import dataclasses

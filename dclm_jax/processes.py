@@ -153,8 +153,8 @@ def from_first(tree: Tree) -> Tree:
 def stop_agreed() -> bool:
     """Whether the job must stop now, because a process has received SIGTERM.
 
-    It becomes true in the same call in all processes, one or two calls after the signal. Every
-    process must call it after every step.
+    The result becomes true in the same call in all processes, one or two calls after the signal.
+    Every process must call this function after every step.
     """
     # JAX agrees on the call after the last call that any process has made. Calls are counted
     # instead of steps, because a resumed run begins at a later step.

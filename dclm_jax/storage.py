@@ -1,8 +1,8 @@
 """Files under addresses, gs://bucket/run, copied from and to this machine through epath.
 
 All reading and writing uses local files: a file under an address is first copied to this machine,
-and a new file is copied to its address when it is complete. An object is whole or absent. Nothing
-here needs links, locks, appending or renaming, which object stores lack.
+and a new file is copied to its address when it is complete. An object is whole or absent. This
+module needs no links, locks, appending or renaming, which object stores lack.
 
 Functions that access an address raise `InputError` if a package is missing, if the storage denies
 access or cannot be reached, or if a copy cannot be written.
@@ -68,7 +68,7 @@ def open_regular(location: Location | PathLike, *, or_stream: bool = False) -> B
       or_stream: whether to accept pipes and devices, which may never end; the reader sets a limit.
 
     Raises:
-      OSError: it cannot be opened, or is a device, a pipe or a directory.
+      OSError: the file cannot be opened, or is a device, a pipe or a directory.
     """
     if not isinstance(location, str | pathlib.Path):
         return cast(Any, location).open("rb")
@@ -83,7 +83,7 @@ def open_to_append(path: pathlib.Path, buffering: int = -1) -> BinaryIO:
     """Opens a file for reading and appending, and creates it if missing; no link is followed.
 
     Raises:
-      OSError: it cannot be opened, or is a link, a device, a pipe or a directory.
+      OSError: the file cannot be opened, or is a link, a device, a pipe or a directory.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o666)
@@ -92,7 +92,7 @@ def open_to_append(path: pathlib.Path, buffering: int = -1) -> BinaryIO:
 
 
 def _require_regular(descriptor: int, *, or_stream: bool = False) -> None:
-    """Closes a file of any other kind and raises an `OSError`."""
+    """Closes a file that is not regular, and raises an `OSError`."""
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode) or (or_stream and not stat.S_ISDIR(mode)):
         return
@@ -277,8 +277,8 @@ def mirrored(
 
 @contextlib.contextmanager
 def scratch(location: epath.Path) -> Iterator[pathlib.Path]:
-    """A context: a temporary local path for an address. It ends like the address, because messages
-    show it."""
+    """A context: a temporary local path for an address, with the same last part, because messages
+    show the path."""
     try:
         directory = tempfile.TemporaryDirectory(prefix="dclm_jax-", ignore_cleanup_errors=True)
     except OSError as error:

@@ -194,7 +194,7 @@ def _parse(parse: Callable[[Sequence[str]], list[str]], argv: Sequence[str]) -> 
     except BrokenPipeError:
         _mute()
         _end(0)
-    # A configuration file is a program: loading it may raise anything.
+    # A configuration file is a program: loading it may raise any exception.
     except Exception as error:
         _end(EXIT_BAD_INPUT, _flag_error(error))
 

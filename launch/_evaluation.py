@@ -173,8 +173,8 @@ def counting_unknown(
     trained_on: TrainingText,
     name: str,
 ) -> Iterator[Read]:
-    """Streams the texts, and warns after the last one if their OOV rate is much higher than the OOV
-    rate of the test split of the training text.
+    """Streams the texts, and warns after the last text if their OOV rate is much higher than the
+    OOV rate of the test split of the training text.
 
     Args:
       texts: documents, or other parts of a text.

@@ -1,4 +1,4 @@
-"""Makes n-best lists without a decoder: every sentence of a split with corrupted copies of it.
+"""Makes n-best lists without a decoder: every sentence of a split with its corrupted copies.
 
     python -m launch.corrupt --data=data/sotu --split=valid --max_sentences=10 --output=data/nbest
 

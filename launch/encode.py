@@ -38,7 +38,7 @@ from launch import _app, _evaluation
 flags.adopt_module_key_flags(_evaluation)
 _INPUT = flags.DEFINE_string("input", None, "Text to encode; '-' is standard input.")
 _OUTPUT = flags.DEFINE_string(
-    "output", None, "File NAME.npy for the vectors; NAME.ids.txt is written beside it."
+    "output", None, "File NAME.npy for the vectors; NAME.ids.txt is written to the same folder."
 )
 _UNIT = flags.DEFINE_enum("unit", "documents", vector_files.UNITS, "Unit of text per vector.")
 

@@ -1,4 +1,4 @@
-"""Compiles a run for a machine that is not there, and prints its memory and estimated speed.
+"""Compiles a run for a target machine, and prints the run's memory and estimated speed.
 
     python -m launch.plan --config=configs/modern/ptb.py:adclm --target=tpu-v5e:2x4 \\
         --config.data.directory=data/ptb
@@ -11,9 +11,10 @@ and scoring. No device is needed and nothing is run. It needs the packages of th
     pip install -e '.[plan]'
 
 On a TPU the time is XLA's estimate of the cycles of every kernel. XLA has no estimate for a fused
-token scan, whose time is the time of its memory traffic. On an H100 the time of each loop is the
-longest of its launches, memory traffic and matrix products (a roofline). Neither time includes
-all-reduces between devices. Without --variants compilation takes seconds to minutes per shape.
+token scan, whose time is the time of its memory traffic. On an H100 the time is a roofline: in each
+loop the longer time of launches and memory traffic, and in total at least the time of all matrix
+products. Neither time includes all-reduces between devices. Without --variants compilation takes
+seconds to minutes per shape.
 """
 
 import dataclasses
@@ -56,7 +57,7 @@ def main(argv: Sequence[str]) -> None:
     del argv
     target = _with_constants(targets.parse_target(_TARGET.value))
     workload = _workload()
-    # JSON alone goes to standard output.
+    # Standard output has only the JSON.
     stream = sys.stderr if _OUTPUT.value == "-" else sys.stdout
     say = functools.partial(print, file=stream, flush=True)
     result = report.plan(workload, target, variants=_VARIANTS.value, say=say)

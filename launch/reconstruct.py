@@ -15,7 +15,7 @@ decision to end the document, too. A line of --output is a document:
 --outputs measures other texts against --input. Their documents are aligned one to one with the
 documents of --input, and each text has a row in the table.
 
-The measures are the ones in Table 3 of Li et al. (2015). They need the extras: pip install
+The measures follow Table 3 of Li et al. (2015). They need two extras: pip install
 'dclm_jax[metrics,tags]'.
 
     BLEU                 corpus BLEU from sacrebleu; each document is one sacrebleu segment, without

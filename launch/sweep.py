@@ -71,7 +71,7 @@ _say = functools.partial(print, flush=True)
 def main(argv: Sequence[str]) -> int:
     del argv
     sweep = _sweep()
-    # Every cell is checked before the first one starts.
+    # Every cell is checked before the first cell starts.
     parameters = sweep.parameters
     if _DRY_RUN.value:
         for cell in sweep.cells:

@@ -14,7 +14,7 @@ has one sentence per line and a blank line between paragraphs. `prepare` retains
         python -m launch.evaluate --workdir=runs/wikipedia/$model
     done
 
-The settings are those of hotel_reviews.py. This recipe has not been run, because it needs an
+The settings are the settings of hotel_reviews.py. This recipe has not been run, because it needs an
 accelerator and 500,000 paragraphs.
 """
 

@@ -30,8 +30,8 @@ These commands measure coherence accuracy, also of the baselines (section 6.1), 
     python -m launch.rescore --workdir=runs/ted/two_step --nbest=test.nbest --documents=test.docs \
         --references=test.en --weights=tuned.json --output=best.txt
 
-The settings are those of ptb.py. This recipe has not been run, because the talks are not included.
-configs/hierarchical_rnn/README.md has the results of the paper.
+The settings are the settings of ptb.py. This recipe has not been run, because the talks are not
+included. configs/hierarchical_rnn/README.md has the results of the paper.
 """
 
 from configs.hierarchical_rnn.ptb import get_config

@@ -21,7 +21,7 @@ These commands prepare the other two corpora:
     python -m launch.prepare --train=PTB/train.txt --valid=PTB/valid.txt --test=PTB/test.txt \
         --unknown_token='<unk>' --output=data/ptb
 
-The settings are those of the paper's section 5.1: one LSTM layer, Adadelta, the log-likelihood as a
+The settings follow the paper's section 5.1: one LSTM layer, Adadelta, the log-likelihood as a
 mean over sentences, training sentences of at most 50 words, and early stopping on the validation
 likelihood. This recipe has not been run, because it needs an accelerator: IMDB has 930,000 training
 sentences, and BBC has 37,000. configs/larger_context/README.md has the results of small.py and of

@@ -27,7 +27,7 @@ MODELS = ("rnnlm", "drnnlm", "hrnnlm", "adclm", "codclm", "ccdclm")
 
 _MODEL_OPTIONS = {
     "adclm": {"attention_dim": 48},
-    # The paper states no weight: the two losses are added.
+    # The paper states no weight for the sum of both losses.
     "hrnnlm": {"sentence_loss_weight": 1.0},
 }
 

@@ -117,7 +117,7 @@ class Training:
         }
         lines = (
             *_speed_lines(seconds, tokens, details),
-            f"useful FLOP/s: {fraction:.2f} of those of a 2048^3 matrix product "
+            f"useful FLOP/s: {fraction:.2f} of the FLOP/s of a 2048^3 matrix product "
             f"({matrix_rate / 1e9:,.0f} GFLOP/s); compilation: {compile_seconds:.1f} s",
         )
         measured = fraction if self.goal.unit == FLOPS else ratio(seconds, peers)

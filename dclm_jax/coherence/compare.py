@@ -49,7 +49,7 @@ class OrderTest(abc.ABC, Generic[ResultT]):
     """A test: the orders that documents are compared with, and the summary of the outcomes.
 
     Attributes:
-      shuffle: the movable sentences; documents that are too short for it are omitted.
+      shuffle: the movable sentences; documents with too few sentences are omitted.
       result_type: the type of the summary.
       has_equal_orders: whether the number of orders of a document is equal for all models.
     """

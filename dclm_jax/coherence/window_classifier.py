@@ -274,7 +274,7 @@ def batches(corpus: Corpus, options: Options, seed: Sequence[int]) -> Iterator[W
     """One epoch of the documents of a split and their permutations, in an order given by the seed.
 
     A batch has documents whose longest sentences have similar lengths, with at most
-    `batch_sentences` sentences in total; a longer document is a batch of its own. R is a power of
+    `batch_sentences` sentences in total; a longer document is a separate batch. R is a power of
     two, W follows from R, and N is a bucket of lengths.
     """
     rng = np.random.default_rng(list(seed))

@@ -340,8 +340,8 @@ def open_corpus(directory: storage.PathLike, split: str, *, verify: bool = True)
 
 
 def open_source(corpus: Corpus, directory: storage.PathLike, *, verify: bool = True) -> Corpus:
-    """The sources of a split's documents: its `source_split`, or the documents themselves if there
-    is none."""
+    """The sources of a split's documents: its `source_split` if the corpus has it, otherwise the
+    documents themselves."""
     name = source_split(corpus.split)
     if name not in corpus.manifest.splits:
         return corpus

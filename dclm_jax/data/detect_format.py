@@ -25,7 +25,7 @@ _SECTION = re.compile(r"= = .+ = =")
 def is_tagged(lines: Iterable[Line]) -> bool:
     """Whether a text consists of tokens WORD/TAG, from three conditions:
 
-    - At least 95% of the tokens end in a slash and a tag. Web addresses do not count as such.
+    - At least 95% of the tokens end in a slash and a tag. Web addresses do not count as tags.
     - The tags look like a tag set: all are upper case, or each occurs at least twice on average.
       Paths and dates therefore do not count as tagged text.
     - There are more tags than lines, so at least one line has several words.

@@ -89,7 +89,7 @@ class NumberedText:
     def cut(self, max_words: int) -> "NumberedText":
         """The same text with documents of at most `max_words` words, cut between sentences.
 
-        Each piece takes whole sentences while they fit; a longer sentence is a piece of its own.
+        Each piece takes whole sentences while they fit; a longer sentence is a separate piece.
         Pieces are called NAME#1, NAME#2 and so on and have the part of their document. Omitted
         empty sentences count for the first piece.
         """

@@ -70,7 +70,7 @@ class PrepareOptions:
         `DEFAULT_VOCAB_SIZE`, or no maximum with `min_count`.
       min_count: minimum number of occurrences of a word in the vocabulary.
       vocabulary: a vocabulary file to use instead of the training words.
-      unknown_token: the text's spelling of OOV words, if any; named corpora have their own.
+      unknown_token: the text's spelling of OOV words, if any; a named corpus has a fixed spelling.
       encoding: see `readers.read_documents`.
       split_documents_at: maximum number of words per document; longer documents are cut, see
         `NumberedText.cut`.
@@ -442,7 +442,7 @@ def _end(inputs: Mapping[str, _Input], plan: _Plan, report: Report) -> TextOptio
 
 
 def _divided(numbered: NumberedText, plan: _Plan) -> NumberedText:
-    """The documents with indices of `corpus.ALL_SPLITS` as their parts, the longer ones cut."""
+    """The documents with indices of `corpus.ALL_SPLITS` as their parts; long documents are cut."""
     width = 2 if plan.is_paired else 1
     parts = numbered.parts[::width]
     if plan.collection:

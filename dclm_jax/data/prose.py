@@ -70,7 +70,7 @@ class Tokenizer:
     def _lossless(self, text: str) -> list[str]:
         """The tokens of a text, or its words between white space where tokenising lost a
         character."""
-        # sacremoses deletes control characters and uses "DOTMULTI" as a mark of its own.
+        # sacremoses deletes control characters and uses "DOTMULTI" as an internal mark.
         spaced = text.split()
         tokens = list(self._moses.tokenize(text, escape=False))
         if "".join(tokens) == "".join(spaced):

@@ -61,7 +61,7 @@ def read_documents(
         hidden files), or "-" for standard input.
       options: the format and how text becomes words.
       encoding: encoding of text; `corpora` ignore it.
-      name: name of a single file in ids and messages; by default its own name.
+      name: name of a single file in ids and messages; by default the file's name.
       keep_empty: whether to yield documents without words.
       report: called with a line for each detected format, each warning about the format and, at the
         end of the text, each of the `notes`.
@@ -72,7 +72,7 @@ def read_documents(
 
 
 class TextReader:
-    """Reads an input and counts what it omits.
+    """Reads an input, and counts omitted sentences and documents.
 
     Attributes:
       formats: formats read so far, possibly `formats.RAW_JSONL`.

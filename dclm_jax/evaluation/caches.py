@@ -107,7 +107,7 @@ def _repetitions(targets: Sequence[int]) -> np.ndarray:
 
 
 def _urn(nll: np.ndarray, counts: np.ndarray, sizes: np.ndarray, strength: float) -> np.ndarray:
-    """-log (s p_LM + c_w) / (s + n), the two logarithms in multiples of `_GRAIN`."""
+    """-log (s p_LM + c_w) / (s + n), with both logarithms rounded to multiples of `_GRAIN`."""
     with np.errstate(divide="ignore"):
         logs = np.log(strength + sizes), np.log(strength * np.exp(-nll) + counts)
     total, share = (np.round(log / _GRAIN) * _GRAIN for log in logs)

@@ -5,8 +5,8 @@ perplexity of a class is exp(sum of NLL / number of targets), so that the sums o
 to the sums of the text; the paper takes the mean of the perplexities of a class's words.
 
 As in the paper, NN and NNS are `Noun`, VB and VBZ are `Verb`, and every other tag is a class.
-The paper's 36 tags are tags of words; here punctuation is a separate class, which is never among
-the most frequent tags.
+The paper's 36 tags are tags of words. In this module punctuation is a separate class, which is
+never among the most frequent tags.
 """
 
 import collections

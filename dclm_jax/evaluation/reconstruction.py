@@ -10,7 +10,7 @@ documents. The program scores sentence by sentence and gives a perfect copy a re
 The coherence penalty L (Eq. 18) aligns each output sentence with the input sentence of the highest
 F1 over their verbs and nouns, with repetitions. Among equal F1 the nearest position is taken, and
 the earlier of two. L thus does not penalize a sentence without a verb or noun of the input, which
-the paper aligns at random; the share of such sentences is reported beside L.
+the paper aligns at random; the share of such sentences is reported too.
 """
 
 import collections

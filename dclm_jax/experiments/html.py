@@ -48,7 +48,7 @@ def environment() -> "Environment":
 
 
 def _source(name: str) -> str:
-    """The text of a file beside the templates, such as page.css."""
+    """The text of a file in the folder of the templates, such as page.css."""
     loader = environment().loader
     assert loader is not None
     return loader.get_source(environment(), name)[0]

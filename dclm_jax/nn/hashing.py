@@ -2,7 +2,7 @@
 
 The weight of a history h (a word) and a word t = 0..V-1 is array[start(h) + t]. The weights of a
 history are thus one slice of the array, and their gradient is one slice. A hash spreads starts over
-0..size-V: no slice wraps around, and slices overlap if the array is too small for all of them.
+0..size-V: no slice wraps around, and slices overlap if the array is too small for all slices.
 """
 
 import functools

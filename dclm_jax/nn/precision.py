@@ -8,7 +8,7 @@ import jax
 
 MATMUL_PRECISIONS = ("default", "high", "highest")
 """Values of `jax.default_matmul_precision`: "default" is the fastest on the device (one pass of
-bfloat16 on TPUs, TF32 on H100), "highest" is float32. CPUs compute all of them in float32."""
+bfloat16 on TPUs, TF32 on H100), "highest" is float32. CPUs always compute with float32."""
 SCORING_PRECISION = "highest"
 
 

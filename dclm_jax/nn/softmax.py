@@ -37,7 +37,7 @@ class RowLogits(NamedTuple):
         return _take(self.logits_RxV, self._rows(position_C))
 
     def add(self, d_values: jax.Array, position_C: jax.Array, d_logits_CxV: jax.Array) -> jax.Array:
-        """The gradient of the values, with that of these positions' logits."""
+        """The gradient of the values plus the gradient from these positions' logits."""
         return d_values.at[self._rows(position_C)].add(d_logits_CxV, mode="drop")
 
     def _rows(self, position_C: jax.Array) -> jax.Array:
@@ -70,7 +70,7 @@ class HashedLogits(NamedTuple):
         return self._over_slices(position_C, add_slices, zeros_CxV)
 
     def add(self, d_values: jax.Array, position_C: jax.Array, d_logits_CxV: jax.Array) -> jax.Array:
-        """The gradient of the values, with that of these positions' logits."""
+        """The gradient of the values plus the gradient from these positions' logits."""
         windows = jax.lax.ScatterDimensionNumbers(
             update_window_dims=(1,), inserted_window_dims=(), scatter_dims_to_operand_dims=(0,)
         )

@@ -1,1 +1,1 @@
-"""Programs of a run, compiled for a machine that is not there, and their cost."""
+"""The programs of a run, compiled without the target machine, and their costs."""

@@ -1,6 +1,6 @@
 """Costs of a compiled program, read from its HLO text with the trip counts of its loops.
 
-XLA's own cost analysis counts the body of a loop once. Here each kernel counts as often as it runs.
+XLA's cost analysis counts the body of a loop once. This module counts a kernel as often as it runs.
 The text does not give the trips of the loop over chunks of the output layer, nor the size of its
 first chunk: both depend on the number of targets, and `Chunks` has them.
 """
@@ -15,7 +15,7 @@ _HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{$")
 _INSTRUCTION = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = (.*?) ([a-z][\w\-]*)\(([^)]*)\)(.*)$")
 _ARRAY = re.compile(r"\b(?:(pred)|[bfsuc]+(\d+)\w*)\[([\d,]*)\]")
 _NAME = re.compile(r"%([\w.\-]+)")
-# They name, order or wait for arrays, and launch nothing.
+# These instructions name, order or wait for arrays, and launch nothing.
 _FREE = frozenset(
     "parameter constant tuple get-tuple-element bitcast after-all partition-id replica-id "
     "opt-barrier copy-done slice-done async-done all-reduce-done".split()
@@ -98,8 +98,8 @@ class Program:
         """Parses the text of a compiled program (`Compiled.as_text()`).
 
         Args:
-          cycles_per_byte: of memory traffic. XLA estimates no cycles of kernels written with
-            Pallas (nn/fused.py); the bytes that these state count instead.
+          cycles_per_byte: cycles per byte of memory traffic. XLA estimates no cycles of kernels
+            written with Pallas (nn/fused.py); their bytes count instead.
         """
         self.computations: dict[str, dict[str, Instruction]] = {}
         self._chunks = chunks
@@ -200,8 +200,8 @@ class Program:
         return self._chunks.branch(branches, num_bytes)
 
     def _num_bytes(self, instruction: Instruction, computation: dict[str, Instruction]) -> int:
-        """Bytes that a kernel reads and writes. Of an array only the slice counts that it reads or
-        writes."""
+        """Bytes that a kernel reads and writes. If it reads or writes only a slice of an array,
+        only the slice counts."""
         match instruction.opcode:
             case "fusion":
                 return self._fusion_bytes(self.computations[instruction.computation("calls")])

@@ -1,4 +1,4 @@
-"""A run's programs, compiled for a target, and what they cost there."""
+"""The programs of a run, compiled for a target, and their costs on the target."""
 
 import bisect
 import dataclasses
@@ -49,13 +49,13 @@ class Cost:
       parameters, optimizer_state: bytes of the state; each device has a copy.
       batch: bytes of the device's part of the batch.
       temporary: bytes of activations, gradients and other intermediate arrays.
-      peak: bytes of everything that the program holds at a time.
+      peak: maximum bytes that the program holds at a time.
       donated: whether the new state takes the buffers of the old state.
-      flops: FLOPs of matrix products, those on padding included.
+      flops: FLOPs of matrix products, including products on padding.
       targets: number of real targets, over all devices.
       loops: kernels, cycles and bytes of each outermost loop.
-      loops_are_known: whether the trips of loops over tokens are known: not on a CPU, where they
-        end with the longest sentence.
+      loops_are_known: whether the trips of loops over tokens are known. They are unknown on a CPU,
+        where loops end with the longest sentence.
       all_reduces, reduced: number of all-reduces between devices, and their bytes.
     """
 
@@ -80,9 +80,10 @@ class Cost:
     def seconds(self, target: Target) -> float | None:
         """Estimated seconds of one run, without waiting for other devices; None without constants.
 
-        On a TPU, XLA's estimate of the cycles of each kernel; a fused token scan (nn/fused.py) has
-        none, and its memory traffic counts. Otherwise a roofline: in each loop
-        launches or memory traffic bound the time, and the products bound the whole.
+        On a TPU the time is XLA's estimate of the cycles of each kernel; the time of a fused token
+        scan (nn/fused.py), which has no estimate, is the time of its memory traffic. On other
+        devices the time is a roofline: in each loop the longer time of launches and memory traffic,
+        and in total at least the time of all matrix products.
         """
         device = target.device
         if device.clock:
@@ -156,7 +157,7 @@ def scoring_cost(training: Training, shape: Shape, target: Target) -> Cost:
 
 
 def product_flops(function: Callable[..., Any], arguments: Any, chunks: Chunks) -> float:
-    """FLOPs of the matrix products of a function, with the trips of its loops."""
+    """FLOPs of the matrix products of a function, in all trips of its loops."""
     return _flops(jax.make_jaxpr(function)(*arguments).jaxpr, chunks)
 
 

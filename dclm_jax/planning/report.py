@@ -1,4 +1,4 @@
-"""Whether a run fits a machine and what it costs there, as text and as JSON; nothing is run."""
+"""The memory and the estimated time of a run on a machine, as text and as JSON; nothing is run."""
 
 import collections
 import dataclasses
@@ -119,7 +119,7 @@ def plan(
 
     Args:
       variants: whether to compile the changes that may help, too: remat, bfloat16, twice the batch.
-      say: takes a line before each compilation, which can take minutes.
+      say: called with a line before each compilation, which can take minutes.
     """
     count = len(workload.shapes)
 

@@ -1,4 +1,4 @@
-"""Machines for which programs are compiled without them: TPU slices, H100s, and this CPU.
+"""The target machines: TPU slices, H100s and this CPU. Compilation does not need the machine.
 
 A TPU compiles with the package `libtpu`, an H100 with the CUDA plugin of JAX. No device is opened.
 """
@@ -58,7 +58,7 @@ class Device:
     Attributes:
       memory: bytes.
       flops: products of bfloat16 matrices, FLOP/s; None if unknown.
-      bandwidth: of the memory, bytes/s; None if unknown.
+      bandwidth: memory bandwidth, bytes/s; None if unknown.
       clock: cycles/s, if XLA estimates cycles for the device.
       launch: seconds to launch a kernel, if kernels are launched one by one.
     """
@@ -75,9 +75,9 @@ class Target:
     """A machine to compile for.
 
     Attributes:
-      name: as in --target.
+      name: name in --target.
       device: the constants of each device.
-      plan: how models arrange their computations on it.
+      plan: arrangement of computations on the machine.
       devices: compile-only devices of JAX.
       options: XLA's options for its programs.
     """
@@ -120,14 +120,14 @@ def parse_target(text: str) -> Target:
 
 
 def target_names() -> str:
-    """The targets there are, for help and messages."""
+    """The names of all targets, for help and messages."""
     slices = (f"tpu-{kind}:{'|'.join(names)}" for kind, names in _TPU_TOPOLOGIES.items())
     return ", ".join(("cpu", "h100:1|2|4|8|...", *slices))
 
 
 def _tpu(name: str, kind: str, topology: str) -> Target:
     _require_package("libtpu", "libtpu")
-    # libtpu asks the metadata server of Google Cloud and warns without these.
+    # Without these variables libtpu asks the metadata server of Google Cloud and warns.
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
     os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v5litepod-4")
     os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
@@ -155,7 +155,7 @@ def _h100(name: str, count: int) -> Target:
 def _devices(name: str, **options: Any) -> list[Any]:
     try:
         return list(topologies.get_topology_desc(**options).devices)
-    # Of another version of the plugin, errors of any type come out of C++.
+    # Another version of the plugin may raise errors of any type from C++.
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(

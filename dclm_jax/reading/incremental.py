@@ -134,7 +134,7 @@ def take(model: DocumentModel, params: Params, tree: Any, row_B: jax.Array) -> A
 def take_ahead(
     model: DocumentModel, params: Params, prefix: SentencePrefix, row_B: jax.Array
 ) -> SentencePrefix:
-    """Takes batch elements of everything that the next step reads. `steps` is unchanged, because
+    """Takes batch elements of all arrays that the next step reads. `steps` is unchanged, because
     moving it at every word would take more time than reading; `trace` moves it once, at the end."""
     ahead = prefix._replace(steps=jax.tree.map(lambda array: array[:0], prefix.steps))
     return take(model, params, ahead, row_B)._replace(steps=prefix.steps)

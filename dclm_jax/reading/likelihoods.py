@@ -159,7 +159,7 @@ def _endings_nll(
     model: DocumentModel, params: Params, read: SentenceFeatures, mask_SxNxB: jax.Array
 ) -> jax.Array:
     """Negative log-likelihood (nats) of the end-of-document decisions: "continue" before each
-    sentence, "end" after the last one. Batch elements without a sentence are padding."""
+    sentence, "end" after the last sentence. Batch elements without a sentence are padding."""
     before_SB = model.ending(params, read.contexts)
     after_B = model.ending(params, read.context)
     if before_SB is None or after_B is None:

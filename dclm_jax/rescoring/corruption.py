@@ -1,4 +1,4 @@
-"""N-best lists without a decoder: sentences of a corpus and corruptions of them.
+"""N-best lists without a decoder: sentences of a corpus and their corruptions.
 
 A corruption has one to `MAX_EDITS` edits. An edit swaps two neighbouring words, replaces a word by
 a word of similar frequency, or deletes a word. A list has the sentence and different corruptions of

@@ -114,7 +114,7 @@ def read_nbest(path: str, report: Callable[[str], None] = lambda line: None) -> 
         more = f" and {len(sparse) - _MOST_MISSING:,} more" if len(sparse) > _MOST_MISSING else ""
         report(
             f"note: {path}: features that some of the {len(hypotheses):,} hypotheses lack count as "
-            f"0 there: {', '.join(sparse[:_MOST_MISSING])}{more}"
+            f"0 in these hypotheses: {', '.join(sparse[:_MOST_MISSING])}{more}"
         )
     absent = {name: [0.0] * size for name, size in sizes.items()}
     segments = []

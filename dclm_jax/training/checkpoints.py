@@ -163,8 +163,8 @@ def _writing(directory: Path) -> Iterator[None]:
 
 
 def _checksums(directory: Path) -> dict[str, str]:
-    """SHA-256 by path of all files in folders of a checkpoint. Files beside these folders are notes
-    of orbax, which are complete only after the checkpoint is renamed."""
+    """SHA-256 by path of all files in folders of a checkpoint. Files outside these folders are
+    notes of orbax, which are complete only after the checkpoint is renamed."""
     paths = sorted(path for path in directory.glob("*/**/*") if path.is_file())
     return {str(path.relative_to(directory)): storage.file_sha256(path) for path in paths}
 

@@ -47,7 +47,7 @@ class HashedSlices(NamedTuple):
         return cls(names, PackedSlices.of(is_there_V, max_histories, trained[names[0]].size))
 
     def read(self, tree: Any) -> Any:
-        """Parameters, or an optimizer's state for them, with packed slices of hashed features."""
+        """Parameters, or the state of an optimizer, with packed slices of hashed features."""
         return self._of_hashed(PackedSlices.read, tree)
 
     def write(self, tree: Any, narrow: Any) -> Any:

@@ -80,7 +80,8 @@ def _halve_after(options: OptimizerConfig, steps_per_epoch: int) -> optax.Schedu
     # The first step of each rate, computed by numpy: XLA rounds a quotient of steps differently, so
     # that some rates would be halved a step late.
     first = np.ceil(np.round(epochs * steps_per_epoch, 6)).clip(max=np.iinfo(np.int32).max)
-    # Epochs count from the start of training, steps here from the end of the warm-up.
+    # Epochs count from the start of training, and steps of this schedule from the end of the
+    # warm-up.
     first = first.astype(np.int32) - options.warmup_steps
 
     def rate(step: Any) -> jax.Array:

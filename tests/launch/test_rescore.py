@@ -122,8 +122,8 @@ def test_silence_and_sparse_features_are_scored_and_the_list_is_written_again(sp
     *notes, warning = done.stderr.splitlines()
     assert warning.startswith(f"warning: {path}: 30.00% of the words are out of vocabulary")
     assert notes == [
-        f"note: {path}: features that some of the 6 hypotheses lack count as 0 there: 'LM' in 2, "
-        "'TM' in 4"
+        f"note: {path}: features that some of the 6 hypotheses lack count as 0 in these "
+        "hypotheses: 'LM' in 2, 'TM' in 4"
     ]
     assert output.read_text() == "w1 w2 w3\n\nnowhere at_all\n"
     # A deletion, nothing, a substitution and an insertion, of 5 words of references.

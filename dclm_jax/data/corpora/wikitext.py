@@ -63,7 +63,7 @@ def read_articles(root: str | pathlib.Path, *, headings: bool) -> Iterator[Docum
       root: the folder.
       headings: whether titles and headings are sentences; otherwise they are omitted.
 
-    Text before the first title is an article of its own.
+    Text before the first title is a separate article.
     """
     for split, (file,) in article_files(root).items():
         leave_out = None if headings else lambda words: None
