@@ -81,8 +81,8 @@ class NGramState(NamedTuple):
 class NGramScorer:
     """Negative log-likelihoods of documents with independent sentences.
 
-    It has the interface of `dclm_jax.evaluation.scoring.Scorer`, and the parts of the interface of
-    `dclm_jax.reading.reader.Reader` that an n-gram model without context can have.
+    The class has the interface of `dclm_jax.evaluation.scoring.Scorer`, and the parts of the
+    interface of `dclm_jax.reading.reader.Reader` that an n-gram model without context can have.
     """
 
     def __init__(self, path: str | os.PathLike[str], vocabulary: Vocabulary):

@@ -6,7 +6,7 @@
         --shape=512,5,32 --vocab_size=10003
 
 The command compiles the training step for each shape of batch that the corpus has, or for --shape,
-and scoring. No device is needed and nothing is run. It needs the packages of the extra plan:
+and scoring. No device is needed and nothing is run. The command needs the extra plan:
 
     pip install -e '.[plan]'
 

@@ -26,8 +26,8 @@ The measures follow Table 3 of Li et al. (2015). They need two extras: pip insta
                          of sentences. An output sentence is aligned with the input sentence that
                          shares the most verbs and nouns (F1), tagged by HanTa. A document whose
                          output is one sentence has no L.
-    unaligned            share of output sentences without a verb or noun of the input; they are
-                         aligned with the nearest position
+    unaligned            share of output sentences without a verb or noun of the input; such a
+                         sentence is aligned with the nearest position
 """
 
 import itertools

@@ -32,7 +32,7 @@ number, from 1. Input may be larger than memory.
 
 --no_context_too adds surprisal_no_context (jsonl: "surprisals_no_context"), the surprisal of a word
 given only its sentence. surprisal_no_context - surprisal is the surprisal reduction due to context.
-It is 0 in the first sentence of a document, and in all sentences of a model without context.
+The reduction is 0 in the first sentence of a document, and under a model without context.
 
 --attention (adclm, rlm_seqbow_att_*) adds attention weights. In jsonl a sentence then has
     "attention": {"positions": ["<START>", "the", ...], "weights": [[0.02, 0.4, ...], ...]}

@@ -312,8 +312,8 @@ class FirstSentence(OrderTest[float]):
     A document is compared with orders in which its first sentence is at a later position and all
     other sentences keep their order. Both texts have equal sentences, so that a short first
     sentence has no effect, and a model without context ties. The accuracy is the share of positions
-    at which the document is likelier, averaged over documents; a tie counts half. It is close to
-    the accuracy under all permutations if documents have two or three sentences.
+    at which the document is likelier, averaged over documents; a tie counts half. The accuracy is
+    close to the accuracy under all permutations if documents have two or three sentences.
 
     Attributes:
       positions: maximum number of positions, drawn without replacement from the positions that make

@@ -123,9 +123,9 @@ class Manifest:
         return TrainingText(self.text, rates)
 
     def original_tokens(self, split: str) -> int:
-        """The number of tokens that published perplexities count in a split. It is 0 if unknown, or
-        if the split differs from the published text: documents were omitted, other words are
-        unknown, or the text was converted to lower case."""
+        """The number of tokens that published perplexities count in a split. The number is 0 if it
+        is unknown, or if the split differs from the published text: documents were omitted, other
+        words are OOV, or the text was converted to lower case."""
         source, entry = self.sources.get(str(self.options.get("format")), {}), self.splits[split]
         tokens, unknown = (
             counts.get(split) if isinstance(counts := source.get(key), dict) else None

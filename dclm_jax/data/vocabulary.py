@@ -26,7 +26,7 @@ class Vocabulary:
       counts: the number of occurrences of each word in the training text; 0 after reading a plain
         list of words.
       unknown_token: the text's own spelling of OOV words (`<unk>` in the Penn Treebank), or None.
-        It is encoded as UNKNOWN.
+        This spelling is encoded as UNKNOWN.
     """
 
     words: tuple[str, ...]

@@ -2,9 +2,9 @@
 
     p(w) = (1 - l) p_LM(w) + l p_cache(w).
 
-A cache is empty at the start of every document. It contains all earlier targets of the document,
-including earlier targets of the current sentence: words, UNKNOWN and END, so that p sums to 1 over
-the vocabulary. An empty cache has p_cache = p_LM.
+A cache is empty at the start of every document. The cache contains all earlier targets of the
+document, including earlier targets of the current sentence: words, UNKNOWN and END, so that p sums
+to 1 over the vocabulary. An empty cache has p_cache = p_LM.
 
 The unigram cache (Kuhn and De Mori 1990) is smoothed by the model. If c_w of n earlier targets are
 w,

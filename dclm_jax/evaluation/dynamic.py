@@ -8,7 +8,7 @@ before the step is held fixed:
 
 for each parameter separately. MS is the mean square of g over steps of training text, D =
 sqrt(MS) / mean(sqrt(MS)), and epsilon = EPSILON mean(sqrt(MS)). Both means are over all parameters
-except hashed features, because most of these occur in no text.
+except hashed features, because most hashed features occur in no text.
 
 Contexts are not recomputed after a step. In steps of one sentence, parameters that affect only the
 context get no gradient, such as the parameters of bags of words in `rlm_*`, `hrnnlm` and

@@ -156,7 +156,7 @@ def best_weight(a: np.ndarray, b: np.ndarray) -> float:
     """The weight from 0 to 1 that minimizes the sum of `mix(weight, a, b)`, within 2^-40.
 
     The log-likelihood is concave in the weight, so that its slope decreases. The weight is exactly
-    0 or 1 if the maximum is at this end. It is 0.5 for two equal models.
+    0 or 1 if the maximum is at this end. The weight is 0.5 for two equal models.
     """
     if np.isnan(a).any() or np.isnan(b).any():
         raise InputError("a score of the text to tune on is NaN; check the models' checkpoints")

@@ -186,8 +186,8 @@ class Perplexity:
 
 
 def warning(oov_rate: float, own_oov_rate: float | None, text: str = "") -> str:
-    """A warning that the OOV rate is much above the OOV rate of the run's own text; empty if it is
-    not. It begins with the name of the text, if there is one."""
+    """A warning if the OOV rate is much above the OOV rate of the run's own text; otherwise empty.
+    The warning begins with the name of the text, if the text has a name."""
     if own_oov_rate is None or oov_rate <= max(own_oov_rate + _MARGIN, _FACTOR * own_oov_rate):
         return ""
     name = f"{text}: " if text else ""

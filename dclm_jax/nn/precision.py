@@ -15,8 +15,8 @@ SCORING_PRECISION = "highest"
 def at_precision(precision: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with all its products at this precision, for `jax.jit` and `jax.pmap`.
 
-    The function contains `jax.grad`, if there is any, so that the products of the backward pass
-    have the same precision.
+    A function with gradients contains `jax.grad`, so that the products of the backward pass have
+    the same precision.
     """
 
     @functools.wraps(function)

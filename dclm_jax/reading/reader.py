@@ -223,7 +223,7 @@ class Reader:
         Returns:
           The state after the sentences, and for each row and sentence float32 [M + 1]:
           -log P(target) in nats of the targets w1..wM END, given all earlier words of the
-          document. It is 0 for an unscored target.
+          document. The value is 0 for an unscored target.
         """
         self._require_own(state)
         counts = {len(row) for row in sentences}

@@ -1,9 +1,9 @@
 """Minimum error rate training (Och 2003): weights that maximize the metric of chosen hypotheses.
 
 Along a line w + gamma d, each hypothesis of a segment has the score a + gamma b, and the chosen
-hypothesis is on the upper envelope of these lines. It changes at finitely many gamma. Between
-neighbouring gamma, over all segments, the chosen hypotheses and the metric are constant, so that
-trying every such interval finds the exact maximum.
+hypothesis is on the upper envelope of these lines. The choice changes at finitely many gamma.
+Between neighbouring gamma, over all segments, the chosen hypotheses and the metric are constant, so
+that trying every such interval finds the exact maximum.
 """
 
 from collections.abc import Callable, Sequence

@@ -16,9 +16,9 @@ advantage of CODCLM.
 
 Each partial document reads its history once, not once per hypothesis.
 
-A hypothesis without words (silence) has only the log P of END. It does not enter the history,
-because models are trained on documents without empty sentences: the next segment is scored given
-the chosen hypotheses with words, and `context_order` counts only these.
+A hypothesis without words (silence) has only the log P of END. An empty hypothesis does not enter
+the history, because models are trained on documents without empty sentences: the next segment is
+scored given the chosen hypotheses with words, and `context_order` counts only these hypotheses.
 """
 
 import dataclasses

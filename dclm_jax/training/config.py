@@ -95,7 +95,7 @@ class TrainingConfig:
     """Training options.
 
     A finished run resumes in its workdir with more epochs or max_steps if its learning rate does
-    not depend on the length of the run. It then equals a run of that length, except for the
+    not depend on the length of the run. The resumed run equals a run of that length, except for the
     evaluation at its first end. A run that ended by patience resumes with a larger patience.
 
     seed: random seed for initial values, batches and dropout.

@@ -1,9 +1,9 @@
 """The training loop: from a configuration to checkpoints of the best model.
 
 Training first checks the configuration, the corpus and its checksums, and makes the model, batches
-and optimizer; here all processes meet. It then locks the workdir, makes the state from the seed,
-from another run or from the newest sound checkpoint, and removes checkpoints and metrics of later
-steps.
+and optimizer; all processes meet at this point. Training then locks the workdir, makes the
+state from the seed, from another run or from the newest sound checkpoint, and removes checkpoints
+and metrics of later steps.
 
 Metrics of step t are read after step t+1 is dispatched. A save waits until all earlier steps and
 the state are known to be finite. If they are not, or if the validation loss is not a number,

@@ -11,9 +11,9 @@ tested on small hand-written files, never on the corpora:
   the sample that NLTK distributes;
 - BLLIP North American News Text (LDC2008T13) from its catalogue entry, the README of the parser
   that wrote it (github.com/BLLIP/bllip-parser, first-stage: n-best lists) and two public programs
-  that read it. It has four disks of data/NUMBER/NUMBER-SOURCE-FIRST-LAST.bz2. A sentence is a line
-  with its number of parses and DOCUMENT_..._SENTENCE, then for each parse a line of scores and a
-  line of brackets.
+  that read it. The release has four disks of data/NUMBER/NUMBER-SOURCE-FIRST-LAST.bz2. A sentence
+  is a line with its number of parses and DOCUMENT_..._SENTENCE, then for each parse a line of
+  scores and a line of brackets.
 """
 
 import bisect
