@@ -1,13 +1,13 @@
 """`lax.scan` for recurrences, with the gradient of every weight matrix formed in one product.
 
-The derivative of a plain scan adds to the gradient of each weight matrix W at each step. Here the
-step gets weights that record their products: the backward pass collects the left factors a_n of all
-products a_n W and the products' cotangents z'_n, and computes dW = sum_n a_n^T z'_n as one large
-product after the loop. The forward pass saves the values of the products, so that the backward pass
-repeats only elementwise work, unless the plan also repeats products. A training step of `ccdclm` on
-16 segments takes 0.27 s on two CPU cores, and 0.32 s with plain `lax.scan`.
+The derivative of a plain scan adds to the gradient of each weight matrix W at each step. This scan
+gives the step weights that record their products: the backward pass collects the left factors a_n
+of all products a_n W and the products' cotangents z'_n, and computes dW = sum_n a_n^T z'_n as one
+large product after the loop. The forward pass saves the values of the products, so that the
+backward pass repeats only elementwise work, unless the plan also repeats products. A training step
+of `ccdclm` on 16 segments takes 0.27 s on two CPU cores, and 0.32 s with plain `lax.scan`.
 
-Leaves of carries, inputs and outputs have rows [B, ...] (inputs and outputs stacked, [N, B, ...]).
+Leaves of carries have the shape [B, ...]; leaves of inputs and outputs are stacked, [N, B, ...].
 """
 
 import itertools
@@ -33,7 +33,7 @@ def scan(
     xs: Any,
     mask_NxB: jax.Array,
 ) -> tuple[Any, Any]:
-    """`lax.scan` of `carry, y = step(params, carry, x)`; padding leaves a row's carry unchanged.
+    """`lax.scan` of `carry, y = step(params, carry, x)`; padding leaves the carry unchanged.
 
     Args:
       step: a pure function.
@@ -68,7 +68,7 @@ def without_unread(step: Step, params: Any, carry: Any, xs: Any) -> Any:
 
 
 def keep_at_padding(is_real_B: jax.Array, new: Any, old: Any) -> Any:
-    """The new carry in rows with a real token, the old carry in other rows."""
+    """The new carry of batch elements with a real token, the old carry of other batch elements."""
     return _kept(is_real_B[:, None], new, old)
 
 
@@ -230,7 +230,7 @@ def _loop(
     """`lax.scan` of `carry, y = body(carry, (x, is_real_Bx1))` in the plan's arrangement."""
     xs = (xs, mask_NxB[..., None])
     if plan.fuses_scans:
-        # Pallas takes 0.3 s to import, in every command.
+        # The import of Pallas takes 0.3 s, and only fused scans need it.
         from dclm_jax.nn import fused
 
         return fused.scan(body, carry, xs, reverse=reverse)

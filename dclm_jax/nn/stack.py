@@ -125,12 +125,12 @@ def read_stack(
     """Reads all tokens of a sentence, layer after layer, with one input product per layer.
 
     Args:
-      mask_NxB: True at real positions; padding leaves a row's state unchanged.
+      mask_NxB: True at real positions; padding leaves the state unchanged.
       plan: how the loop over tokens is arranged.
 
     Returns:
-      The state of every layer after each row's last real token, and the top layer's hidden states
-      [N, B, H].
+      The state of every layer after the last real token of each batch element, and the top layer's
+      hidden states [N, B, H].
     """
     kind = CELLS[cell]
     last_state, h_NxBxH = [], x_NxB.gates
