@@ -192,8 +192,8 @@ def lines(report: Report) -> Iterator[str]:
     if len(target.devices) > 1:
         state = cost.parameters + cost.optimizer_state
         yield (
-            f"Between devices: {_size(state)} of state are replicated on each; {cost.all_reduces} "
-            f"all-reduce of {_size(cost.reduced)} per step, whose time is not in the estimate"
+            f"Between devices: {_size(state)} of state replicated on each; all-reduces per step: "
+            f"{cost.all_reduces}, {_size(cost.reduced)} in total, whose time is not in the estimate"
         )
     if cost.loops_are_known:
         yield ""
