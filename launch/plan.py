@@ -10,6 +10,9 @@ and scoring. No device is needed and nothing is run. The command needs the extra
 
     pip install -e '.[plan]'
 
+Where these packages find no TPU and no GPU, other commands report that on standard error before
+they use the CPU; JAX_PLATFORMS=cpu spares them the search.
+
 On a TPU the time is XLA's estimate of the cycles of every kernel. XLA has no estimate for a fused
 token scan, whose time is the time of its memory traffic. On an H100 the time is a roofline: in each
 loop the longer time of launches and memory traffic, and in total at least the time of all matrix
@@ -23,6 +26,7 @@ import re
 import sys
 from collections.abc import Sequence
 
+import jax
 from absl import flags
 
 from dclm_jax import files
@@ -55,6 +59,10 @@ _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is 
 
 def main(argv: Sequence[str]) -> None:
     del argv
+    # No device is opened; the CUDA plugin would refuse to work without cuDNN and a driver.
+    jax.config.update("jax_platforms", "cpu")
+    # JAX cannot load the programs of machines that are not there.
+    jax.config.update("jax_enable_compilation_cache", False)
     target = _with_constants(targets.parse_target(_TARGET.value))
     workload = _workload()
     # Standard output has only the JSON.

@@ -16,6 +16,9 @@ _HAS_CHOICE = jax.__version_info__ < (0, 11)
 XLA_FLAGS = "--xla_cpu_use_fusion_emitters=false" if _HAS_CHOICE and not OPTIMISED else ""
 """Of every process. XLA's newer way to emit fusions takes about half of the time; the versions that
 know no other die of the flag."""
+PLATFORMS = os.environ.setdefault("JAX_PLATFORMS", "cpu")
+"""What tests compute on; with an empty variable, what JAX finds. The compilers of the extra `plan`
+report in every process that looks for devices in vain."""
 TWO_DEVICES: dict[str, Any] = {
     "XLA_FLAGS": f"{XLA_FLAGS} --xla_force_host_platform_device_count=2",
     "JAX_PLATFORMS": "cpu",
@@ -61,3 +64,4 @@ def compile_quickly() -> None:
     if XLA_FLAGS not in variable:
         os.environ["XLA_FLAGS"] = f"{variable} {XLA_FLAGS}".strip()
     jax.config.update("jax_disable_most_optimizations", not OPTIMISED)
+    jax.config.update("jax_platforms", PLATFORMS)

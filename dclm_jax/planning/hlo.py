@@ -20,6 +20,7 @@ _FREE = frozenset(
     "parameter constant tuple get-tuple-element bitcast after-all partition-id replica-id "
     "opt-barrier copy-done slice-done async-done all-reduce-done".split()
 )
+_COPIES = frozenset({"copy", "copy-start", "transpose"})
 _SLICES = ("dynamic-slice", "gather", "slice")
 
 
@@ -80,8 +81,9 @@ class Kernel(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Loop:
-    """A loop: its trips, whether it is the loop over chunks of the output layer, and its kernels,
-    cycles and bytes per trip. The code outside of loops has the name "" and one trip."""
+    """A loop: its trips, whether it is the loop over chunks of the output layer, its kernels,
+    cycles and bytes per trip, and the bytes of the largest array that a kernel only copies. The
+    code outside of loops has the name "" and one trip."""
 
     name: str
     trips: int
@@ -89,6 +91,7 @@ class Loop:
     kernels: float
     cycles: float
     num_bytes: float
+    largest_copy: int
 
 
 class Program:
@@ -146,7 +149,16 @@ class Program:
             per_trip(lambda kernel: 1),
             per_trip(lambda kernel: kernel.cycles),
             per_trip(lambda kernel: kernel.num_bytes),
+            max((self._copied_bytes(kernel.instruction) for kernel in kernels), default=0),
         )
+
+    def _copied_bytes(self, instruction: Instruction) -> int:
+        """The size of the array if the kernel only copies one, into another layout or not; or 0."""
+        opcodes = {instruction.opcode}
+        if instruction.opcode == "fusion":
+            fused = self.computations[instruction.computation("calls")].values()
+            opcodes = {inner.opcode for inner in fused} - {"parameter", "bitcast", "tuple"}
+        return size_of(instruction.type) if opcodes and opcodes <= _COPIES else 0
 
     def _trips(self, loop: Instruction) -> int:
         trips = self._known_trips(loop)

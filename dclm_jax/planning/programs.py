@@ -3,6 +3,7 @@
 import bisect
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,6 +23,9 @@ from dclm_jax.planning.hlo import Chunks, Loop, Program
 from dclm_jax.planning.targets import Target
 from dclm_jax.reading.likelihoods import block_nll, open_documents
 from dclm_jax.training.step import TrainState, parallel_step
+
+# XLA's compiler for TPUs refuses a program that does not fit.
+_NEEDED = re.compile(r"^RESOURCE_EXHAUSTED: .*total memory required .*?\(([\d.]+)([KMGT])\)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +59,7 @@ class Cost:
       targets: number of real targets, over all devices.
       loops: kernels, cycles and bytes of each outermost loop.
       loops_are_known: whether the trips of loops over tokens are known. They are unknown on a CPU,
-        where loops end with the longest sentence.
+        where loops end with the longest sentence, and if the program does not fit a TPU.
       all_reduces, reduced: number of all-reduces between devices, and their bytes.
     """
 
@@ -78,7 +82,8 @@ class Cost:
         return sum(loop.trips * loop.kernels for loop in self.loops)
 
     def seconds(self, target: Target) -> float | None:
-        """Estimated seconds of one run, without waiting for other devices; None without constants.
+        """Estimated seconds of one run, without waiting for other devices; None without constants
+        or without the trips of loops.
 
         On a TPU the time is XLA's estimate of the cycles of each kernel; the time of a fused token
         scan (nn/fused.py), which has no estimate, is the time of its memory traffic. On other
@@ -86,6 +91,8 @@ class Cost:
         and in total at least the time of all matrix products.
         """
         device = target.device
+        if not self.loops_are_known:
+            return None
         if device.clock:
             return sum(loop.trips * loop.cycles for loop in self.loops) / device.clock
         if not (device.bandwidth and device.flops):
@@ -107,7 +114,7 @@ def training_cost(training: Training, shape: Shape, target: Target) -> Cost:
     batch = of_device.batch(num_devices, bool(model.hashed))
     key = jax.eval_shape(lambda: jax.random.key(0))
     step = parallel_step(model, training.optimizer, training.loss_per, target.devices)
-    compiled = step.lower(state, batch, key).compile(compiler_options=target.options or None)
+    compiled = _compiled(step.lower(state, batch, key), target)
 
     counted = dataclasses.replace(model, plan=GPU)
     chunks = _chunks(counted, of_device, training.share_real)
@@ -143,7 +150,7 @@ def scoring_cost(training: Training, shape: Shape, target: Target) -> Cost:
         (params, context, batch),
     )
     lowered = jax.jit(at_precision(model.matmul_precision, score)).lower(*arguments)
-    compiled = lowered.compile(compiler_options=target.options or None)
+    compiled = _compiled(lowered, target)
     counted = dataclasses.replace(model, plan=GPU)
     flops = product_flops(
         lambda params, context, batch: block_nll(counted, params, context, batch),
@@ -202,14 +209,41 @@ def _chunks(model: DocumentModel, shape: Shape, share_real: float) -> Chunks:
     return Chunks(trips, bisect.bisect_left(sizes, count - trips * sizes[-1]), len(sizes))
 
 
+def _compiled(lowered: jax.stages.Lowered, target: Target) -> jax.stages.Compiled | int:
+    """The compiled program; for a TPU with less memory than it needs, the bytes that it needs."""
+    try:
+        return lowered.compile(compiler_options=target.options or None)
+    except jax.errors.JaxRuntimeError as error:
+        needed = _NEEDED.search(str(error))
+        if needed is None:
+            raise
+        return round(float(needed[1]) * 1024 ** ("KMGT".index(needed[2]) + 1))
+
+
 def _cost(
     compiled: Any, state: TrainState, target: Target, flops: float, targets: float, chunks: Chunks
 ) -> Cost:
+    """The cost of what `_compiled` returns."""
+    parameters, optimizer_state = map(_num_bytes, (state.params, state.optimizer_state))
+    if isinstance(compiled, int):
+        return Cost(
+            parameters=parameters,
+            optimizer_state=optimizer_state,
+            batch=0,
+            temporary=compiled - parameters - optimizer_state,
+            peak=compiled,
+            donated=False,
+            flops=flops,
+            targets=targets,
+            loops=(),
+            loops_are_known=False,
+            all_reduces=0,
+            reduced=0,
+        )
     memory = compiled.memory_analysis()
     device = target.device
     per_byte = device.clock / device.bandwidth if device.clock and device.bandwidth else 0.0
     program = Program(compiled.as_text(), chunks, per_byte)
-    parameters, optimizer_state = map(_num_bytes, (state.params, state.optimizer_state))
     reductions = [
         kernel for kernel in program.kernels() if kernel.instruction.opcode.startswith("all-reduce")
     ]

@@ -5,7 +5,6 @@ A TPU compiles with the package `libtpu`, an H100 with the CUDA plugin of JAX. N
 
 import dataclasses
 import importlib.metadata
-import importlib.util
 import os
 import re
 from typing import Any
@@ -15,7 +14,7 @@ from jax.experimental import topologies
 
 from dclm_jax import cuda_graphs
 from dclm_jax.allocation import machine_memory
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, importing
 from dclm_jax.nn.plan import Plan, plan_of
 
 _H100 = """
@@ -126,7 +125,7 @@ def target_names() -> str:
 
 
 def _tpu(name: str, kind: str, topology: str) -> Target:
-    _require_package("libtpu", "libtpu")
+    _require_package("libtpu")
     # Without these variables libtpu asks the metadata server of Google Cloud and warns.
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
     os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v5litepod-4")
@@ -141,7 +140,7 @@ def _tpu(name: str, kind: str, topology: str) -> Target:
 
 
 def _h100(name: str, count: int) -> Target:
-    _require_package("jax_cuda13_plugin", "jax-cuda13-plugin")
+    _require_package("jax-cuda13-plugin")
     devices = _devices(
         name,
         platform="cuda",
@@ -164,9 +163,21 @@ def _devices(name: str, **options: Any) -> list[Any]:
         ) from error
 
 
-def _require_package(module: str, package: str) -> None:
-    if importlib.util.find_spec(module) is None:
+def _require_package(package: str) -> None:
+    """Raises an `InputError` unless the package is installed in a version that JAX asks for."""
+    with importing("compiling for this target", "plan"):
+        from packaging.requirements import Requirement
+
+    try:
+        version = importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError as error:
         raise InputError(
             f"the package {package} is missing, which compiles for this target: "
             "pip install 'dclm_jax[plan]'"
-        )
+        ) from error
+    for requirement in map(Requirement, importlib.metadata.requires("jax") or ()):
+        if requirement.name == package and not requirement.specifier.contains(version):
+            raise InputError(
+                f"{package} {version} is installed; JAX {jax.__version__} needs "
+                f"{package}{requirement.specifier}: pip install 'dclm_jax[plan]'"
+            )

@@ -57,6 +57,8 @@ def environment(**variables: str) -> dict[str, str]:
     return {**os.environ, **defaults, **variables}
 
 
+CACHE_OPTIONS = ("jax_persistent_cache_min_compile_time_secs", "jax_enable_compilation_cache")
+"""Options of JAX that launchers set."""
 OF_PROCESSES = {"PYTHONPATH", "XLA_FLAGS"}
 """Variables that Python and JAX read when they start."""
 
@@ -137,7 +139,7 @@ def launcher_state(errors: io.TextIOWrapper) -> Iterator[None]:
     kept_disclaimed = set(disclaimed)
     kept_modules = {name: sys.modules.pop(name) for name in list(sys.modules) if of_launch(name)}
     kept_hook = sys.unraisablehook
-    kept_seconds = jax.config.values["jax_persistent_cache_min_compile_time_secs"]
+    kept_options = {option: jax.config.values[option] for option in CACHE_OPTIONS}
     for module, defined in list(flags.FLAGS.flags_by_module_dict().items()):
         for flag in list(defined) if of_launch(module) else ():
             delattr(flags.FLAGS, flag.name)
@@ -160,7 +162,8 @@ def launcher_state(errors: io.TextIOWrapper) -> Iterator[None]:
         disclaimed.clear()
         disclaimed.update(kept_disclaimed)
         sys.unraisablehook = kept_hook
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", kept_seconds)
+        for option, value in kept_options.items():
+            jax.config.update(option, value)
 
 
 def of_launch(module: str) -> bool:

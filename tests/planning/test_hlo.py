@@ -98,6 +98,28 @@ def test_loops_count_their_trips():
     assert (chunks.trips, chunks.kernels, chunks.cycles) == (3, 1, 7)
     assert chunks.is_over_chunks
     assert chunks.num_bytes == 3 * 64
+    # Only the branch copies, an array of 16 numbers; the fusion of the tokens computes.
+    assert [loop.largest_copy for loop in (outside, tokens, chunks)] == [64, 0, 0]
+
+
+COPIES = """
+%transposed (p: f32[4,8]) -> f32[8,4] {
+  %p = f32[4,8]{1,0} parameter(0)
+  ROOT %t = f32[8,4]{1,0} transpose(%p), dimensions={1,0}
+}
+
+ENTRY %main (a: f32[4,8], b: f32[16]) -> f32[8,4] {
+  %a = f32[4,8]{1,0} parameter(0)
+  %b = f32[16]{0} parameter(1)
+  %copied = f32[16]{0} copy(%b)
+  ROOT %r = f32[8,4]{1,0} fusion(%a), kind=kLoop, calls=%transposed
+}
+"""
+
+
+def test_a_fusion_that_only_transposes_is_a_copy():
+    (outside,) = Program(COPIES, Chunks()).loops()
+    assert outside.largest_copy == 4 * 8 * 4
 
 
 CALL = """
