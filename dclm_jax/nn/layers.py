@@ -64,6 +64,31 @@ def _product_backward(factors, d_product):
 product.defvjp(_product_forward, _product_backward)
 
 
+def vector_product(vector_F: jax.Array, matrix_FxO: jax.Array) -> jax.Array:
+    """vector @ matrix [O], as a product of matrices on TPUs (`Plan.bias_by_product`)."""
+    # A TPU computes at least eight rows of a product; rows 1 to 7 are 0.
+    rows_8xF = jnp.zeros((8, len(vector_F)), vector_F.dtype).at[0].set(vector_F)
+    return (rows_8xF @ matrix_FxO)[0]
+
+
+@jax.custom_vjp
+def plus_bias(x: jax.Array, bias_I: jax.Array) -> jax.Array:
+    """x [..., I] + bias; the gradient of the bias is a `vector_product`."""
+    return x + bias_I
+
+
+def _plus_bias_forward(x, bias_I):
+    return x + bias_I, None
+
+
+def _plus_bias_backward(_, d_sum):
+    rows_FxI = flat(d_sum)
+    return d_sum, vector_product(jnp.ones(len(rows_FxI), rows_FxI.dtype), rows_FxI)
+
+
+plus_bias.defvjp(_plus_bias_forward, _plus_bias_backward)
+
+
 def glorot_uniform(
     key: jax.Array, input_dim: int, output_dim: int, *, copies: int = 1, fan_in: int | None = None
 ) -> jax.Array:

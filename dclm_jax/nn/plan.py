@@ -33,9 +33,10 @@ class Plan:
         two CPU cores takes 0.29 s, and 0.41 s if the part is computed per token.
       bound_by_parts: whether the softmax bounds logits by the largest product plus the largest
         bias, which saves a pass over all logits.
-      bias_by_product: whether the gradient of the softmax's bias is a product of matrices. XLA
-        computes a product of a vector and a matrix on TPUs element by element (6.5 ms instead of
-        4.5 ms). CPUs compute it faster.
+      bias_by_product: whether gradients of biases, of the softmax and of gates, are products of
+        matrices. XLA computes a product of a vector and a matrix on TPUs element by element: 6.5 ms
+        instead of 4.5 ms for the softmax; for gates with H = 512, 256 segments and bfloat16 40.0 ms
+        instead of 37.7 ms. CPUs compute the sums faster.
       stops_early: whether loops over tokens end with the longest sentence. This is free on CPUs; on
         other platforms the host would have to decide after every step.
       unrolled_steps: number of steps per iteration of a loop over tokens. With four, an H100

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dclm_jax.nn.layers import rounded_product
+from dclm_jax.nn.layers import rounded_product, vector_product
 from dclm_jax.nn.plan import Plan
 
 
@@ -293,11 +293,9 @@ def _summed_nll_forward(inputs, targets, weights, plan):
 
 def _weighted_sum(weight_C: jax.Array, errors_CxV: jax.Array, plan: Plan) -> jax.Array:
     """weight @ errors [V], the gradient of the bias."""
-    if not plan.bias_by_product:
-        return weight_C @ errors_CxV
-    # A TPU computes at least eight rows of a product; rows 1 to 7 are 0.
-    weight_8xC = jnp.zeros((8, len(weight_C)), weight_C.dtype).at[0].set(weight_C)
-    return (weight_8xC @ errors_CxV)[0]
+    if plan.bias_by_product:
+        return vector_product(weight_C, errors_CxV)
+    return weight_C @ errors_CxV
 
 
 def _summed_nll_backward(plan, d_inputs, cotangent):

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 
 from dclm_jax.nn import recurrence
 from dclm_jax.nn.cells import CELLS, Expose, Params, State
-from dclm_jax.nn.layers import glorot_uniform
-from dclm_jax.nn.plan import Plan
+from dclm_jax.nn.layers import glorot_uniform, plus_bias
+from dclm_jax.nn.plan import CPU, Plan
 
 StackState = tuple[State, ...]
 
@@ -67,25 +67,33 @@ def stack_input(
     x: jax.Array,
     context_gates_BxGH: jax.Array | None = None,
     dropout: tuple[jax.Array, ...] = (),
+    plan: Plan = CPU,
 ) -> StackInput:
     """The `StackInput` of inputs [..., B, K].
 
     Args:
       context_gates_BxGH: the context's part of the first layer's gates at every position, if any.
       dropout: the multipliers of the `StackInput`.
+      plan: how the gradient of the bias is computed.
     """
     gates = x @ layers[0]["input"] if "input" in layers[0] else x
-    gates = gates + layers[0]["bias"]
+    gates = _with_bias(gates, layers[0]["bias"], plan)
     return StackInput(gates if context_gates_BxGH is None else gates + context_gates_BxGH, dropout)
 
 
-def _layer_gates(layer: Params, index: int, x: StackInput, h_below: jax.Array) -> jax.Array:
+def _with_bias(gates: jax.Array, bias_GH: jax.Array, plan: Plan) -> jax.Array:
+    return plus_bias(gates, bias_GH) if plan.bias_by_product else gates + bias_GH
+
+
+def _layer_gates(
+    layer: Params, index: int, x: StackInput, h_below: jax.Array, plan: Plan = CPU
+) -> jax.Array:
     """The part of a layer's gates without recurrence, from the output of the layer below."""
     if index == 0:
         return x.gates
     if x.dropout:
         h_below = h_below * x.dropout[index - 1]
-    return h_below @ layer["input"] + layer["bias"]
+    return _with_bias(h_below @ layer["input"], layer["bias"], plan)
 
 
 def step_stack(
@@ -135,7 +143,7 @@ def read_stack(
     kind = CELLS[cell]
     last_state, h_NxBxH = [], x_NxB.gates
     for index, layer in enumerate(layers):
-        gates_NxBxGH = _layer_gates(layer, index, x_NxB, h_NxBxH)
+        gates_NxBxGH = _layer_gates(layer, index, x_NxB, h_NxBxH, plan)
         weights = {name: layer[name] for name in kind.weights}
         scanned: tuple[State, jax.Array] = recurrence.scan(
             kind.step, plan, weights, state[index], gates_NxBxGH, mask_NxB
