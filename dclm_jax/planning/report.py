@@ -20,6 +20,7 @@ from dclm_jax.tables import aligned
 from dclm_jax.training.config import validated
 from dclm_jax.training.loop import first_shapes, open_job
 from dclm_jax.training.optimizer import create_optimizer
+from dclm_jax.training.progress import duration
 
 ESTIMATE = "estimate, nothing was run"
 _GIB, _MIB = 2**30, 2**20
@@ -208,7 +209,7 @@ def lines(report: Report) -> Iterator[str]:
     if report.hours is not None:
         yield ""
         yield (
-            f"Whole run: {workload.steps:,} steps, {report.hours:.2f} hours of training "
+            f"Whole run: {workload.steps:,} steps, {duration(3600 * report.hours)} of training "
             f"({ESTIMATE}; without compilation, evaluation, input and all-reduces)"
         )
 
