@@ -26,9 +26,6 @@ B, S, N, CHUNK = 12, 2, 16, 128
 
 TPU, H100 = "tpu-v5e:1x1", "h100"
 FOUR_TPUS, FOUR_H100 = "tpu-v5e:2x2", "h100:4"
-PACKAGES = dict.fromkeys((TPU, FOUR_TPUS), "libtpu") | dict.fromkeys(
-    (H100, FOUR_H100), "jax_cuda13_plugin"
-)
 # A plain scan per sentence, and one with attention.
 KINDS = ("ccdclm", "adclm")
 
@@ -70,10 +67,15 @@ def without_cache() -> Iterator[None]:
     compilation_cache.reset_cache()
 
 
+def is_tpu(target: str) -> bool:
+    return target.startswith("tpu")
+
+
 @functools.cache
 def target_of(name: str) -> Target:
-    if importlib.util.find_spec(PACKAGES[name]) is None:
-        pytest.skip(f"{PACKAGES[name]} is missing: pip install -e '.[plan]'")
+    package = "libtpu" if is_tpu(name) else "jax_cuda13_plugin"
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is missing: pip install -e '.[plan]'")
     target = parse_target(name)
     plan = dataclasses.replace(target.plan, chunk_logits=CHUNK * V, short_chunks=1, only_chunks=1)
     return dataclasses.replace(target, plan=plan)
@@ -94,9 +96,8 @@ def kernels_per_token(cost: Cost) -> float:
 
 
 def check_loops(cost: Cost, target: str, name: str) -> None:
-    is_tpu = PACKAGES[target] == "libtpu"
-    assert kernels_per_token(cost) <= KERNELS_PER_TOKEN[name][0 if is_tpu else 1]
-    if not (is_tpu and name in GATHERED_LOGITS):
+    assert kernels_per_token(cost) <= KERNELS_PER_TOKEN[name][0 if is_tpu(target) else 1]
+    if not (is_tpu(target) and name in GATHERED_LOGITS):
         assert all(loop.largest_copy < 4 * V for loop in cost.loops if loop.name)
 
 
