@@ -21,14 +21,14 @@ jsonl has one line per document, also for a document without words:
         {"log_prob": -20.9, "tokens": ["the", ...], "surprisals": [4.1, ...], "known": [true, ...]},
         ...]}
 
-html is one file that needs no network. Words have the colour of their surprisal, or with
---no_context_too of their surprisal reduction; a word shows its numbers under the pointer.
+html is one file that needs no network. Words are coloured by surprisal, or with --no_context_too by
+surprisal reduction. Hover over a word to see its values.
 
 --workdirs scores with several runs of one vocabulary. In jsonl {"RUN": value, ...} replaces each
 value; tsv has one column surprisal:RUN per run.
 
---context scores each line of --input as the next sentence of that text. The id of a line is its
-number, from 1. Input may be larger than memory.
+--context=FILE scores each line of --input as the next sentence after the text of FILE. The id of a
+line is its number, from 1. Input may be larger than memory.
 
 --no_context_too adds surprisal_no_context (jsonl: "surprisals_no_context"), the surprisal of a word
 given only its sentence. surprisal_no_context - surprisal is the surprisal reduction due to context.
@@ -36,8 +36,9 @@ The reduction is 0 in the first sentence of a document, and under a model withou
 
 --attention (adclm, rlm_seqbow_att_*) adds attention weights. In jsonl a sentence then has
     "attention": {"positions": ["<START>", "the", ...], "weights": [[0.02, 0.4, ...], ...]}
-with one row of weights per target (word or END), which sums to 1. Positions are START and the words
-of the previous sentence (adclm), or the n previous sentences.
+with one row of weights per target (word or END), which sums to 1. For adclm, the positions are
+START and the words of the previous sentence. For rlm_seqbow_att_*, each position is one of the n
+previous sentences.
 """
 
 import itertools

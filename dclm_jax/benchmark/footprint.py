@@ -1,4 +1,5 @@
-"""Benchmarks without peers: input pipeline, memory, start of training and coherence test."""
+"""Benchmarks without a comparison to other tools: input pipeline, memory, start of training and
+coherence test."""
 
 import dataclasses
 import pathlib
@@ -164,8 +165,8 @@ def growth_rows(name: str, setting: Setting) -> list[Row]:
             work,
             Goal(1.1, 1.1, at_most=True),
             written["large"] / written["small"],
-            "large / small, peak of the memory that the process has written; the system can "
-            "reclaim the pages of mapped files (corpus and libraries)",
+            "large / small, peak of the memory that the process has written. Pages of mapped files "
+            "(corpus and libraries) are excluded, because the system can reclaim them.",
             {"memory_bytes": written, "memory_with_files_bytes": total},
             (
                 f"{written['small'] >> 20:,} MiB and {written['large'] >> 20:,} MiB; with pages of "

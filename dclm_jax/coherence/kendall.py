@@ -84,7 +84,8 @@ def kendall_tau(order: Sequence[int] | np.ndarray) -> float:
 
 def matched(text: Sequence[Hashable], permuted: Sequence[Hashable]) -> list[int]:
     """The index in a text of each sentence of the permuted text. Equal sentences have ascending
-    indices; a sentence that the text does not have, or has fewer times, has -1."""
+    indices. A sentence has index -1 if it is not in the text, or if all its occurrences in the text
+    are already matched."""
     indices: dict[Hashable, list[int]] = {}
     for index in reversed(range(len(text))):
         indices.setdefault(text[index], []).append(index)

@@ -31,7 +31,7 @@ class NumberedText:
       tags: distinct tags in the order of their ids, which are final.
       lengths: int64 [num_sentences], number of words of each sentence.
       names: names of the documents.
-      parts: int64 [D], the part of each document, as passed to `read`.
+      parts: int64 [D], the index of each document's split, or `corpora.DRAWN`.
       dropped: int64 [D], number of empty sentences omitted before each document.
       sentences: int64 [D], number of sentences of each document.
       is_tagged: bool [D], whether the words of a document have tags.
@@ -51,7 +51,12 @@ class NumberedText:
     def read(
         cls, documents: Iterable[tuple[int, int, Document]], directory: pathlib.Path
     ) -> "NumberedText":
-        """Writes at least one (part, dropped, document) into a directory."""
+        """Writes documents to a directory and returns their NumberedText.
+
+        Args:
+          documents: (part, dropped, document), see the attributes; at least one document.
+          directory: the folder to write to.
+        """
         ids, tag_ids = _numbering(), _numbering()
         lengths, names, rows = array.array("q"), [], []
         with (
@@ -90,8 +95,8 @@ class NumberedText:
         """The same text with documents of at most `max_words` words, cut between sentences.
 
         Each piece takes whole sentences while they fit; a longer sentence is a separate piece.
-        Pieces are called NAME#1, NAME#2 and so on and have the part of their document. Omitted
-        empty sentences count for the first piece.
+        Pieces are called NAME#1, NAME#2 and so on. Each piece belongs to the split of its document.
+        Omitted empty sentences count for the first piece.
         """
         names, sentences, pieces = [], [], []
         for name, lengths in zip(
@@ -213,8 +218,8 @@ class NumberedText:
     def _chunks(
         self, name: str, is_selected_D: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Values of a file for words of the selected documents, and the words' documents, in
-        chunks."""
+        """Chunks of a file's values for the words of the selected documents, each value with the
+        index of its word's document."""
         values, ends = self._values(name), np.cumsum(self.tokens)
         for begin in range(0, len(values), _CHUNK):
             part = values[begin : begin + _CHUNK]

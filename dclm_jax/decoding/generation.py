@@ -1,18 +1,20 @@
-"""Generation of text after states of a reader: a batch of documents, sentence by sentence.
+"""Generation of text that continues the states of a reader, for a batch of documents, sentence by
+sentence.
 
 Each partial hypothesis is extended by every allowed word, and each document retains the W best:
 
     score = log P(partial hypothesis) / terms^a
 
 The terms of a hypothesis are its words, its ENDs and, for a model that decides where a document
-ends, its decisions: not to end before each sentence, and to end after the last sentence.
+ends, its decisions: one decision to continue before each sentence, and one decision to end after
+the last sentence.
 
-The hypotheses of a document meet at the ends of sentences. A hypothesis whose sentence has ended
-waits for the others, and a hypothesis whose document has ended waits until generation ends; both
-still compete with the extensions of other hypotheses. Greedy search is a beam of width 1. A model
-that decides where its document ends (`ending`) decides before every sentence. A text with its
-maximum number of words or sentences ends without a decision. A sentence with its maximum number of
-words ends with END.
+The hypotheses of a document are synchronized at sentence ends. A hypothesis whose sentence has
+ended waits for the other hypotheses. A hypothesis whose document has ended waits until generation
+ends. Waiting hypotheses still compete with the extensions of other hypotheses. Greedy search is a
+beam of width 1. A model that decides where its document ends (`ending`) decides before every
+sentence. A text with its maximum number of words or sentences ends without a decision. A sentence
+with its maximum number of words ends with END.
 
 The R = B * W rows are partial hypotheses; rows of one document are adjacent. One compiled program
 generates a sentence: a loop over its words for the whole batch, without the host.
@@ -63,9 +65,10 @@ class Text(NamedTuple):
       sentences: each int32 [M] word ids without END.
       log_probs: for each sentence float32 [M + 1]: log P in nats of w1..wM END, under the model and
         given all earlier text: the negative of the scores of `reader.read`.
-      decisions: for a model that decides where a document ends, log P in nats of each decision: to
-        continue before every sentence, and to end if the document has ended; otherwise empty.
-      has_ended: whether the model has ended the document; otherwise a limit has ended the text.
+      decisions: log P in nats of each decision: one decision to continue per sentence, and one
+        decision to end if the document has ended. Empty for models that do not decide where a
+        document ends.
+      has_ended: whether the model has ended the document. If not, a limit has ended the text.
     """
 
     sentences: tuple[np.ndarray, ...] = ()
@@ -81,7 +84,7 @@ class _Partials(NamedTuple):
       log_prob_R, terms_R: log P in nats, and its number of terms.
       words_left_R: number of further words allowed.
       goes_on_R: whether the document continues.
-      row_R: the row before the current sentence.
+      row_R: for each hypothesis, its row before the current sentence began.
       decision_R: log P of the decision before the current sentence; NaN without a decision.
       max_sentences_R, max_words_R: maximum numbers of sentences, and of words per sentence.
       keys_R: random keys for sampling.

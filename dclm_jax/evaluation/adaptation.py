@@ -159,9 +159,8 @@ def complete(kind: str, setting: Setting) -> dict[str, float | None]:
 
 def obstacle(lm: Adaptable, kind: str) -> str:
     """The reason why a model cannot adapt in this way; empty if it can."""
-    objective = lm.scorer.objective
-    if objective != "words":
-        return f"predicts {objective}; choose a model that predicts words one by one"
+    if lm.scorer.objective != "words":
+        return "predicts bags of words; choose a model that predicts words"
     if lm.model is not None and lm.model.reads_source:
         return "is an autoencoder; choose a language model"
     if kind != "unigram" and lm.model is None:

@@ -1,14 +1,14 @@
 """Dynamic evaluation: a model learns from a document while it scores it (Krause et al. 2018).
 
-A document is read in steps of a few sentences. The targets of a step are scored first. Then the
-gradient g of their total nats updates the parameters for later steps of this document; the context
-before the step is held fixed:
+A document is read in steps of a few sentences. The targets of a step are scored first. The context
+before the step is held fixed. Then the gradient g of the targets' total nats updates each parameter
+separately, for later steps of this document:
 
     th <- th + min(lam D, 1) (th_0 - th) - eta g / (sqrt(MS) + epsilon)
 
-for each parameter separately. MS is the mean square of g over steps of training text, D =
-sqrt(MS) / mean(sqrt(MS)), and epsilon = EPSILON mean(sqrt(MS)). Both means are over all parameters
-except hashed features, because most hashed features occur in no text.
+MS is the mean square of g over steps of training text, D = sqrt(MS) / mean(sqrt(MS)), and epsilon =
+EPSILON mean(sqrt(MS)). mean(sqrt(MS)) is taken over all parameters except hashed features, because
+most hashed features occur in no text.
 
 Contexts are not recomputed after a step. In steps of one sentence, parameters that affect only the
 context get no gradient, such as the parameters of bags of words in `rlm_*`, `hrnnlm` and
@@ -37,7 +37,7 @@ STATISTICS_STEPS = 300
 """Number of steps of training text for MS."""
 _MOST_NATS = 50.0
 """Maximum of the mean nats per target of a step. No useful model exceeds it; a diverging model
-exceeds it long before its likelihood is infinite."""
+exceeds it long before its negative log-likelihood is infinite."""
 
 
 class DynamicScorer:

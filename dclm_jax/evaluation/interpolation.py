@@ -18,7 +18,7 @@ from dclm_jax.evaluation.parts_of_speech import TagSums
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.evaluation.scoring import Scored, WordScorer
 
-# Maximum number of targets whose terms of a sum are in memory at once.
+# Maximum number of targets per partial sum, which bounds memory.
 _CHUNK = 2**20
 
 
@@ -69,16 +69,15 @@ def measure(
     Args:
       scorers: scorers of models that share one vocabulary.
       documents: documents to score, with tags if `by_tag` is given.
-      weight: the weight of the first of two models in their mixture, which is then a third model.
+      weight: weight of the first of two models. If given, their mixture is evaluated as a third
+        model.
       by_tag: sums by part of speech, to which the documents are added for all models.
       measures: further measures of each model, to which every document is added.
       on_document: called with the number of documents so far.
     """
     totals = [no_document(scorers)] * (len(scorers) + (weight is not None))
     if by_tag is not None and totals[0].objective != "words":
-        raise InputError(
-            f"the models predict {totals[0].objective}; choose models that predict words"
-        )
+        raise InputError("the models predict bags of words; choose models that predict words")
     for document, scores in _score(scorers, documents):
         if weight is not None:
             scores = [*scores, _mixed(weight, scores)]
@@ -132,13 +131,13 @@ def tune(
 
 def no_document(scorers: Sequence[WordScorer]) -> Perplexity:
     """Empty sums for models with comparable perplexities."""
-    objectives = sorted({scorer.objective for scorer in scorers})
-    if len(objectives) > 1:
+    first = scorers[0]
+    if any(scorer.objective != first.objective for scorer in scorers):
         raise InputError(
-            f"the models predict {' and '.join(objectives)}, so that their perplexities are not "
+            "some models predict bags of words and others words, so their perplexities are not "
             "comparable; choose models with one objective"
         )
-    return Perplexity(vocabulary_size=scorers[0].vocab_size, objective=objectives[0])
+    return Perplexity(vocabulary_size=first.vocab_size, objective=first.objective)
 
 
 def _mixed(weight: float, scores: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
@@ -155,8 +154,8 @@ def mix(weight: float, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def best_weight(a: np.ndarray, b: np.ndarray) -> float:
     """The weight from 0 to 1 that minimizes the sum of `mix(weight, a, b)`, within 2^-40.
 
-    The log-likelihood is concave in the weight, so that its slope decreases. The weight is exactly
-    0 or 1 if the maximum is at this end. The weight is 0.5 for two equal models.
+    The log-likelihood is concave in the weight, so that its slope decreases. If the maximum is at 0
+    or 1, the returned weight is exactly 0 or 1. The weight is 0.5 for two equal models.
     """
     if np.isnan(a).any() or np.isnan(b).any():
         raise InputError("a score of the text to tune on is NaN; check the models' checkpoints")

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 class Weight:
     """A matrix [I, O] whose only use is the product `x @ weight`.
 
-    Its type may be shorter than the type of x. With bfloat16 both factors are rounded, and sums are
-    made in the type of x.
+    Its dtype may be narrower than the dtype of x. Then both factors are rounded to the narrower
+    dtype, and products are accumulated in the dtype of x.
     """
 
     array: jax.Array
@@ -38,7 +38,7 @@ def product(a: jax.Array, weight: jax.Array) -> jax.Array:
 
 
 def rounded_product(a: jax.Array, b: jax.Array, dtype: jax.typing.DTypeLike) -> jax.Array:
-    """a @ b of factors rounded to `dtype`, without a rule for its gradient."""
+    """a @ b with both factors rounded to `dtype`; unlike `product`, it has no custom gradient."""
     wider = jnp.promote_types(a.dtype, b.dtype)
     return jnp.matmul(a.astype(dtype), b.astype(dtype), preferred_element_type=wider)
 

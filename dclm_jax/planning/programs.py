@@ -82,13 +82,14 @@ class Cost:
         return sum(loop.trips * loop.kernels for loop in self.loops)
 
     def seconds(self, target: Target) -> float | None:
-        """Estimated seconds of one run, without waiting for other devices; None without constants
-        or without the trips of loops.
+        """Estimated seconds of one execution, excluding time spent waiting for other devices. None
+        if the trips of loops are unknown, or if the device has no clock and its bandwidth or FLOP/s
+        are unknown.
 
-        On a TPU the time is XLA's estimate of the cycles of each kernel; the time of a fused token
-        scan (nn/fused.py), which has no estimate, is the time of its memory traffic. On other
-        devices the time is a roofline: in each loop the longer time of launches and memory traffic,
-        and in total at least the time of all matrix products.
+        On a TPU the time is XLA's estimate of the cycles of each kernel. A fused token scan
+        (nn/fused.py) has no such estimate, and its time is the time of its memory traffic. On other
+        devices the time is a roofline. Each loop takes its launch time or its memory-traffic time,
+        whichever is longer. The total is at least the time of all matrix products.
         """
         device = target.device
         if not self.loops_are_known:

@@ -116,5 +116,5 @@ def test_the_other_names_of_the_files_and_a_folder_without_one(folder):
     (folder / "wiki.test.tokens").rename(folder / "test.txt")
     assert [document.id for document in read(folder, "wikitext")] == list(READ)
     (folder / "test.txt").unlink()
-    with pytest.raises(InputError, match="has no wiki.test.tokens; expected"):
+    with pytest.raises(InputError, match="contains neither wiki.test.tokens nor test.txt; choose"):
         read(folder, "wikitext")

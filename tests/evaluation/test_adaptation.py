@@ -196,7 +196,7 @@ def test_there_must_be_text_to_tune_on():
             ("unigram",),
             "has no hidden states and gradients; use --adapt=unigram",
         ),
-        (language_model("rnnslm"), (), "predicts bags; choose a model that predicts words one"),
+        (language_model("rnnslm"), (), "predicts bags of words; choose a model that"),
         (language_model("standard_autoencoder"), (), "is an autoencoder; choose a language model"),
     ],
     ids=["neural", "ngram", "bags", "autoencoder"],

@@ -190,10 +190,10 @@ def test_nothing_to_score():
 def test_models_of_words_and_of_bags_do_not_compare():
     words, bags = fake_scorers(1, 1)
     bags.objective = "bags"
-    message = "the models predict bags and words, so that their perplexities are not comp"
+    message = "some models predict bags of words and others words, so their perplexities are not"
     with pytest.raises(InputError, match=f"^{message}"):
         interpolation.measure([words, bags], random_documents(2))
     (alone,) = interpolation.measure([bags], random_documents(2))
     assert alone.objective == "bags" and alone.tokens == alone.words
-    with pytest.raises(InputError, match="^the models predict bags; choose models that"):
+    with pytest.raises(InputError, match="^the models predict bags of words; choose models that"):
         interpolation.measure([bags], random_documents(2), by_tag=TagSums(1))

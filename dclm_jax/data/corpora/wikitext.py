@@ -7,10 +7,10 @@ The folder has wiki.train.tokens, wiki.valid.tokens and wiki.test.tokens, or tra
      A paragraph . It has sentences .
      = = Section = =
 
-A line `= Title =` between empty lines begins an article; lines of formulas and tables that look
-like a title have text next to them. A sentence ends after a full stop, exclamation or question mark
-and the closing brackets and quotes that follow. Published perplexities count the words of all lines
-and one end per line, including empty lines.
+A line `= Title =` between empty lines begins an article. A line of a formula or table that looks
+like a title is not a title, because the line before or after it is not empty. A sentence ends after
+a full stop, exclamation or question mark and the closing brackets and quotes that follow. Published
+perplexities count the words of all lines and one end per line, including empty lines.
 """
 
 import itertools
@@ -39,14 +39,16 @@ def article_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
         names = [name.format(split) for name in _NAMES]
         files = [file for name in names if (file := pathlib.Path(root, name)).is_file()]
         if not files:
-            raise InputError(f"{root}: has no {names[0]}; expected the folder of WikiText")
+            raise InputError(
+                f"{root} contains neither {' nor '.join(names)}; choose the WikiText folder"
+            )
         parts[split] = files[:1]
     return parts
 
 
 def count(root: str | pathlib.Path) -> dict[str, dict[str, int]]:
-    """The numbers by split of articles, of tokens that published perplexities count (the words and
-    the end of each line), and of OOV words among these tokens."""
+    """Per split: the number of articles, the number of tokens that published perplexities count
+    (words and line ends), and the number of OOV words among these tokens."""
     articles, tokens, unknown = {}, {}, {}
     for split, (file,) in article_files(root).items():
         lines = list(_parsed(read_lines(file)))
