@@ -63,8 +63,8 @@ class Text(NamedTuple):
 
     Attributes:
       sentences: each int32 [M] word ids without END.
-      log_probs: for each sentence float32 [M + 1]: log P in nats of w1..wM END, under the model and
-        given all earlier text: the negative of the scores of `reader.read`.
+      log_probs: for each sentence float32 [M + 1], log P in nats of w1..wM END under the model,
+        given all earlier text. The scores of `reader.read` are -log P.
       decisions: log P in nats of each decision: one decision to continue per sentence, and one
         decision to end if the document has ended. Empty for models that do not decide where a
         document ends.
@@ -81,7 +81,7 @@ class _Partials(NamedTuple):
     """R partial hypotheses.
 
     Attributes:
-      log_prob_R, terms_R: log P in nats, and its number of terms.
+      log_prob_R, terms_R: log P in nats, and the number of terms.
       words_left_R: number of further words allowed.
       goes_on_R: whether the document continues.
       row_R: for each hypothesis, its row before the current sentence began.
@@ -275,7 +275,7 @@ def _opened(
         max_words_R=max_words_R,
         keys_R=keys_B[row_R],
     )
-    # The contexts of all sentences then have one shape.
+    # With one capacity, the contexts of all sentences have one shape.
     return _State(model.resize_context(start.take(row_R).context, capacity), partials), capacity
 
 
@@ -377,7 +377,7 @@ def _step(
     partials, row_R, token_R, log_prob_R = _extended(
         decoding, partials, is_open_R, options_RxV, keys_R
     )
-    # With fewer extensions than the beam width, some rows have none.
+    # With fewer extensions than the beam width, some rows have no extension.
     token_R = jnp.where(partials.log_prob_R == -jnp.inf, END, token_R).astype(jnp.int32)
     if decoding.width > 1:
         prefix = incremental.take_ahead(model, params, prefix, row_R)

@@ -1,11 +1,11 @@
 """The likeliest order of sentences under a model.
 
 log P of an order is the sum of log P of its sentences, each given the sentences before it. Under a
-model that reads one previous sentence (context order 1) log P is a sum over neighbours. Dynamic
-programming over sets of sentences and the last sentence of each set then finds the best order
-(Held and Karp, 1962). For other models, beam search extends beginnings of orders. Each beginning is
-read once for all its extensions. Of two beginnings with the same sentences and the same state of
-the model, only the likelier is retained.
+model that reads one previous sentence (context order 1) log P is a sum over neighbours. For such a
+model, dynamic programming over sets of sentences and the last sentence of each set finds the best
+order (Held and Karp, 1962). For other models, beam search extends beginnings of orders. Each
+beginning is read once for all its extensions. Of two beginnings with the same sentences and the
+same state of the model, only the likelier is retained.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.reading.continuations import SentenceReader, log_probs_after, read_after
 
 MAX_OPTIMAL = 15
-"""Maximum number of sentences for dynamic programming: time doubles with each."""
+"""Maximum number of sentences for dynamic programming. Each further sentence doubles the time."""
 DEFAULT_BEAM = 16
 
 Sentences = Sequence[np.ndarray]

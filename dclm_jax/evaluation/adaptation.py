@@ -2,9 +2,10 @@
 
 A model adapts by a neural cache or a unigram cache (`caches`), or by dynamic evaluation
 (`dynamic`). Missing numbers of a setting are tuned on documents that are not evaluated. A cache is
-tried at every combination of its grid, each with its best weight. Dynamic evaluation is tried at
-every rate without decay, then at every decay with the best rate, on the first documents with
-TUNING_TARGETS targets.
+tried at every combination of its grid, and the weight is tuned for each combination. Dynamic
+evaluation is tried at every rate without decay, and then at every decay with the best rate. The
+trials of dynamic evaluation score only the first documents, with at least TUNING_TARGETS targets in
+total.
 """
 
 import dataclasses
@@ -158,7 +159,7 @@ def complete(kind: str, setting: Setting) -> dict[str, float | None]:
 
 
 def obstacle(lm: Adaptable, kind: str) -> str:
-    """The reason why a model cannot adapt in this way; empty if it can."""
+    """The reason why a model does not support a kind of adaptation; empty if it is supported."""
     if lm.scorer.objective != "words":
         return "predicts bags of words; choose a model that predicts words"
     if lm.model is not None and lm.model.reads_source:
@@ -330,7 +331,7 @@ class _Dynamic:
 
 
 def _first(documents: Iterable[Encoded]) -> Iterator[Encoded]:
-    """The first documents with TUNING_TARGETS targets in total, or all documents."""
+    """The first documents with at least TUNING_TARGETS targets in total, or all documents."""
     targets = 0
     for document in documents:
         yield document

@@ -11,8 +11,13 @@ _WINDOW_TOKENS = 2**16
 
 
 class Compared(NamedTuple):
-    """The nats of a document's sentences, each float32 [M + 1] of w1..wM END: in the document, and
-    without context, as the first sentence of a document."""
+    """The nats of a document's sentences.
+
+    Attributes:
+      document: the document.
+      nll: for each sentence in its document, float32 [M + 1] of w1..wM END.
+      no_context: for each sentence as the first sentence of a document, in the same shapes.
+    """
 
     document: Any
     nll: list[np.ndarray]
@@ -23,9 +28,9 @@ def with_no_context(scorer: SentenceScorer, documents: Iterable[Any]) -> Iterato
     """Scores documents, as `Scorer.score` takes them, in their order, with and without context.
     Memory has a bounded window of documents.
 
-    Scores that are equal by definition are computed once: scores without context of repeated
-    sentences in a window, and both scores of the first sentence of a document, or of every sentence
-    for a model without context.
+    Scores that are equal by definition are computed once. The score without context of a sentence
+    is computed once per window. The first sentence of a document has equal scores with and without
+    context. For a model without context, every sentence has equal scores.
     """
     for window in _windows(scorer.score(documents)):
         later = {

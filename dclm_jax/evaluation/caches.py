@@ -23,7 +23,8 @@ enter the output layer to predict target t (`DocumentModel.emit`),
     p_cache(w) = (s p_LM(w) + n sum_i softmax_i(theta h_t . h_i) [w_i = w]) / (s + n),
 
 where i runs over the n earlier targets of the document, at most the last `window`. With s > 0 a
-cache with more targets has more influence. At theta = 0 it is the unigram cache of its window.
+cache with more targets has more influence. At theta = 0 the neural cache is the unigram cache of
+its window.
 
 Shapes: G settings, W targets of the window; B, S, N, D as everywhere.
 """

@@ -1,7 +1,7 @@
 """Context ablation: perplexity with the context exchanged or removed.
 
 A model with more parameters may have a lower perplexity only because of its capacity. Scoring the
-same sentences in other contexts shows the contribution of the context: the targets are equal, so
+same sentences in other contexts shows the contribution of the context. The targets are equal, so
 that the perplexities are comparable.
 """
 
@@ -31,8 +31,13 @@ ARRANGEMENTS: dict[str, Callable[[Sequence[Document], np.random.Generator], list
     "mixed": _mixed,
     "none": lambda documents, _: [[sentence] for document in documents for sentence in document],
 }
-"""The sentences of documents in their original context; shuffled within the document; with context
-from other documents, in documents of the same lengths; with no context."""
+"""Functions that arrange the sentences of documents:
+
+own: in their original context.
+shuffled: shuffled within their document.
+mixed: with context from other documents, in documents of the original lengths.
+none: with no context.
+"""
 
 
 def rearranged(

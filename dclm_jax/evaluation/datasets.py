@@ -20,9 +20,15 @@ Tagger = Callable[[readers.Document], list[list[str]]]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Encoded:
-    """A document: the word ids of its sentences; the tags of its words, if there is a tagger; its
-    source's sentences, if it is not its own source; the number of characters of its words and of
-    one space per word, 0 if unknown; and its name."""
+    """A document.
+
+    Attributes:
+      sentences: word ids of each sentence.
+      tags: tags of the words of each sentence; None without a tagger.
+      source: word ids of each sentence of the source; None if the document is its own source.
+      characters: number of characters of the words, each word with one space; 0 if unknown.
+      id: name of the document.
+    """
 
     sentences: list[np.ndarray]
     tags: list[list[str]] | None = None
@@ -32,8 +38,14 @@ class Encoded:
 
 
 class Dataset(NamedTuple):
-    """Documents, streamed once; their number, None if unknown; their source, for results; and
-    `characters` and `original_tokens` of `Perplexity`, if they are known for the whole."""
+    """Documents to evaluate on.
+
+    Attributes:
+      documents: the documents, which are streamed once.
+      num_documents: number of documents; None if unknown.
+      source: description of the documents' source, for results.
+      counts: `characters` and `original_tokens` of `Perplexity`, if known for all documents.
+    """
 
     documents: Iterable[Encoded]
     num_documents: int | None

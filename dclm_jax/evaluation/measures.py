@@ -23,10 +23,10 @@ class Measure(abc.ABC):
       name: key of the value in saved results, JSON and CSV, different from their other keys.
       version: version of the value. Raise it when `value` changes, so that saved results are
         measured again.
-      header: header, with unit, of the column of the measure in the table of perplexities. The
-        value is then one number. A measure without a header is not in that table, in
-        launch.evaluate or in report.json; the tables and figures that need it read it from the
-        saved results.
+      header: header, with unit, of the measure's column in the table of perplexities. The value of
+        a measure with a header is one number. A measure without a header is not in that table, in
+        launch.evaluate or in report.json. Tables and figures that need such a measure read the
+        value from the saved results.
     """
 
     name: ClassVar[str]
@@ -105,7 +105,7 @@ class ByPosition(Measure):
 
 
 class ByToken(ByPosition):
-    """Nats by position in the sentence: w1 is 0, END counts as a word."""
+    """Nats by position in the sentence. w1 has position 0, and END has position M."""
 
     name = "by_token"
     title = "Perplexity by position in the sentence"

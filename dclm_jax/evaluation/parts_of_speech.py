@@ -1,4 +1,4 @@
-"""Perplexity by part of speech (Wang and Cho 2015, section 6.2) of one model or several.
+"""Perplexity by part of speech (Wang and Cho 2015, section 6.2) of one or several models.
 
 Every target belongs to one class: a word to the class of its tag, an END to the class END. The
 perplexity of a class is exp(sum of NLL / number of targets), so that the sums of the classes add up
@@ -55,7 +55,7 @@ _MARK = re.compile(r"<[^<>]+>")
 
 
 class Tagger:
-    """Parts of speech of documents: from the input if it has tags, otherwise by HanTa.
+    """Parts of speech of documents, from the input if it has tags, and by HanTa if it has none.
 
     HanTa's tags are converted to tags of the Penn Treebank, except ZZ0 (a single letter), tags of
     punctuation, and UNC (unclassified), which have no counterpart. UNC is also the tag of
@@ -108,8 +108,14 @@ def tag_class(tag: str) -> str:
 
 
 class TagClass(NamedTuple):
-    """A class of targets: its tags, its number of targets per document [D], and their sum of -log P
-    in nats per document and model [D, M]."""
+    """A class of targets.
+
+    Attributes:
+      name: the name of the class.
+      tags: the tags of the class.
+      count_D: the number of targets per document.
+      nll_DxM: the sum of -log P in nats per document and model.
+    """
 
     name: str
     tags: tuple[str, ...]
@@ -244,7 +250,7 @@ def to_json(classes: Sequence[TagClass], model: int) -> dict[str, Any]:
 def _treebank_tag(word: str, tag: str) -> str:
     """The tag of the Penn Treebank for a tag of HanTa."""
     tag = _TREEBANK_TAGS.get(tag, tag)
-    # HanTa tags signs that it does not know as names.
+    # HanTa gives unknown signs the tag of a noun or name.
     is_sign = tag in ("NN", "NNP") and not any(map(str.isalnum, word))
     return _UNCLASSIFIED if is_sign or _MARK.fullmatch(word) else tag
 

@@ -14,9 +14,12 @@ from dclm_jax.evaluation.scoring import Document
 
 @dataclasses.dataclass(frozen=True)
 class Shuffle:
-    """A way to shuffle sentences: all sentences (Barzilay and Lapata, 2008); blocks of consecutive
-    sentences, whose order in a block is retained, so that longer blocks test longer dependencies;
-    or one window of consecutive sentences, 2 for a swap.
+    """A way to shuffle sentences.
+
+    By default all sentences are shuffled (Barzilay and Lapata, 2008). Blocks of consecutive
+    sentences can be shuffled instead. The order of sentences in a block is retained, so that longer
+    blocks test longer dependencies. A third way is to permute one window of consecutive sentences;
+    a window of 2 is a swap.
 
     Attributes:
       block: number of sentences per block, from the first movable sentence; the last block may have
@@ -93,8 +96,8 @@ class Shuffle:
 class Moves:
     """Orders with one sentence at another position: int [P * P, S], computed slice by slice.
 
-    Row i P + j moves sentence i of the P movable sentences to position j; it is the document itself
-    if i = j.
+    Row i P + j moves sentence i of the P movable sentences to position j. A row with i = j is the
+    document itself.
     """
 
     def __init__(self, num_sentences: int, fix_first: int = 0):

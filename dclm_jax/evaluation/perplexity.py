@@ -66,9 +66,9 @@ class Perplexity:
 
     @property
     def known_perplexity(self) -> float | None:
-        """Perplexity of in-vocabulary targets; None if there are none. OOV words are omitted. All
-        count as UNKNOWN, which is easy to predict in a text with many OOV words, and hard if the
-        training text had none."""
+        """Perplexity of in-vocabulary targets; None if there are none. OOV words are omitted,
+        because every OOV word counts as UNKNOWN. UNKNOWN is easy to predict in a text with many OOV
+        words, and hard to predict if the training text has no OOV words."""
         return _perplexity(self.known_nll, self.known_tokens) if self.known_tokens else None
 
     @property
@@ -186,7 +186,7 @@ class Perplexity:
 
 
 def warning(oov_rate: float, own_oov_rate: float | None, text: str = "") -> str:
-    """A warning if the OOV rate is much above the OOV rate of the run's own text; otherwise empty.
+    """A warning if the OOV rate is much above the OOV rate of the run's own text; empty if not.
     The warning begins with the name of the text, if the text has a name."""
     if own_oov_rate is None or oov_rate <= max(own_oov_rate + _MARGIN, _FACTOR * own_oov_rate):
         return ""

@@ -8,9 +8,10 @@ ROUGE-W follows Eq. 13-15 of Lin (2004) with f(k) = k^1.2, the default of his pr
 documents. The program scores sentence by sentence and gives a perfect copy a recall below 1.
 
 The coherence penalty L (Eq. 18) aligns each output sentence with the input sentence of the highest
-F1 over their verbs and nouns, with repetitions. Among equal F1 the nearest position is taken, and
-the earlier of two. L thus does not penalize a sentence without a verb or noun of the input, which
-the paper aligns at random; the share of such sentences is reported too.
+F1 over their verbs and nouns, with repetitions. Among input sentences of equal F1 the nearest
+position is taken, and of two nearest positions the earlier. L thus does not penalize an output
+sentence without a verb or noun of the input. The paper aligns such sentences at random. Their share
+is reported, too.
 """
 
 import collections
@@ -92,9 +93,9 @@ def summarize(measures: Sequence[Measures]) -> dict[str, Any]:
     Returns:
       "documents", their number; "bleu", from 0 to 100; "rouge_1", "rouge_2" and "rouge_w", each
       with the means of "recall" and "f1" over documents; "coherence", the mean of L over the
-      "coherence_documents" with two sentences, None if there are none; "unaligned", the share of
-      output sentences without a verb or noun of their input; "sentences" and "words", the numbers
-      of the outputs; "input_words", the number of words of the inputs.
+      "coherence_documents" whose outputs have at least two sentences, None if there are none;
+      "unaligned", the share of output sentences without a verb or noun of their input; "sentences"
+      and "words", numbers in the outputs; "input_words", the number of words in the inputs.
     """
     penalties = [document.coherence for document in measures if document.coherence is not None]
     sentences = sum(document.sentences for document in measures)
@@ -221,7 +222,8 @@ def align(
 ) -> tuple[list[int], list[float]]:
     """For each output sentence the position of the input sentence with the highest F1, and this F1.
 
-    Among equal F1 the nearest position is taken, and the earlier of two.
+    Among input sentences of equal F1 the nearest position is taken, and of two nearest positions
+    the earlier.
     """
     positions, scores = [], []
     for position, output in enumerate(outputs):

@@ -39,7 +39,7 @@ class Continuation(NamedTuple):
 
 
 class SentenceScorer(Protocol):
-    """The part of `Scorer` that tests of coherence use; ordering baselines have it, too."""
+    """The part of `Scorer` that tests of coherence use. Ordering baselines implement it, too."""
 
     @property
     def context_order(self) -> int | None: ...
@@ -58,8 +58,8 @@ class WordScorer(SentenceScorer, Protocol):
     def objective(self) -> str: ...
 
 
-# A window of documents is read ahead to score documents of similar length together. It is also
-# bounded in tokens, for long documents.
+# A window of documents is read ahead to score documents of similar length together. The window is
+# also bounded in tokens, for long documents.
 _WINDOW_BATCHES = 8
 _WINDOW_TOKENS_PER_ROW = 2**13
 # Blocks in flight: enough to keep the devices busy while results are unpacked.
@@ -153,8 +153,8 @@ class Scorer:
         """Scores documents in their order, with a bounded window of documents in memory.
 
         Args:
-          documents: sequences of sentences int [M], word ids without START and END; or objects with
-            this attribute `sentences`.
+          documents: sequences of sentences int [M], word ids without START and END; or objects
+            whose attribute `sentences` is such a sequence.
 
         Yields:
           Every document, and a list over its sentences of float32 [M + 1]: -log P(target) in nats

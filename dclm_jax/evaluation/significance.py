@@ -157,10 +157,10 @@ def z_test(
     z = (mean_a - mean_b) / sqrt(sd_a^2 / n_a + sd_b^2 / n_b + error^2), where `error` is a standard
     error of the difference that does not decrease with n.
 
-    For bootstrap results n is the number R of test sets. The test is then about this split, z grows
-    with R, and it is not about other documents or other training runs. Ji et al. (2015) also test
-    bootstrap results, by a formula that they do not state: for their Table 3 the formula above has
-    z = 43.22 and 34.68, and the paper has 36.55 and 31.26.
+    For bootstrap results n is the number R of test sets. A test of bootstrap results is about this
+    split, not about other documents or other training runs, and z grows with R. Ji et al. (2015)
+    also test bootstrap results, by a formula that they do not state. For their Table 3 the formula
+    above gives z = 43.22 and 34.68, and the paper reports 36.55 and 31.26.
     """
     require_at_least("n", min(n_a, n_b), 1)
     variance = sd_a**2 / n_a + sd_b**2 / n_b + error**2

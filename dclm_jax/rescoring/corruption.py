@@ -20,7 +20,8 @@ MAX_EDITS = 3
 NOISE = 2.0
 """Standard deviation of the noise of the score, in edits."""
 _LIKE = 1.25
-"""Maximum ratio of similar frequency ranks; the `_NEAREST` nearest ranks are similar, too."""
+"""Maximum ratio of frequency ranks of similar words. The `_NEAREST` nearest words on each side are
+always similar."""
 _NEAREST = 5
 _TRIES_PER_CANDIDATE = 20
 

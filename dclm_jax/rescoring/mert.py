@@ -65,7 +65,7 @@ def tune(
       statistics: for each segment, int [K, Q].
       metric: the metric to improve.
       start: initial weights, float [F].
-      restarts: number of random weights that are further starting points.
+      restarts: number of random weights from which tuning starts in addition.
       seed: random seed for restarts and directions.
       on_round: called with the number of a round, from 1, its weights and their metric.
     """
@@ -170,7 +170,7 @@ def _intervals(
     """The gammas at which chosen hypotheses change, float [I - 1] in ascending order, and the sums
     of statistics in each of the I intervals, [I, Q]."""
     segment = np.arange(len(offsets_SxK))
-    # At gamma = -infinity the flattest line is chosen, among equally flat lines the highest.
+    # At gamma = -infinity the flattest line is chosen, and of several flattest lines the highest.
     flattest = slopes_SxK == slopes_SxK.min(axis=1, keepdims=True)
     current = np.argmax(np.where(flattest, offsets_SxK, -np.inf), axis=1)
     total_Q = statistics_SxKxQ[segment, current].sum(axis=0)
@@ -184,7 +184,7 @@ def _intervals(
         crossed = np.flatnonzero(np.isfinite(crossing))
         if not crossed.size:
             break
-        # Among lines that cross at one point the steepest is next, among equal lines the first.
+        # Of lines that cross at one point the steepest is next, and of equal lines the first.
         ties = is_steeper & (crossing_SxK == crossing[:, None])
         following = np.argmax(np.where(ties, slopes_SxK, -np.inf), axis=1)
         gammas.append(crossing[crossed])

@@ -1,8 +1,7 @@
 """Metrics of hypotheses against references: BLEU, word error rate, and tests of differences.
 
-A metric is a function of sufficient statistics, which add up over the segments of documents, of
-resampled test sets and of choices of hypotheses. BLEU is computed by sacrebleu without
-tokenisation.
+A metric is a function of sufficient statistics, which can be summed over any segments. BLEU is
+computed by sacrebleu without tokenisation.
 
 Hypotheses and references may be empty. An empty hypothesis for an empty reference has no errors and
 BLEU 100.
@@ -30,8 +29,8 @@ class Metric(NamedTuple):
       name: the name in tables, with the unit.
       sign: 1 if higher is better, -1 if lower is better.
       statistics: computes int64 [K, Q] from K hypotheses of one segment and its reference.
-      score: computes the metric from the sum [Q] of statistics over segments; from 0 to 100, error
-        rates also above 100.
+      score: computes the metric from the sum [Q] of statistics over segments. The metric is from 0
+        to 100; an error rate may exceed 100.
       segment_score: computes the metric of a single segment from its statistics [Q].
     """
 
@@ -154,16 +153,16 @@ def systems_of(
 def measure(
     systems: Systems, division: Sequence[range], *, samples: int, seed: int
 ) -> dict[str, Any]:
-    """The metrics of systems for a result file, compared with "baseline" if it is given, otherwise
-    with "first".
+    """The metrics of systems for a result file, compared with "baseline", or with "first" if there
+    is no "baseline".
 
     Args:
       systems: the chosen hypotheses of each system for the same segments.
       division, samples, seed: see `compare`.
 
     Returns:
-      Under "rows" for each system the share of segments without word errors ("right") and, by
-      metric, the result of `compare`; only its "value" for the baseline.
+      Under "rows" for each system the share of segments without word errors ("right"), and the
+      result of `compare` by metric. The system that others are compared with has only the "value".
     """
     baseline = "baseline" if "baseline" in systems else "first"
     rows: dict[str, Any] = {}
@@ -190,7 +189,8 @@ def compare(
     Args:
       metric: the metric to compare by.
       ours_SxQ, theirs_SxQ: statistics of the chosen hypotheses.
-      division: the consecutive segments of each document, which are all segments in order.
+      division: for each document the range of its segments. The ranges are consecutive and cover
+        all segments.
       samples, seed: see `bootstrap_p`. Documents are resampled, because the segments of a document
         depend on one another; if there is a single document, its segments are resampled.
 

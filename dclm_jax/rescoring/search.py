@@ -17,7 +17,7 @@ advantage of CODCLM.
 Each partial document reads its history once, not once per hypothesis.
 
 A hypothesis without words (silence) has only the log P of END. An empty hypothesis does not enter
-the history, because models are trained on documents without empty sentences: the next segment is
+the history, because models are trained on documents without empty sentences. The next segment is
 scored given the chosen hypotheses with words, and `context_order` counts only these hypotheses.
 """
 
@@ -84,7 +84,7 @@ class Rescorer:
       names: the names of all L + F features: L models, the features of the list, and "words", the
         number of words, if the list has no feature of this name.
       model_names: the names of the features of the L models.
-      default_weights: float64 [L + F], 1 for models and the decoder's score, otherwise 0.
+      default_weights: float64 [L + F], 1 for models and the decoder's score, 0 for other features.
       segments: the segments of the list, with hypotheses as word ids and F features.
     """
 
