@@ -125,10 +125,9 @@ def test_training_on_one_device(target, name):
 def test_training_on_four_devices(target, name):
     cost = training_cost(*workload(name), target_of(target))
     assert cost.donated
-    # The gradient of hashed slices has its own.
-    assert 1 <= cost.all_reduces <= (2 if target == FOUR_H100 or name in LIN else 1)
-    # Gradients, which are as many as parameters, and a few sums.
-    assert cost.reduced >= cost.parameters
+    # Gradients of hashed slices have their own, and are smaller than the parameters.
+    assert 1 <= cost.all_reduces <= (1 if is_tpu(target) else 2) + (name in LIN)
+    assert name in LIN or cost.reduced >= cost.parameters
     check_loops(cost, target, name)
 
 
