@@ -1,7 +1,7 @@
 """Batches of sentences: packed for scoring, and for training a pure function of (seed, step).
 
 A batch is the same on any number of devices. Segments are shuffled, sorted by buckets of lengths
-and cut into batches, and batches are shuffled. N is a bucket of lengths, S is L or, for segments of
+and cut into batches, and batches are shuffled. N is a bucket of lengths. S is L or, for segments of
 more than 16 sentences, a power of two.
 
 Shapes: B batch elements (segments or documents), S sentences, N token positions of a sentence.
@@ -23,7 +23,8 @@ from dclm_jax.errors import InputError, require_at_least
 
 # Buckets of longer sentences double the last boundary.
 LENGTH_BOUNDARIES = (8, 16, 32, 48, 64, 96, 128, 192, 256, 512)
-# Shorter segments are padded to this length or to L, longer segments to this length times 2^i.
+# Shorter segments are padded to this length, longer segments to this length times 2^i. If L is
+# less, segments are padded to L.
 SHORT_SEGMENT = 16
 
 
@@ -36,8 +37,9 @@ class Batch:
       tokens_BxSxN: int32 inputs.
       targets_BxSxN: int32 targets.
       mask_BxSxN: bool, True where there is a target.
-      earlier: the C previous sentences [B, C, N], not scored; empty sentences precede fewer than C.
-        None if the model reads no earlier sentences.
+      earlier: the C previous sentences [B, C, N], not scored. If a segment has fewer than C
+        previous sentences, empty sentences precede them. None if the model reads no earlier
+        sentences.
       source: the sources [B, S, N] of the batch elements, with another S and N; None if the model
         reads no source.
       most_words: maximum number of different inputs in the whole batch, over all devices, which
@@ -155,7 +157,7 @@ class TrainingBatches:
         earlier_sentences: int = 0,
         source: Corpus | None = None,
     ):
-        """Indexes the corpus; a batch reads its words when it is made.
+        """Indexes the corpus. The words of a batch are read when the batch is requested.
 
         Args:
           corpus: usually the training split.
@@ -293,8 +295,14 @@ class TrainingBatches:
 
 
 class _Segments(NamedTuple):
-    """For each segment its first sentence, its number of sentences, and the buckets of that number
-    and of its longest sentence."""
+    """Segments and their buckets.
+
+    Attributes:
+      first: the first sentence of each segment.
+      count: the number of sentences of each segment.
+      sentences: the bucket of this number.
+      length: the bucket of the longest sentence of each segment.
+    """
 
     first: np.ndarray
     count: np.ndarray
@@ -341,8 +349,8 @@ class _Sentences:
     def pack(
         self, sentence_RxS: np.ndarray, exists_RxS: np.ndarray, length: int, rows: int
     ) -> Batch:
-        """A batch of the sentences with these numbers where they exist, with empty batch elements
-        up to `rows`."""
+        """A batch of `rows` elements: the sentences at the indices `sentence_RxS` where
+        `exists_RxS`, then empty elements."""
         lengths_BxS = np.full((rows, sentence_RxS.shape[1]), -1, np.int64)
         lengths_BxS[: len(sentence_RxS)][exists_RxS] = self.lengths[sentence_RxS[exists_RxS]]
         begins = self.begins[sentence_RxS[exists_RxS]]

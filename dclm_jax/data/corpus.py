@@ -82,7 +82,7 @@ class SplitEntry:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingText:
-    """The properties of its training text that a run saves.
+    """The properties of a run's training text that the run saves.
 
     Attributes:
       options: how the text became words; None if unknown.

@@ -62,7 +62,7 @@ class Text(NamedTuple):
         return self.options.text_key or DEFAULT_TEXT_KEY
 
     def named(self, value: Any, number: int) -> str:
-        """The name of a record's document: its id, or LABEL:LINE if it has none."""
+        """The name of a record's document: the record's id, or LABEL:LINE if there is no id."""
         where = f"{self.source}:{number}"
         if value is None or value == "":
             return f"{self.label}:{number}"

@@ -1,9 +1,9 @@
 """Normal forms of words, and notes about omitted and unusual text.
 
-A word with invisible characters differs from the same word without them. Such characters are format
-characters (Unicode's category Cf: the byte order mark U+FEFF, U+200B, U+00AD, marks of direction)
-and accents decomposed from their letter. They are retained, and a note counts them, unless a normal
-form is requested.
+A word with format characters differs from the word without these characters. Format characters
+(Unicode's category Cf: the byte order mark U+FEFF, U+200B, U+00AD, marks of direction) are
+invisible. A word with a decomposed accent differs from the word with a composed accent. Without a
+normal form such words are not changed, and a note counts them.
 """
 
 import collections
@@ -102,10 +102,10 @@ def _name(character: str) -> str:
 
 @functools.lru_cache(1 << 16)
 def _composed(word: str, form: str) -> tuple[str, str]:
-    """A word in a normal form without format characters at its edges, and these characters.
+    """A word in a normal form without format characters at its edges, and the removed characters.
 
-    A compatibility form may contain spaces, as the form of U+00B4 does. They are removed, so that
-    the word remains one word.
+    A compatibility form may contain spaces, as the form of U+00B4 does. The spaces are removed, so
+    that the word remains one word.
     """
     word = "".join(unicodedata.normalize("NFC" if form == "nfc" else "NFKC", word).split())
     inner = word.strip("".join(filter(_is_format, word)))

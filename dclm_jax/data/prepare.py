@@ -1,15 +1,20 @@
 """Text to a prepared corpus on disk, in one pass over the input.
 
-Words get provisional ids in the order of their first occurrence, which are written to disk while
-the text is read. After the last word the vocabulary is known, and provisional ids are rewritten as
-final ids. Memory has only the distinct words and the lengths of sentences, and the input is read
-(and raw prose tokenised) once.
+Words get provisional ids in the order of their first occurrence. Provisional ids are written to
+disk while the text is read. After the last word the vocabulary is known, and provisional ids are
+rewritten as final ids. Memory has only the distinct words and the lengths of sentences. The input
+is read, and raw prose is tokenised, only once.
 
-The steps, in this order: documents are read, assigned to splits, cut (`split_documents_at`) and
-filtered by length; the vocabulary is counted over the remaining training documents; documents are
-filtered by their OOV words, as in Li et al. (2015, 4.1), but the vocabulary is not counted again;
-files are written. All pieces of a document are therefore in one split, and the split of a document
-does not depend on the filters.
+The steps, in this order:
+
+1. Documents are read, assigned to splits, cut (`split_documents_at`) and filtered by length.
+2. The vocabulary is counted over the remaining training documents.
+3. Documents are filtered by their OOV words, as in Li et al. (2015, 4.1). The vocabulary is not
+   counted again.
+4. Files are written.
+
+All pieces of a document are therefore in one split, and the split of a document does not depend on
+the filters.
 """
 
 import contextlib
@@ -127,7 +132,7 @@ def prepare(
         folder of a named corpus of `corpora` (None for sotu, which is embedded). For paired
         documents, inputs by these names, or "input", and by their `corpus.source_split`: one source
         per document, in the same order, all with words. The vocabulary is counted over documents
-        and sources, and a filter omits a pair if it omits one side.
+        and sources. A filter that omits one side of a pair omits the pair.
       output: the folder to write. It appears complete or not at all.
       text: the format and how text becomes words. The format of a named corpus is its name, and
         `corpora` says how it is divided.

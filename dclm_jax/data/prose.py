@@ -1,8 +1,8 @@
 """Raw prose to tokenised sentences: sentencex divides it into sentences, sacremoses into words.
 
 With `normalize`, sacremoses first normalizes curly quotes, long dashes and other punctuation, as
-the script normalize-punctuation.perl of Moses does. Otherwise every character that is not white
-space becomes part of a word.
+the script normalize-punctuation.perl of Moses does. Without `normalize`, every character that is
+not white space becomes part of a word.
 """
 
 import itertools

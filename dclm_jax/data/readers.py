@@ -46,8 +46,8 @@ def read_documents(
     """Reads documents as a stream.
 
     launch/text.md describes the formats of `formats.TEXT_FORMATS`. The names of `corpora` are also
-    formats; `path` is then the folder of the corpus. Files named .jsonl, .json, .csv and .tsv are
-    read in these formats with any options. Any file may be compressed, NAME.gz or NAME.bz2.
+    formats, for which `path` is the folder of the corpus. Files named .jsonl, .json, .csv and .tsv
+    are read in these formats with any options. Any file may be compressed, NAME.gz or NAME.bz2.
 
     A document without a name is called FILE:LINE after its first line; duplicate names are refused.
     Empty sentences and documents without words (empty records, blank lines of `paragraphs`) are
@@ -219,7 +219,8 @@ def read_candidates(
 ) -> Iterator[list[str]]:
     """The words of each line, one sentence, of a file or of standard input ("-").
 
-    For options of raw text the tokenizer divides lines into words, otherwise white space does.
+    For options of raw text the tokenizer divides lines into words. For other options white space
+    divides them.
     """
     lines = read_lines(pathlib.Path(path), encoding=encoding)
     words = prose.Tokenizer(options).words if finds_words(remembered(options)) else str.split
@@ -262,7 +263,7 @@ def remembered(options: TextOptions, formats: Collection[str] = ()) -> TextOptio
 
     Args:
       options: the options of the training text.
-      formats: the formats in which it was read, `TextReader.formats`.
+      formats: the formats in which the training text was read, `TextReader.formats`.
     """
     if options.format in COLLECTIONS:
         formats = {COLLECTIONS[options.format].text_format}

@@ -134,7 +134,8 @@ def decode(
 
 
 def checked_encoding(encoding: str) -> str:
-    """The encoding, with one name for UTF-8. Raises an InputError if it cannot decode text."""
+    """The encoding, with one name for UTF-8. Raises an InputError if the encoding cannot decode
+    text."""
     try:
         with contextlib.suppress(UnicodeDecodeError):
             # Encodings of four bytes per character refuse two bytes.

@@ -86,9 +86,9 @@ def ptb_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
     """The files of each split of the Penn Treebank, in order.
 
     The sections are the folders 00 to 24 in `root` itself, or else in its parsed/mrg/wsj
-    (LDC99T42), combined/wsj (LDC95T7) or raw/wsj: the first of these folders with sections.
-    Documents are the files wsj_NNNN.mrg, or, if no section has any, the raw files wsj_NNNN. All
-    names may be in capitals, as some systems show names on a compact disc.
+    (LDC99T42), combined/wsj (LDC95T7) or raw/wsj. The first of these folders with sections is read.
+    Documents are the files wsj_NNNN.mrg. If no section has such files, documents are the raw files
+    wsj_NNNN. All names may be in capitals, as some systems show names on a compact disc.
     """
     root = pathlib.Path(root)
     names = (name for folder in _FOLDERS for name in (folder, folder.upper()))
@@ -123,8 +123,8 @@ def read_nant(root: str | pathlib.Path) -> Iterator[Document]:
 
     All parses of a sentence have the same words. Consecutive sentences whose names are equal up to
     the first underscore are a document, which may continue in the next file. A file is a document
-    if its sentences have numbers only, or if it has parses only (one per sentence). A sentence
-    without a parse is empty.
+    if the names of its sentences are numbers, or if it has only parses (one per sentence). A
+    sentence without a parse is empty.
 
     Args:
       root: see `nant_files`.
