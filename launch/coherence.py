@@ -24,12 +24,12 @@ The first sentence, such as a headline, can reveal the order. The accuracy with 
 sentence moved is therefore printed too, with a warning from 75%. --fix_first=1 permutes only the
 other sentences.
 
-Several runs of one vocabulary score the same orders. Tables have their accuracies, also by the
-number of sentences per document, and the difference between any two runs: a 95% interval from a
-bootstrap over documents, and the p-value of a paired permutation test over documents, also
-corrected for all pairs (Holm 1979). --adapt adds each run with test-time adaptation to every order
-of every document (launch.evaluate --help). Results on splits are saved in RUN/results and not
-measured again (launch/README.md).
+Several runs of one vocabulary score the same orders. Tables have the accuracies of all runs, also
+by the number of sentences per document, and the difference between any two runs. A difference has a
+95% interval from a bootstrap over documents, and the p-value of a paired permutation test over
+documents, also corrected for all pairs (Holm 1979). --adapt adds each run with test-time adaptation
+to every order of every document (launch.evaluate --help). Results on splits are saved in
+RUN/results and not measured again (launch/README.md).
 
 --permuted reads permutations from a folder with one text per file (Barzilay and Lapata 2008):
 NAME.perm-1 is a document, and NAME.perm-2, ... are its permutations. With --input the documents
@@ -41,11 +41,12 @@ after Li and Hovy (2014). The baseline is trained on --data.
 
 --tsv has one row per run, test and document: name, sentences, words, pairs (in insertion: inserted
 sentences), accuracy, and log P in nats of the document and of its other orders (mean), also per
-target (words and END). A baseline has scores in place of log P.
+target (words and END). For a baseline, scores of the baseline replace log P.
 
---output has the result of the bootstrap, if there is one, with the fixed permutations as "fixed".
-"first_sentence", "by_length", "blocks", "swaps", "windows" and "insertion" are further results.
-Accuracies are between 0 and 1. Several runs have {"runs": [...], "pairs": [...]}.
+--output has the accuracies as JSON, between 0 and 1. With --bootstrap the first values are of the
+bootstrap, and "fixed" has the result of the fixed permutations. "first_sentence", "by_length",
+"blocks", "swaps", "windows" and "insertion" are further results. Several runs have
+{"runs": [...], "pairs": [...]}.
 """
 
 import functools

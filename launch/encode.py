@@ -4,9 +4,9 @@
     python -m launch.encode --workdir=runs/ccdclm --input=docs.txt --unit=sentences \\
         --output=sentences.npy
 
-The vector of a sentence is the context of the model after that sentence; it encodes the earlier
-sentences too. The vector of a document is the context after its last sentence. Models without
-context have no vectors. Input may be larger than memory.
+The vector of a sentence is the context of the model after that sentence. This context also encodes
+the earlier sentences. The vector of a document is the context after its last sentence. Models
+without context have no vectors. Input may be larger than memory.
 
 NAME.npy is a float array with one row per vector. NAME.ids.txt is a TSV file without a header, with
 one line per vector: the document, and for sentences the number of the sentence, from 1. A document

@@ -45,9 +45,9 @@ starts from the trained run, which does not change.
 Settings without a flag are tuned over the grids of dclm_jax/evaluation/adaptation.py, and never on
 the measured text. Dynamic evaluation diverges if a step has more than 50 nats per target.
 
---output has one object for a single run, and {"runs": [...]} for several. --by_pos adds "by_pos",
---interpolate "mixture" and "tuning", and --adapt "adapted": one object per adaptation, whose
-"tuning" has all tried settings, the best first.
+--output has one object for a single run, and {"runs": [...]} for several. --by_pos adds "by_pos".
+--interpolate adds "mixture" and "tuning". --adapt adds "adapted", with one object per adaptation;
+the "tuning" of this object has all tried settings, the best first.
 """
 
 from collections.abc import Sequence

@@ -11,7 +11,8 @@ The probability of a word depends on the `order` - 1 words before it in its sent
 interpolated modified Kneser-Ney without pruning. The command prints the number of n-grams.
 
 launch.evaluate, coherence, score and rescore take the workdir like the workdir of a neural run.
-Perplexity follows the same rule: END is predicted and counted, and UNKNOWN counts as a word.
+Perplexity is counted as for a neural run: END is predicted and counted, and UNKNOWN counts as a
+word.
 A repeated command with the same text and order changes nothing.
 """
 

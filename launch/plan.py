@@ -10,14 +10,14 @@ and scoring. No device is needed and nothing is run. The command needs the extra
 
     pip install -e '.[plan]'
 
-Where these packages find no TPU and no GPU, other commands report that on standard error before
-they use the CPU; JAX_PLATFORMS=cpu spares them the search.
+If these packages find no TPU and no GPU, other commands report this on standard error and use the
+CPU. JAX_PLATFORMS=cpu makes other commands use the CPU without a search.
 
 On a TPU the time is XLA's estimate of the cycles of every kernel. XLA has no estimate for a fused
-token scan, whose time is the time of its memory traffic. On an H100 the time is a roofline: in each
-loop the longer time of launches and memory traffic, and in total at least the time of all matrix
-products. Neither time includes all-reduces between devices. Without --variants compilation takes
-seconds to minutes per shape.
+token scan, whose time is the time of its memory traffic. On an H100 the time is a roofline. Each
+loop takes its launch time or its memory-traffic time, whichever is longer. The total is at least
+the time of all matrix products. Neither time includes all-reduces between devices. Without
+--variants compilation takes seconds to minutes per shape.
 """
 
 import dataclasses

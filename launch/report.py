@@ -14,9 +14,10 @@ All runs are measured on the same corpus:
     learning curves    if a model was trained with several segment lengths L (Figure 3)
 
 Runs that differ only in training.seed are one row, with means and standard deviations over seeds.
-Columns have the hyper-parameters that differ between rows. z-tests compare perplexity with rnnlm,
-and coherence with rnnlm, drnnlm and hrnnlm, or both with --baseline. 95% intervals are from a
-bootstrap over the test documents, paired where two rows are compared.
+Columns have the hyper-parameters that differ between rows. z-tests compare the perplexity of each
+row with rnnlm, and the coherence of each row with rnnlm, drnnlm and hrnnlm. --baseline replaces the
+baselines of perplexity and of coherence. 95% intervals are from a bootstrap over the test
+documents, paired where two rows are compared.
 
 If a model reaches 75% with only the first sentence moved, coherence is also measured with the first
 sentence fixed. --fix_first=N fixes N sentences in all tests. --adapt adds test perplexity and
@@ -27,8 +28,9 @@ report.json and the figures. --html adds one file that needs no network, with th
 word by word. Results are saved in RUN/results. A repeated command measures only results that are
 missing or out of date; --quick measures nothing.
 
-Coherence takes most of the time: --permutation_pool times the time of a test perplexity (with 0,
---bootstrap times), but little for rnnlm and codclm without adaptation. --bootstrap=0 skips it.
+Coherence takes most of the time. It takes --permutation_pool times the time of a test perplexity,
+or --bootstrap times if --permutation_pool is 0. For rnnlm and codclm without adaptation it takes
+little time. --bootstrap=0 skips coherence.
 """
 
 import functools

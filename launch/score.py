@@ -9,7 +9,7 @@
 
 The surprisal of a word is -log P(word | everything before it in its document), in nats. Every
 sentence ends in <END>, which is predicted too. An OOV word has the surprisal of UNKNOWN and is
-marked as OOV (known is 0). With --oov=blank it has no surprisal, and sums omit it.
+marked as OOV (known is 0). With --oov=blank an OOV word has no surprisal, and sums omit OOV words.
 
 tsv has one row per target (word or <END>). Columns: document, sentence and position (from 1), word,
 surprisal, known (1 or 0), sentence_log_prob, document_log_prob. A word such as NA is written \\NA;
