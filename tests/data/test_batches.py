@@ -298,5 +298,6 @@ def test_shapes_are_those_of_the_batches(corpus, segment_length, batch_size):
     batches = make(corpus, segment_length=segment_length, batch_size=batch_size, seed=1)
     for steps in (range(batches.steps_per_epoch), range(1, 3), range(5, 5), range(1, 10**12)):
         first = steps[: batches.steps_per_epoch]
-        expected = collections.Counter(Shape(*batches(step).mask_BxSxN.shape) for step in first)
+        sizes = [batches(step).mask_BxSxN.shape for step in first]
+        expected = collections.Counter(Shape(B, S, N) for B, S, N in sizes)
         assert batches.shapes(steps) == expected
