@@ -14,6 +14,7 @@ from dclm_jax.benchmark.report import Goal, Row
 from dclm_jax.benchmark.timing import Rounds, alternate, require_same_loss
 from dclm_jax.benchmark.worker import Job, Worker
 from dclm_jax.benchmark.workloads import MATRIX_PRODUCT, OURS, Setting
+from dclm_jax.models.base import DocumentModel
 
 INSTALL = "pip install -e '.[benchmark]'"
 FLOPS = " of peak"
@@ -72,33 +73,53 @@ def how_to_install(library: str) -> str:
 @dataclasses.dataclass(frozen=True)
 class Training:
     """A benchmark of training: a turn has `num_batches` consecutive full batches of `batch_size`
-    segments. If the model reads a source, each segment is its own source."""
+    segments. If the model reads a source, each segment is its own source.
+
+    Attributes:
+      goal: None if the benchmark only reports numbers.
+      hidden_dim: K and H; 0 for those of the setting.
+      precision: precision of our products: default, highest or bfloat16 (`compute_dtype`).
+    """
 
     model: str
     batch_size: int
     peers: tuple[Peer, ...]
-    goal: Goal
+    goal: Goal | None
     cell: str = "lstm"
     num_batches: int = 4
+    hidden_dim: int = 0
+    precision: str = "default"
 
     def __call__(self, name: str, setting: Setting) -> list[Row]:
         segments = "1 segment" if self.batch_size == 1 else f"{self.batch_size} segments"
         work = f"train {self.model}, {self.cell}, {segments} per step"
+        if self.hidden_dim:
+            work += f", H = {self.hidden_dim}, {self.precision} precision"
         missing = missing_libraries(self.peers)
-        if missing and self.goal.unit != FLOPS:
+        if missing and self.goal is not None and self.goal.unit != FLOPS:
             return [Row(name, work, self.goal, note=how_to_install(missing[0]))]
         peers = () if missing else self.peers
         return [self._measure(name, work, peers, setting)]
 
+    def _model(self, setting: Setting) -> DocumentModel:
+        dim = self.hidden_dim or setting.size.hidden_dim
+        size = dataclasses.replace(setting.size, embedding_dim=dim, hidden_dim=dim)
+        model = size.model(self.model, self.cell)
+        if self.precision == "bfloat16":
+            return dataclasses.replace(model, compute_dtype=self.precision)
+        return dataclasses.replace(model, matmul_precision=self.precision)
+
     def _measure(self, name: str, work: str, peers: tuple[Peer, ...], setting: Setting) -> Row:
-        model = setting.size.model(self.model, self.cell)
+        model = self._model(setting)
         batches = setting.training_batches(self.batch_size, self.num_batches)
         documents = [workloads.documents_of(batch) for batch in batches]
         if model.reads_source:
             batches = [dataclasses.replace(batch, source=batch) for batch in batches]
         contender = ours.Training(model, batches, setting.seed)
         first = contender.turn()
-        job = Job("train", model.name, contender.params, documents, setting.accelerated)
+        job = Job(
+            "train", model.name, contender.params, documents, setting.accelerated, self.precision
+        )
         rounds, facts = _compete(contender, first.nll, peers, job, setting)
         seconds = rounds.seconds
         tokens = sum(map(workloads.count_targets, documents))
@@ -120,7 +141,9 @@ class Training:
             f"useful FLOP/s: {fraction:.2f} of the FLOP/s of a 2048^3 matrix product "
             f"({matrix_rate / 1e9:,.0f} GFLOP/s); compilation: {compile_seconds:.1f} s",
         )
-        measured = fraction if self.goal.unit == FLOPS else ratio(seconds, peers)
+        measured = None
+        if self.goal is not None:
+            measured = fraction if self.goal.unit == FLOPS else ratio(seconds, peers)
         note = "memory: ours: temporary memory of the compiled step; peers: growth of the process"
         return Row(name, work, self.goal, measured, note, details, lines, rounds.disturbed)
 
@@ -141,7 +164,7 @@ def _compete(
         running = [peer for peer in peers if setting.tuned_peers or not peer.tuned]
         workers = {peer.name: stack.enter_context(peer.start(job)) for peer in running}
         for peer, worker in workers.items():
-            require_same_loss(peer, job.model, nll, worker.call("turn").nll)
+            require_same_loss(peer, job.model, nll, worker.call("turn").nll, job.precision)
             # PyTorch may compile again for new shapes; the second turn completes compilation.
             worker.call("turn")
         product = ours.MatrixProduct()

@@ -51,7 +51,35 @@ ROWS: dict[str, Callable[[str, Setting], list[Row]]] = {
 }
 HEADLINE = "train_ccdclm_16"
 """The benchmark of the quick suite; its ratio is the field "ratio" of the JSON file."""
-SUITES = {"full": tuple(ROWS), "quick": (HEADLINE,)}
+_CPU_ROWS = tuple(ROWS)
+
+
+_PRECISIONS = ("default", "highest", "bfloat16")
+# PyTorch's LSTM runs in cuDNN. The peer has no model with a state of sentences.
+_WITHOUT_PEER = ("drnnlm", "hrnnlm")
+ROWS |= {
+    f"{model}_{segments}x{hidden_dim}_{precision}": Training(
+        model,
+        segments,
+        () if model in _WITHOUT_PEER else PYTORCH[:1],
+        None,
+        num_batches=2,
+        hidden_dim=hidden_dim,
+        precision=precision,
+    )
+    for models, segments, hidden_dim, precisions in (
+        (("rnnlm", "drnnlm", "hrnnlm", "ccdclm", "codclm", "adclm"), 64, 128, ("default",)),
+        (("rnnlm", "ccdclm", "adclm"), 256, 512, _PRECISIONS),
+        (("rnnlm", "ccdclm"), 1024, 1024, _PRECISIONS),
+    )
+    for model in models
+    for precision in precisions
+}
+SUITES = {
+    "full": _CPU_ROWS,
+    "quick": (HEADLINE,),
+    "accelerator": tuple(name for name in ROWS if name not in _CPU_ROWS),
+}
 
 
 def run(names: Sequence[str], setting: Setting, show: Callable[[str], None]) -> dict[str, Any]:

@@ -370,9 +370,12 @@ class Contender(abc.ABC):
     def __init__(self, job: Job):
         torch.set_num_threads(usable_cores())
         self._device = "cuda" if job.accelerated and torch.cuda.is_available() else "cpu"
+        self._rounds = job.precision == "bfloat16"
         if self._device == "cuda":
-            # TF32, as JAX uses by default.
-            torch.set_float32_matmul_precision("high")
+            # By default TF32, as in JAX.
+            is_exact = job.precision == "highest"
+            torch.set_float32_matmul_precision("highest" if is_exact else "high")
+            torch.backends.cudnn.allow_tf32 = not is_exact
         kind = MODELS[job.model]
         self.model = kind(job.params).to(self._device)
         self.output = output_nll
@@ -394,7 +397,8 @@ class Contender(abc.ABC):
 
     def turn(self) -> Turn:
         start = time.perf_counter()
-        losses = [self.step(batch.to(self._device)) for batch in self.batches]
+        with torch.autocast(self._device, torch.bfloat16, enabled=self._rounds):
+            losses = [self.step(batch.to(self._device)) for batch in self.batches]
         if self._device == "cuda":
             torch.cuda.synchronize()
         return Turn(time.perf_counter() - start, losses[0].item())

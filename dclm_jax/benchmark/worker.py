@@ -30,6 +30,7 @@ class Job(NamedTuple):
       params: tree of parameters as numpy arrays.
       batches: for each batch its documents; a document is a list of sentences of int32 word ids.
       accelerated: whether to use the peer's accelerator, if there is one.
+      precision: precision of products on the accelerator: default, highest or bfloat16.
       options: options of the peer.
     """
 
@@ -38,6 +39,7 @@ class Job(NamedTuple):
     params: dict[str, Any]
     batches: list[list[list[Any]]]
     accelerated: bool = False
+    precision: str = "default"
     options: Mapping[str, Any] = {}
 
 
