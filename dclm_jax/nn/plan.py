@@ -39,6 +39,9 @@ class Plan:
         instead of 37.7 ms. CPUs compute the sums faster.
       stops_early: whether loops over tokens end with the longest sentence. This is free on CPUs; on
         other platforms the host would have to decide after every step.
+      max_round: maximum number of sentences per round of a loop over sentences. Rounds of five
+        sentences take 3 to 5% less time on two CPU cores, because values for the backward pass are
+        copied once per round. Each sentence of a round is compiled separately.
       unrolled_steps: number of steps per iteration of a loop over tokens. With four, an H100
         launches 448 kernels in such loops instead of 832 (`ccdclm`: 2,240 instead of 4,160).
       repeats_products: whether the backward pass of a loop over tokens computes the products of the
@@ -61,6 +64,7 @@ class Plan:
     bound_by_parts: bool = False
     bias_by_product: bool = False
     stops_early: bool = False
+    max_round: int = 5
     unrolled_steps: int = 1
     repeats_products: bool = False
     fuses_scans: bool = False
@@ -69,6 +73,11 @@ class Plan:
         """The number of tokens in a chunk of the output layer."""
         tokens = self.chunk_logits // vocab_size
         return min(max(self.min_chunk, 1 << max(0, tokens.bit_length() - 1)), self.max_chunk)
+
+    def round_of(self, num_sentences: int) -> int:
+        """The number of sentences per round, a divisor of `num_sentences`."""
+        sizes = range(self.max_round, 0, -1)
+        return next(size for size in sizes if num_sentences % size == 0)
 
 
 GPU = Plan(unrolled_steps=4)
