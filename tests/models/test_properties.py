@@ -161,7 +161,7 @@ def test_options_keep_the_initial_values_and_offsets_begin_at_zero(name):
     params, plain = (small_model(n).init(jax.random.key(0)) for n in (name, "adclm"))
     offset = params["attention"].pop("offset", None)
     jax.tree.map(np.testing.assert_array_equal, params, plain)
-    assert (offset is None) == (small_model(name).memory_sentences == 1)
+    assert (offset is None) == (small_model(name).attended_sentences == 1)
     # Three distances, A = 2.
     np.testing.assert_array_equal(np.zeros(6) if offset is None else offset, np.zeros(6))
 
