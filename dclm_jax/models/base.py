@@ -282,9 +282,9 @@ class DocumentModel:
         """The log-odds [B] that the document has ended; None for a model without this decision."""
 
     def resize_context(self, context: Context, length: int, *, sentences: int = 0) -> Context:
-        """The context with capacity for at least `length` positions of a sentence. If its last
-        `sentences` sentences have at most `length` positions and it has no others, the capacity is
-        exactly `length`."""
+        """The context with capacity for at least `length` positions of a sentence. The last
+        `sentences` sentences have at most `length` positions; a context without older sentences is
+        cut to exactly `length`."""
         return context
 
     def vector(self, params: Params, context: Context) -> jax.Array | None:

@@ -145,8 +145,8 @@ class ADCLM(DocumentModel):
       attention_dim: A, the width of queries and keys.
       memory_sentences: n, maximum number of sentences in memory. With n > 1 a learned offset [A]
         for each distance, initially 0, is added to the keys of the sentence at this distance.
-      carry_state: start each sentence from the last recurrent state of the previous sentence, as
-        `drnnlm`, and not from zero.
+      carry_state: start each sentence from the last recurrent state of the previous sentence, as in
+        `drnnlm`; by default the state is zero.
     """
 
     attention_dim: int = 48
@@ -187,7 +187,7 @@ class ADCLM(DocumentModel):
         params["initial_context"] = glorot_uniform(keys[0], 1, H)[0]
         params["attention"] = init_attention(keys[1], H, H, A)
         if C > 1:
-            # As one vector, oldest sentence first: it is added, and a matrix is only multiplied.
+            # One vector, oldest sentence first, because matrices can only be multiplied.
             params["attention"]["offset"] = jnp.zeros(C * A)
         return params
 
@@ -260,7 +260,7 @@ class ADCLM(DocumentModel):
         self, context: RecentSentences, length: int, *, sentences: int = 0
     ) -> RecentSentences:
         capacity = context.mask_CxMxB.shape[1]
-        # Sentences before the last `sentences` may be longer.
+        # Older sentences in memory may be longer. They leave memory within a few sentences.
         if sentences < self.memory_sentences:
             length = max(length, capacity)
         return context._replace(
