@@ -383,10 +383,12 @@ class LanguageModel:
         attention = []
         weights_of = reader.attention(encoded.sentences)
         for t, (targets, weights) in enumerate(zip(words, weights_of, strict=True)):
-            if reader.model.attends_to == "words":
-                positions = [START_TOKEN, *words[t - 1]] if t else ["c_0"]
+            earlier = words[max(0, t - reader.model.attended_sentences) : t]
+            if reader.model.attends_to == "sentences":
+                positions = list(map(" ".join, earlier))
             else:
-                positions = list(map(" ".join, words[t - weights.shape[1] : t]))
+                inputs = [word for sentence in earlier for word in (START_TOKEN, *sentence)]
+                positions = inputs or ["c_0"]
             attention.append(SentenceAttention([*targets, END_TOKEN], positions, weights))
         return encoded.aligned(attention, SentenceAttention([], [], np.zeros((0, 0), np.float32)))
 

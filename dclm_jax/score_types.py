@@ -115,10 +115,10 @@ class SentenceAttention(NamedTuple):
     """Attention weights of a sentence, float32 [targets, positions]: for each word and END
     (`targets`), the weights of earlier text (`positions`). Rows sum to 1.
 
-    For adclm, positions are the inputs of the previous sentence, <START> and its words, each for
-    the hidden state after it; a document's first sentence has the position "c_0". For the models of
-    Wang and Cho (2015) with attention, positions are the n previous sentences as texts, oldest
-    first; the first sentences of a document have fewer positions, its first sentence none.
+    For adclm, positions are the inputs of the n previous sentences (by default one), <START> and
+    their words, each for the hidden state after it; a document's first sentence has the position
+    "c_0". For the models of Wang and Cho (2015) with attention, positions are the n previous
+    sentences as texts, and the first sentence of a document has none. The oldest sentence is first.
     """
 
     targets: list[str]

@@ -37,8 +37,8 @@ The reduction is 0 in the first sentence of a document, and under a model withou
 --attention (adclm, rlm_seqbow_att_*) adds attention weights. In jsonl a sentence then has
     "attention": {"positions": ["<START>", "the", ...], "weights": [[0.02, 0.4, ...], ...]}
 with one row of weights per target (word or END), which sums to 1. For adclm, the positions are
-START and the words of the previous sentence. For rlm_seqbow_att_*, each position is one of the n
-previous sentences.
+START and the words of the previous sentence, or of the model.memory_sentences previous sentences.
+For rlm_seqbow_att_*, each position is one of the n previous sentences.
 """
 
 import itertools

@@ -43,7 +43,8 @@ class Reading(NamedTuple):
         for autoencoders the state of the decoder, as of drnnlm.
       auxiliary: the further training objective, in nats.
       attention: of models whose tokens attend, for every sentence the weights of its targets [N, M]
-        over h_{t-1,m} (at first c_0 alone), or over the sentences before, oldest first.
+        over h_{s,m} of the last sentences s (at first c_0 alone), or over the sentences before,
+        oldest first.
     """
 
     nll: list[np.ndarray]
@@ -61,13 +62,12 @@ def softmax(x: Vector) -> Vector:
 
 
 def attend(
-    attention: dict[str, Any], query: Vector, values: Sequence[Vector]
+    attention: dict[str, Any], query: Vector, values: Sequence[Vector], offsets: Any = 0.0
 ) -> tuple[Vector, Vector]:
-    """The weights of values, one or more, under a query, and their weighted sum."""
-    scores = [
-        attention["score"] @ np.tanh(query @ attention["query"] + value @ attention["key"])
-        for value in values
-    ]
+    """The weights of values, one or more, under a query, and their weighted sum; keys have an
+    offset each, or none."""
+    keys = np.array([value @ attention["key"] for value in values]) + offsets
+    scores = [attention["score"] @ np.tanh(query @ attention["query"] + key) for key in keys]
     weights = softmax(np.array(scores))
     return weights, sum(
         (weight * value for weight, value in zip(weights, values, strict=True)),
@@ -282,15 +282,25 @@ def codclm(reader: Reader, document: Document) -> None:
 def adclm(reader: Reader, document: Document) -> None:
     params = reader.params
     attention, output = params["attention"], params["output"]
-    c_0 = params["initial_context"]
-    values = [c_0]
+    n_most, A = reader.model.memory_sentences, reader.model.attention_dim
+    # Of the sentence n before, ..., of the one before.
+    offset_of = attention.get("offset", np.zeros(A)).reshape(n_most, A)[::-1]
+    earlier: list[list[Vector]] = []
+    states = reader.zero_states(params["stack"])
     for t, sentence in enumerate(document):
         reader.nll.append([])
         reader.attention.append([])
         contexts, hidden = [], []
-        states = reader.zero_states(params["stack"])
+        if not reader.model.carry_state:
+            states = reader.zero_states(params["stack"])
+        values, offsets = [params["initial_context"]], np.zeros((1, A))
+        if earlier:
+            values = [h for words in earlier for h in words]
+            offsets = [
+                offset_of[len(earlier) - 1 - i] for i, words in enumerate(earlier) for _ in words
+            ]
         for n, word, target in steps(sentence):
-            weights, c = attend(attention, states[-1][0], values)
+            weights, c = attend(attention, states[-1][0], values, offsets)
             reader.attention[-1].append(weights)
             contexts.append(c)
             states = reader.step(states, np.concatenate([reader.embedding(word, t, n), c]), t, n)
@@ -299,7 +309,7 @@ def adclm(reader: Reader, document: Document) -> None:
             merged = h @ output["hidden"] + c @ output["context"] + output["hidden_bias"]
             reader.predict(np.tanh(merged), reader.W_o, 0.0, target, t, n)
         reader.contexts.append(np.array(contexts))
-        values = hidden
+        earlier = [*earlier, hidden][-n_most:]
 
 
 def late_fusion(cell: str, layer: dict[str, Any], x: Vector, state: tuple, q: Vector, f: dict):

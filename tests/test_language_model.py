@@ -77,6 +77,10 @@ def test_attention_has_the_words_of_targets_and_positions():
     before = ["<START>", "it", "unheard", "."]
     assert (third.targets, third.positions) == (["it", "<END>"], before)
     assert second.weights.shape == (4, 5) and second.weights.dtype == np.float32
+    *_, third, fourth = language_model("adclm_3").attention([*document, "dogs ."])
+    assert third.positions == [*second.positions, *before]
+    assert fourth.positions == [*third.positions, "<START>", "it"]
+    assert fourth.weights.shape == (3, 11)
     # n is 2.
     sentences = language_model("rlm_seqbow_att_ef").attention([*document[:2], "dogs .", "it ."])
     assert [sentence.positions for sentence in sentences] == [

@@ -9,13 +9,13 @@ import pytest
 from dclm_jax import language_model as module
 from dclm_jax.data import Document
 from dclm_jax.errors import InputError
-from dclm_jax.models import MODELS
 from tests.exhaustive import some
+from tests.models.support import AUTOENCODERS, MODELS, model_class
 from tests.test_read_document import language_model
 
-WITH_CONTEXT = [name for name, model in MODELS.items() if model.context_order != 0]
+WITH_CONTEXT = [name for name in MODELS if model_class(name).context_order != 0]
 # A state that goes on, positions that are remembered, words, a vector, a source.
-FEW = ["drnnlm", "adclm", "rlm_seqbow_lf", "hrnnlm", "hierarchical_attention_autoencoder"]
+FEW = ["drnnlm", "adclm", "adclm_3_carried", "rlm_seqbow_lf", "hrnnlm", AUTOENCODERS[-1]]
 DOCUMENTS = [
     ["the cat sat .", "it slept ."],
     ["dogs bark ."],
@@ -34,7 +34,7 @@ def test_documents_read_together_have_the_vectors_of_each_alone(name):
     lm = language_model(name)
     encoded = list(lm.vectors(DOCUMENTS))
     assert [document.id for document in encoded] == ["0", "1", "2", "3", "4"]
-    reads_source = MODELS[name].reads_source
+    reads_source = model_class(name).reads_source
     for vectors, document in zip(encoded, DOCUMENTS, strict=True):
         start = state = lm.read(source=document if reads_source else None)
         for vector, sentence in zip(vectors.sentences, document, strict=True):

@@ -139,8 +139,9 @@ class DocumentModel:
       further_objective: name in training logs of the additional loss `bags` or `ending`, if any.
       reads_source: whether a document has a source, which `open_document` reads.
       attends_to: the positions that every token attends to with the weights of `attention`:
-        "words", the inputs of the previous sentence, or "sentences", the n previous sentences; None
-        without attention.
+        "words", the inputs of the n previous sentences, or "sentences", the n previous sentences;
+        None without attention.
+      attended_sentences: n; 0 without attention.
       tables: parameters that are looked up by word and never multiplied.
       hashed: arrays of hashed features, all of one size; a training step updates only the slices of
         its batch's words.
@@ -171,6 +172,7 @@ class DocumentModel:
     further_objective: ClassVar[str | None] = None
     reads_source: ClassVar[bool] = False
     attends_to: ClassVar[str | None] = None
+    attended_sentences: ClassVar[int] = 0
     tables: ClassVar[tuple[str, ...]] = ("embedding",)
     hashed: ClassVar[tuple[str, ...]] = ()
     embedding_fan_in: ClassVar[int | None] = 1
@@ -279,9 +281,10 @@ class DocumentModel:
     def ending(self, params: Params, context: Context) -> jax.Array | None:
         """The log-odds [B] that the document has ended; None for a model without this decision."""
 
-    def resize_context(self, context: Context, length: int, *, cut: bool = False) -> Context:
-        """The context with capacity for at least `length` positions of a sentence; if `cut`, for
-        exactly `length`."""
+    def resize_context(self, context: Context, length: int, *, sentences: int = 0) -> Context:
+        """The context with capacity for at least `length` positions of a sentence. The last
+        `sentences` sentences have at most `length` positions; a context without older sentences is
+        cut to exactly `length`."""
         return context
 
     def vector(self, params: Params, context: Context) -> jax.Array | None:

@@ -119,28 +119,39 @@ class CODCLM(_LastHiddenState):
         return super().output_layer(params)._replace(context_kernel=params["output"]["context"])
 
 
-class LastSentence(NamedTuple):
-    """The ADCLM's context: the hidden states of the previous sentence and their mask, with at least
-    one real state per batch element."""
+class RecentSentences(NamedTuple):
+    """The ADCLM's context: the hidden states of the last n sentences, oldest first, and their mask,
+    with at least one real state per batch element; with `carry_state` also the state after the last
+    token. Each sentence has M positions."""
 
-    values_MxBxH: jax.Array
-    mask_MxB: jax.Array
+    values_CxMxBxH: jax.Array
+    mask_CxMxB: jax.Array
+    state: StackState | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class ADCLM(DocumentModel):
-    """Attention over the words of the previous sentence (section 2.3, Eq. 8-12).
+    """Attention over the words of the last n sentences, in the paper the previous sentence (section
+    2.3, Eq. 8-12).
 
     Eq. 8-11 are circular: c_{t-1,n} is computed from h_{t,n} and h_{t,n} from c_{t-1,n}. This class
     computes c_{t-1,n} from h_{t,n-1}, as in the attention of Bahdanau et al. (2015), which the
     paper adapts. The memory of the first sentence is only the learned c_0, so that its context is
-    c_0.
+    c_0. The memory of sentence t is the words of the sentences t-n..t-1 that exist, without c_0. In
+    training these are sentences of the segment and, with `data.carry_context`, of the previous
+    segment.
 
     Attributes:
       attention_dim: A, the width of queries and keys.
+      memory_sentences: n, maximum number of sentences in memory. With n > 1 a learned offset [A]
+        for each distance, initially 0, is added to the keys of the sentence at this distance.
+      carry_state: start each sentence from the last recurrent state of the previous sentence, as in
+        `drnnlm`; by default the state is zero.
     """
 
     attention_dim: int = 48
+    memory_sentences: int = 1
+    carry_state: bool = False
 
     name = "adclm"
     attends_to = "words"
@@ -150,14 +161,19 @@ class ADCLM(DocumentModel):
 
     def __post_init__(self):
         super().__post_init__()
-        require(self, "attention_dim", self.attention_dim >= 1, "at least 1")
+        for field in ("attention_dim", "memory_sentences"):
+            require(self, field, getattr(self, field) >= 1, "at least 1")
 
     @property
     def gate_context_dim(self) -> int:
         return self.hidden_dim
 
+    @property
+    def attended_sentences(self) -> int:
+        return self.memory_sentences
+
     def init(self, key: jax.Array) -> Params:
-        H, A = self.hidden_dim, self.attention_dim
+        H, A, C = self.hidden_dim, self.attention_dim, self.memory_sentences
         params = super().init(key)
         keys = jax.random.split(own_key(key), 4)
         # Eq. 12 has its bias inside the tanh and none after W_o.
@@ -170,19 +186,37 @@ class ADCLM(DocumentModel):
         }
         params["initial_context"] = glorot_uniform(keys[0], 1, H)[0]
         params["attention"] = init_attention(keys[1], H, H, A)
+        if C > 1:
+            # One vector, oldest sentence first, because matrices can only be multiplied.
+            params["attention"]["offset"] = jnp.zeros(C * A)
         return params
 
     def open_document(
         self, params: Params, rows: int, source: Source | None = None
-    ) -> LastSentence:
+    ) -> RecentSentences:
+        # c_0 has the position of the oldest sentence, which the first sentence replaces.
         c_0 = jnp.broadcast_to(params["initial_context"], (1, rows, self.hidden_dim))
-        return LastSentence(c_0, jnp.ones((1, rows), bool))
+        state = super().open_sentence(params, None, rows) if self.carry_state else None
+        return RecentSentences(
+            resized(c_0, self.memory_sentences)[:, None],
+            resized(jnp.ones((1, rows), bool), self.memory_sentences)[:, None],
+            state,
+        )
 
-    def condition(self, params: Params, context: LastSentence) -> Conditioning:
+    def condition(self, params: Params, context: RecentSentences) -> Conditioning:
         # Keys are computed in the current sentence (Eq. 8), so that W_key gets a gradient even
         # where the context is constant.
-        keys_MxBxA = context.values_MxBxH @ params["attention"]["key"]
-        return Conditioning(inputs=Memory(context.values_MxBxH, keys_MxBxA, context.mask_MxB))
+        keys_CxMxBxA = context.values_CxMxBxH @ params["attention"]["key"]
+        if self.memory_sentences > 1:
+            offset_CA = params["attention"]["offset"]
+            keys_CxMxBxA += offset_CA.reshape(self.memory_sentences, 1, 1, -1)
+        positions = (context.values_CxMxBxH, keys_CxMxBxA, context.mask_CxMxB)
+        return Conditioning(inputs=Memory(*map(_joined, positions)))
+
+    def open_sentence(self, params: Params, context: RecentSentences, rows: int) -> StackState:
+        if context.state is None:
+            return super().open_sentence(params, context, rows)
+        return context.state
 
     def step(
         self, params: Params, conditioning: Conditioning, state: StackState, x: StackInput
@@ -203,15 +237,19 @@ class ADCLM(DocumentModel):
         return jnp.tanh(h @ output["hidden"] + c @ output["context"] + output["hidden_bias"])
 
     def close_sentence(
-        self, params: Params, context: LastSentence, state: StackState, sentence: Sentence
-    ) -> LastSentence:
+        self, params: Params, context: RecentSentences, state: StackState, sentence: Sentence
+    ) -> RecentSentences:
         h_NxBxH, _ = sentence.outputs
         h_NxBxH = jnp.where(sentence.mask_NxB[..., None], h_NxBxH, 0)
-        length = len(context.mask_MxB)
+        length = context.mask_CxMxB.shape[1]
         # If the document has ended, a batch element attends to position 0, which avoids a division
         # by zero.
         mask_MxB = resized(sentence.mask_NxB, length).at[0].set(True)
-        return LastSentence(resized(h_NxBxH, length), mask_MxB)
+        return RecentSentences(
+            _appended(context.values_CxMxBxH, resized(h_NxBxH, length)),
+            _appended(context.mask_CxMxB, mask_MxB),
+            state if self.carry_state else None,
+        )
 
     def output_layer(self, params: Params) -> OutputLayer:
         output = params["output"]
@@ -219,14 +257,21 @@ class ADCLM(DocumentModel):
         return OutputLayer(kernel, jnp.zeros(self.vocab_size, output["hidden_bias"].dtype))
 
     def resize_context(
-        self, context: LastSentence, length: int, *, cut: bool = False
-    ) -> LastSentence:
-        capacity = length if cut else max(length, len(context.mask_MxB))
-        return jax.tree.map(lambda array: resized(array, capacity), context)
+        self, context: RecentSentences, length: int, *, sentences: int = 0
+    ) -> RecentSentences:
+        capacity = context.mask_CxMxB.shape[1]
+        # Older sentences in memory may be longer. They leave memory within a few sentences.
+        if sentences < self.memory_sentences:
+            length = max(length, capacity)
+        return context._replace(
+            values_CxMxBxH=resized(context.values_CxMxBxH, length, axis=1),
+            mask_CxMxB=resized(context.mask_CxMxB, length, axis=1),
+        )
 
-    def vector(self, params: Params, context: LastSentence) -> jax.Array:
+    def vector(self, params: Params, context: RecentSentences) -> jax.Array:
         """The mean of the memory."""
-        return jnp.mean(context.values_MxBxH, axis=0, where=context.mask_MxB[..., None])
+        values_FxBxH, mask_FxB = map(_joined, (context.values_CxMxBxH, context.mask_CxMxB))
+        return jnp.mean(values_FxBxH, axis=0, where=mask_FxB[..., None])
 
 
 class SentenceHistory(NamedTuple):
@@ -307,3 +352,13 @@ class HRNNLM(DocumentModel):
 
 
 MODELS = (RNNLM, DRNNLM, HRNNLM, CCDCLM, CODCLM, ADCLM)
+
+
+def _joined(array_CxMxB: jax.Array) -> jax.Array:
+    """The positions of all sentences on one axis, [C*M, B, ...]."""
+    return array_CxMxB.reshape(-1, *array_CxMxB.shape[2:])
+
+
+def _appended(array_CxMxB: jax.Array, newest_MxB: jax.Array) -> jax.Array:
+    """The last C sentences after one more sentence."""
+    return jnp.concatenate([array_CxMxB[1:], newest_MxB[None]])

@@ -216,6 +216,10 @@ class _SeqBoWATT(_SeqBoW):
         require(self, "attention_dim", self.attention_dim >= 1, "at least 1")
 
     @property
+    def attended_sentences(self) -> int:
+        return self.context_sentences
+
+    @property
     def representation_dim(self) -> int:
         return 2 * self.context_dim
 

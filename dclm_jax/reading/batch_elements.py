@@ -38,7 +38,7 @@ def _capacity(model: DocumentModel, params: Params, context: Context) -> int:
     """The maximum number of positions of a sentence in a context; 0 if it has no positions."""
 
     def with_length(length: int) -> Context:
-        return model.resize_context(first_context(model, params, 1), length, cut=True)
+        return model.resize_context(first_context(model, params, 1), length)
 
     capacities = jax.tree.map(
         lambda axis, array: array.shape[axis] if axis >= 0 else 0, axes_of(with_length), context

@@ -76,7 +76,7 @@ def read_sentences(
       masks: dropout multipliers, in training only.
     """
     params = weighted(model, params)
-    _, length, rows = tokens_SxNxB.shape
+    num_sentences, length, rows = tokens_SxNxB.shape
     context = model.resize_context(context, length)
 
     def read_sentence(context: Context, inputs: Any) -> tuple[Context, Any]:
@@ -106,13 +106,13 @@ def read_sentences(
                 _embedded(model, params, tokens_SxNxB, masks),
                 masks,
             ),
-            unroll=1 if model.remat else model.plan.round_of(len(tokens_SxNxB)),
+            unroll=1 if model.remat else model.plan.round_of(num_sentences),
         )
         result = SentenceFeatures(context, *results)
     else:
         result = _read_at_once(model, params, context, tokens_SxNxB, mask_SxNxB, masks)
     return result._replace(
-        context=model.resize_context(result.context, length, cut=True),
+        context=model.resize_context(result.context, length, sentences=num_sentences),
         contexts=jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), result.contexts),
     )
 

@@ -106,7 +106,7 @@ def close(model: DocumentModel, params: Params, prefix: SentencePrefix) -> Conte
     context = model.resize_context(prefix.context, len(tokens))
     sentence = Sentence(tokens, mask, summary, outputs)
     context = model.close_sentence(params, context, prefix.state, sentence)
-    return model.resize_context(context, len(tokens), cut=True)
+    return model.resize_context(context, len(tokens), sentences=1)
 
 
 def with_capacity(prefix: SentencePrefix, capacity: int) -> SentencePrefix:

@@ -385,11 +385,12 @@ class Reader:
 
         Returns:
           For each sentence the attention weights float32 [targets, positions] for w1..wM END; each
-          row sums to 1. If the model attends to "words", positions are the inputs START w1..wM of
-          the previous sentence, or only c_0 for the first sentence. If it attends to "sentences",
-          positions are the previous n sentences, or all previous sentences if there are fewer.
+          row sums to 1. If the model attends to "sentences", positions are the previous n
+          sentences, oldest first, or all previous sentences if there are fewer. If it attends to
+          "words", positions are the inputs START w1..wM of these sentences, or only c_0 for the
+          first sentence.
         """
-        kind, order = self.model.attends_to, self.model.context_order or 0
+        kind, n = self.model.attends_to, self.model.attended_sentences
         if kind is None:
             expected = ", ".join(name for name, model in MODELS.items() if model.attends_to)
             raise InputError(
@@ -405,11 +406,9 @@ class Reader:
             for t, weights_NxM in enumerate(np.asarray(weights_1xSxNxM)[0], start=first):
                 if t == len(document):
                     break
-                if kind == "words":
-                    positions = slice(len(document[t - 1]) + 1 if t else 1)
-                else:
-                    positions = slice(order - min(t, order), order)
-                weights.append(weights_NxM[: len(document[t]) + 1, positions])
+                shape_CxM = (n, weights_NxM.shape[1] // n)
+                is_real_M = _real_positions(kind, document[max(0, t - n) : t], shape_CxM)
+                weights.append(weights_NxM[: len(document[t]) + 1, is_real_M])
         return weights
 
     def distances(self, state: ReaderState, other: ReaderState, length: int) -> np.ndarray:
@@ -437,6 +436,16 @@ class Reader:
     def _require_own(self, state: ReaderState | SentenceState) -> None:
         if state.reader is not self:
             raise InputError("the state belongs to another reader; expected a state of this reader")
+
+
+def _real_positions(kind: str, earlier: Sentences, shape_CxM: tuple[int, int]) -> np.ndarray:
+    """Whether each position of a memory of C sentences is real, bool [C*M], after the `earlier`
+    sentences, at most C; c_0 has the first position."""
+    is_real_CxM = np.zeros(shape_CxM, bool)
+    is_real_CxM[0, 0] = kind == "words" and not len(earlier)
+    for distance, words in enumerate(reversed(earlier), start=1):
+        is_real_CxM[-distance, : len(words) + 1 if kind == "words" else 1] = True
+    return is_real_CxM.reshape(-1)
 
 
 def _checked_rows(rows: Sequence[int] | np.ndarray, count: int) -> np.ndarray:

@@ -27,7 +27,7 @@ from tests.models.support import (
 )
 
 # A state that goes on, words remembered by rows and by positions, hashed features.
-FEW = ("drnnlm", "adclm", "rlm_seqbow_lf", "hrnnlm_two_step")
+FEW = ("drnnlm", "adclm", "adclm_3_carried", "rlm_seqbow_lf", "hrnnlm_two_step")
 TINY = 6
 """A vocabulary of three words, START, END and UNKNOWN."""
 

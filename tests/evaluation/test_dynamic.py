@@ -96,7 +96,12 @@ def scores(scorer: Any, asked: Any) -> list[list[np.ndarray]]:
 
 @pytest.mark.parametrize(
     ("name", "size"),
-    [("ccdclm", 2), ("adclm", 1), *also([("rnnlm", 1), ("drnnlm", 2), ("codclm", 1)])],
+    [
+        ("ccdclm", 2),
+        ("adclm", 1),
+        ("adclm_3_carried", 1),
+        *also([("rnnlm", 1), ("drnnlm", 2), ("codclm", 1)]),
+    ],
 )
 def test_scores_and_statistics_equal_numpy(name, size, x64):
     model, params = tiny(name)

@@ -21,12 +21,12 @@ from dclm_jax.reading import likelihoods, reader
 from dclm_jax.reading.likelihoods import block_nll, open_documents
 from tests.compiling import TWO_DEVICES
 from tests.exhaustive import also, some
-from tests.models.support import AUTOENCODERS, LIN
+from tests.models.support import AUTOENCODERS, LIN, resolved
 
 VOCAB_SIZE = 11
 # Their contexts are made as those of others are, and used as those of others.
 ALIKE = ("rlm_bow_lf", "rlm_seqbow_ef", "rlm_seqbow_lf", "rlm_seqbow_att_ef")
-MODELS = [*sorted(models.MODELS.keys() - set(ALIKE)), *also(ALIKE)]
+MODELS = [*sorted(models.MODELS.keys() - set(ALIKE)), "adclm_3_carried", *also(ALIKE)]
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -37,7 +37,8 @@ def make_model(name, **options):
     cell = "lstm" if name.endswith("_lf") else "rnn"
     if name in LIN:
         sizes |= {"embedding_dim": 4, "hash_size": 30}
-    sizes |= {"num_layers": 1, "cell": cell} | options
+    name, changed = resolved(name)
+    sizes |= {"num_layers": 1, "cell": cell} | changed | options
     model = models.create(name, **sizes)
     # Larger than initial parameters, so that context changes scores by more than rounding.
     params = jax.tree.map(lambda array: 3 * array, model.init(jax.random.key(7)))

@@ -20,20 +20,41 @@ from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, open_docum
 from tests.exhaustive import also
 
 VOCAB = 11
-MODELS = tuple(models.MODELS)
-AUTOENCODERS = tuple(name for name in MODELS if models.MODELS[name].reads_source)
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "adclm_carried": ("adclm", {"carry_state": True}),
+    "adclm_3": ("adclm", {"memory_sentences": 3}),
+    "adclm_3_carried": ("adclm", {"memory_sentences": 3, "carry_state": True}),
+}
+"""Models with options that change the equations."""
+
+
+def resolved(name: str) -> tuple[str, dict[str, Any]]:
+    """The model of a variant and its options; the name of a model of the registry has none."""
+    return VARIANTS.get(name, (name, {}))
+
+
+def model_class(name: str) -> type[DocumentModel]:
+    """The class of a model of the registry or of a variant."""
+    return models.model_class(resolved(name)[0])
+
+
+MODELS = (*models.MODELS, *VARIANTS)
+AUTOENCODERS = tuple(name for name in MODELS if model_class(name).reads_source)
 LANGUAGE_MODELS = tuple(name for name in MODELS if name not in AUTOENCODERS)
 LIN = ("rnn_lin", "rnnslm", "hrnnlm_two_step")
 """Of simple recurrent cells, with hashed features."""
-WORD_MODELS = tuple(name for name in MODELS if models.MODELS[name].objective == "words")
+WORD_MODELS = tuple(name for name in MODELS if model_class(name).objective == "words")
 # Each kind of context, and of larger contexts each fusion and each kind of bags but the simplest.
 USUAL_MODELS = (
-    *("rnnlm", "drnnlm", "hrnnlm", "ccdclm", "codclm", "adclm"),
+    *("rnnlm", "drnnlm", "hrnnlm", "ccdclm", "codclm", "adclm", "adclm_3_carried"),
     *("rlm_seqbow_lf", "rlm_seqbow_att_ef", "rnnslm", "hrnnlm_two_step"),
     *("standard_autoencoder", "hierarchical_attention_autoencoder"),
 )
 # Sentences at once and in turn, a sum of its own over words, a step of its own, a source.
-FEW_MODELS = ("rnnlm", "hrnnlm", "ccdclm", "adclm", "hierarchical_attention_autoencoder")
+FEW_MODELS = (
+    *("rnnlm", "hrnnlm", "ccdclm", "adclm", *VARIANTS),
+    "hierarchical_attention_autoencoder",
+)
 
 
 def each_of(names: Sequence[str]) -> Any:
@@ -79,6 +100,8 @@ def _packed(documents: Sequence, S: int, N: int) -> Batch:
 
 def small_model(name: str, **options: Any) -> DocumentModel:
     """A model of a few dimensions, K = 4, H = 5 and VOCAB words unless told."""
+    name, changed = resolved(name)
+    options = {**changed, **options}
     dims = {"vocab_size": VOCAB, "embedding_dim": 4, "hidden_dim": 5}
     if name in LIN:
         # Of 11 slices in 30 places many overlap.

@@ -22,6 +22,7 @@ from tests.models.support import (
     FEW_MODELS,
     LANGUAGE_MODELS,
     LIN,
+    VARIANTS,
     VOCAB,
     WORD_MODELS,
     model_jit,
@@ -153,6 +154,16 @@ def test_predictions_depend_on_the_past_alone(name):
                 has_bags = not model.contexts_read_states
                 expected = reached and mask_SxN[t, m] and not (has_bags and m == 0)
             assert (influence[s, n, t, m] > 0) == expected, (s, n, t, m)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_options_keep_the_initial_values_and_offsets_begin_at_zero(name):
+    params, plain = (small_model(n).init(jax.random.key(0)) for n in (name, "adclm"))
+    offset = params["attention"].pop("offset", None)
+    jax.tree.map(np.testing.assert_array_equal, params, plain)
+    assert (offset is None) == (small_model(name).attended_sentences == 1)
+    # Three distances, A = 2.
+    np.testing.assert_array_equal(np.zeros(6) if offset is None else offset, np.zeros(6))
 
 
 @pytest.mark.parametrize("name", ["codclm", "rnnslm", "hierarchical_autoencoder"])

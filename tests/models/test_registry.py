@@ -44,6 +44,7 @@ MEMORY_CELLS = "coupled_peephole_lstm, lstm, lstm_linear_output"
         ("rnnlm", "compute_dtype", "float8", "one of float32, bfloat16"),
         ("rnnlm", "matmul_precision", "low", "one of default, high, highest"),
         ("adclm", "attention_dim", 0, "at least 1"),
+        ("adclm", "memory_sentences", 0, "at least 1"),
         ("rlm_bow_ef", "context_sentences", -1, "at least 1 (rlm is the model without context)"),
         ("rlm_seqbow_ef", "context_dim", 0, "at least 1"),
         ("rlm_seqbow_att_lf", "attention_dim", 0, "at least 1"),
@@ -73,6 +74,8 @@ def test_bad_values_are_named(name, option, value, expected):
         ("zzz", {}, f"unknown model 'zzz'; known: {', '.join(sorted(models.MODELS))}"),
         ("rnnlm", {"hiden_dim": 3}, "model rnnlm has no option 'hiden_dim'; did you mean 'hidden_"),
         ("rnnlm", {"attention_dim": 3}, "model rnnlm has no option 'attention_dim'"),
+        ("ccdclm", {"carry_state": True}, "model ccdclm has no option 'carry_state'"),
+        ("adclm", {"memory_sentence": 2}, "model adclm has no option 'memory_sentence'; did you"),
     ],
 )
 def test_unknown_names_are_refused(name, options, message):

@@ -11,13 +11,14 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from dclm_jax import models
 from dclm_jax.data.batches import Shape
+from dclm_jax.models import MODELS
 from dclm_jax.planning.programs import Cost, Training, scoring_cost, training_cost
 from dclm_jax.planning.targets import Target, parse_target
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.loop import first_shapes
 from dclm_jax.training.optimizer import create_optimizer
 from tests.exhaustive import pairs
-from tests.models.support import LIN, MODELS
+from tests.models.support import LIN
 
 # Four bytes per word are more than any array without an axis of words has in a loop.
 V, H = 10_007, 8

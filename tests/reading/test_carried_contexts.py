@@ -6,12 +6,19 @@ import jax
 import numpy as np
 import pytest
 
-from dclm_jax.models import MODELS
 from dclm_jax.nn.plan import CPU, GPU, TPU_V4
 from dclm_jax.reading.likelihoods import batch_likelihood, earlier_sentences
 from tests import oracles
 from tests.exhaustive import also, some
-from tests.models.support import LIN, WORD_MODELS, pack, random_params, small_model
+from tests.models.support import (
+    LIN,
+    VARIANTS,
+    WORD_MODELS,
+    model_class,
+    pack,
+    random_params,
+    small_model,
+)
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -19,14 +26,12 @@ DOCUMENT = ((5, 3, 7, 4), (6,), (8, 2, 3), (4, 9), (7,))
 CARRYING = [
     name
     for name in WORD_MODELS
-    if MODELS[name].context_order is None and not MODELS[name].reads_source
+    if model_class(name).context_order is None and not model_class(name).reads_source
 ]
+USUAL = ("adclm", *VARIANTS, "codclm", "hrnnlm")
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["adclm", "codclm", "hrnnlm", *also(sorted({*CARRYING} - {"adclm", "codclm", "hrnnlm"}))],
-)
+@pytest.mark.parametrize("name", [*USUAL, *also(sorted({*CARRYING} - {*USUAL}))])
 def test_a_segment_continues_the_one_before_it_which_gets_no_gradient(name):
     """Values and gradients are those of numpy, by complex steps: the segment before keeps its
     parameters, those of the carried one move. A row without a segment before it has c_0."""

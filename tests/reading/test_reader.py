@@ -7,7 +7,6 @@ import jax
 import numpy as np
 import pytest
 
-from dclm_jax import models
 from dclm_jax.data.batches import pack_sentences
 from dclm_jax.data.vocabulary import END, START
 from dclm_jax.errors import InputError
@@ -17,8 +16,10 @@ from tests.exhaustive import also, some
 from tests.models.support import (
     MODELS,
     USUAL_MODELS,
+    VARIANTS,
     VOCAB,
     WORD_MODELS,
+    model_class,
     pack,
     random_params,
     scores,
@@ -100,7 +101,9 @@ def test_words_and_sentences_lead_to_the_same_states(name):
         jax.tree.map(close, vectors, reader.vectors(whole))
 
 
-@pytest.mark.parametrize("name", some(("drnnlm", "adclm", "rlm_seqbow_att_ef"), all=WORD_MODELS))
+@pytest.mark.parametrize(
+    "name", some(("drnnlm", "adclm", "adclm_3", "rlm_seqbow_att_ef"), all=WORD_MODELS)
+)
 def test_documents_of_all_lengths_are_read_together(name):
     reader = make_reader(name)
     longest = tuple((3 + s % 5, 4)[: 1 + s % 2] for s in range(11))
@@ -115,7 +118,9 @@ def test_documents_of_all_lengths_are_read_together(name):
         close(of_row[0], expected)
 
 
-@pytest.mark.parametrize("name", some(("ccdclm", "adclm", "hrnnlm"), all=WORD_MODELS))
+@pytest.mark.parametrize(
+    "name", some(("ccdclm", "adclm", "adclm_3_carried", "hrnnlm"), all=WORD_MODELS)
+)
 def test_rows_of_two_states_are_joined(name):
     """Their sentences have room for 16 and 8 words."""
     reader = make_reader(name)
@@ -137,7 +142,9 @@ def test_rows_of_two_states_are_joined(name):
         reader.select(np.array([True] * 3), make_reader("rnnlm").open(3), before)
 
 
-@pytest.mark.parametrize("name", ["ccdclm", "adclm", "hrnnlm", "rlm_seqbow_att_lf"])
+@pytest.mark.parametrize(
+    "name", ["ccdclm", "adclm", "adclm_3_carried", "hrnnlm", "rlm_seqbow_att_lf"]
+)
 def test_a_state_leads_on_in_several_ways(name):
     reader = make_reader(name)
     first, second, _ = DOCUMENTS[1]
@@ -266,14 +273,14 @@ def test_bags_are_read_sentence_by_sentence_and_have_no_next_word():
         reader.start(state)
 
 
-ATTENDING = [name for name in MODELS if models.MODELS[name].attends_to]
+ATTENDING = [name for name in MODELS if model_class(name).attends_to]
 
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize(
     ("name", "cell", "num_layers"),
     [
-        ("adclm", "rnn", 1),
+        *((name, "rnn", 1) for name in ("adclm", *VARIANTS)),
         ("rlm_seqbow_att_lf", "lstm", 1),
         *also((name, "lstm", 2) for name in ATTENDING),
     ],
@@ -288,10 +295,13 @@ def test_attention_is_that_of_the_equations(name, cell, num_layers):
     assert len(attention) == len(document)
     for t, (weights, expected_weights) in enumerate(zip(attention, expected, strict=True)):
         np.testing.assert_allclose(weights, expected_weights, rtol=1e-9, atol=1e-9)
-        if name == "adclm":
-            assert weights.shape[1] == (len(document[t - 1]) + 1 if t else 1)
+        n = model.attended_sentences
+        assert n == {"adclm": 1, "adclm_carried": 1}.get(name, 3 if "3" in name else 2)
+        if "adclm" in name:
+            earlier = document[max(0, t - n) : t]
+            assert weights.shape[1] == (sum(len(words) + 1 for words in earlier) if t else 1)
         else:
-            assert weights.shape[1] == min(t, 2)
+            assert weights.shape[1] == min(t, n)
         if weights.size:
             np.testing.assert_allclose(weights.sum(axis=1), 1)
 
