@@ -212,20 +212,89 @@ def token_nll(inputs: OutputInputs, targets: jax.Array, mask: jax.Array, plan: P
     size = len(inputs.features_FxD)
     targets_FxT, mask_FxT = (array.reshape(size, -1) for array in (targets, mask))
 
-    def add_chunk(nll_FxT: jax.Array, position_C: jax.Array) -> jax.Array:
+    def nll_of(position_C: jax.Array) -> jax.Array:
         features, targets_CxT = (
             _take(inputs.features_FxD, position_C),
             _take(targets_FxT, position_C),
         )
         nll, _, _ = _softmax(inputs, features, position_C, targets_CxT, plan)
-        nll = jnp.where(_take(mask_FxT, position_C), nll, 0)
-        return nll_FxT.at[position_C].set(nll, mode="drop")
+        return jnp.where(_take(mask_FxT, position_C), nll, 0)
 
-    zeros_FxT = jnp.zeros(targets_FxT.shape, inputs.features_FxD.dtype)
-    first = partial(add_chunk, zeros_FxT)
-    has_any_F = jnp.any(mask_FxT, axis=1)
-    nll_FxT = _fold_chunks(has_any_F, inputs.bias_V.size, plan, first, add_chunk)
+    nll_FxT = _placed(nll_of, inputs, jnp.any(mask_FxT, axis=1), targets_FxT.shape[1], plan)
     return nll_FxT.reshape(targets.shape)
+
+
+def token_measures(
+    inputs: OutputInputs,
+    targets_F: jax.Array,
+    mask_F: jax.Array,
+    plan: Plan,
+    others: OutputInputs | None = None,
+) -> jax.Array:
+    """Measures of the distribution p at every target, 0 outside the mask; without a gradient.
+
+    Args:
+      targets_F: int [F].
+      mask_F: bool [F].
+      others: the factors of the logits of a second distribution q at every target.
+
+    Returns:
+      float [F, 3]: -log p(target) and the entropy of p in nats, and the rank of the target: 1 plus
+      the number of entries of the vocabulary that are more probable. With `others` float [F, 7]:
+      then the three measures of q, and the divergence KL(p || q) in nats.
+    """
+
+    def measures_of(position_C: jax.Array) -> jax.Array:
+        targets_Cx1 = _take(targets_F, position_C)[:, None]
+        log_p_CxV, columns = _measured(inputs, position_C, targets_Cx1)
+        if others is not None:
+            log_q_CxV, others_columns = _measured(others, position_C, targets_Cx1)
+            divergence_C = jnp.sum(_expected(log_p_CxV, log_p_CxV - log_q_CxV), axis=1)
+            # Rounding can make the divergence of equal distributions negative.
+            columns = [*columns, *others_columns, jnp.maximum(divergence_C, 0)]
+        return jnp.stack(columns, axis=1)
+
+    return _placed(measures_of, inputs, mask_F, 3 if others is None else 7, plan)
+
+
+def _measured(
+    inputs: OutputInputs, position_C: jax.Array, targets_Cx1: jax.Array
+) -> tuple[jax.Array, list[jax.Array]]:
+    """log p of a chunk [C, V]; -log p(target), the entropy, and the rank of the target, [C]
+    each."""
+    features_CxD = _take(inputs.features_FxD, position_C)
+    logits_CxV = inputs.products(position_C, features_CxD) + inputs.bias_V
+    log_p_CxV = jax.nn.log_softmax(logits_CxV)
+    nll_C = -jnp.take_along_axis(log_p_CxV, targets_Cx1, axis=1)[:, 0]
+    entropy_C = -jnp.sum(_expected(log_p_CxV, log_p_CxV), axis=1)
+    # Logits have fewer ties than their logarithms of probabilities, which are rounded once more.
+    is_above_CxV = logits_CxV > jnp.take_along_axis(logits_CxV, targets_Cx1, axis=1)
+    rank_C = 1 + jnp.sum(is_above_CxV, axis=1)
+    rank_C = jnp.where(jnp.isnan(nll_C), jnp.nan, rank_C.astype(nll_C.dtype))
+    return log_p_CxV, [nll_C, entropy_C, rank_C]
+
+
+def _expected(log_p: jax.Array, values: jax.Array) -> jax.Array:
+    """p times values, 0 where p is 0."""
+    return jnp.where(log_p == -jnp.inf, 0, jnp.exp(log_p) * values)
+
+
+def _placed(
+    values_of: Callable[[jax.Array], jax.Array],
+    inputs: OutputInputs,
+    mask_F: jax.Array,
+    width: int,
+    plan: Plan,
+) -> jax.Array:
+    """`values_of(position_C)` [C, width] of the real positions, computed in chunks, in zeros
+    [F, width]."""
+
+    def add_chunk(values_FxX: jax.Array, position_C: jax.Array) -> jax.Array:
+        return values_FxX.at[position_C].set(values_of(position_C), mode="drop")
+
+    zeros_FxX = jnp.zeros((mask_F.size, width), inputs.features_FxD.dtype)
+    first = partial(add_chunk, zeros_FxX)
+    return _fold_chunks(mask_F, inputs.bias_V.size, plan, first, add_chunk)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3,))
