@@ -17,7 +17,8 @@ from dclm_jax.data.documents import Columns
 from dclm_jax.data.vocabulary import END_TOKEN, UNKNOWN
 from dclm_jax.errors import InputError, brief
 
-NATS, BITS = UNITS = ("nats", "bits")
+NATS, BITS = "nats", "bits"
+"""Units."""
 _OF_WORDS = ("rank", "entropy_reduction")
 """Measures that depend on the target, as surprisal does; the others depend only on earlier text."""
 

@@ -43,8 +43,8 @@ The reduction is 0 in the first sentence of a document, and under a model withou
     rank               1 + the number of entries more probable than the word; ties have one rank
     divergence         KL(p || q), where q is p without the earlier sentences: the information
                        that these sentences give at the word
---no_context_too adds NAME_no_context of each measure but the divergence. --unit=bits writes all
-values but ranks in bits. With --oov=blank OOV words have no rank and no entropy reduction either.
+--no_context_too adds NAME_no_context of each measure but the divergence. --bits writes all values
+but ranks in bits. With --oov=blank OOV words have no rank and no entropy reduction either.
 N-gram models and models of bags of words have only the surprisal.
 
 The other columns of a table, and the other keys of JSON lines, are repeated in the result: at every
@@ -78,7 +78,7 @@ from dclm_jax.experiments.region_means import RegionMeans
 from dclm_jax.experiments.score_files import Attention
 from dclm_jax.experiments.subjects import Subject, matmul_precision
 from dclm_jax.files import open_output
-from dclm_jax.score_types import BITS, NATS, UNITS, DocumentScore
+from dclm_jax.score_types import BITS, NATS, DocumentScore
 from launch import _app, _cluster, _evaluation
 
 _evaluation.define_data_flags()
@@ -115,7 +115,7 @@ _PLOT = flags.DEFINE_string(
 _MEASURES = flags.DEFINE_list(
     "measures", [SURPRISAL], f"Measures of every target: {', '.join(MEASURES)}."
 )
-_UNIT = flags.DEFINE_enum("unit", NATS, UNITS, "Unit of surprisals, measures and log P.")
+_BITS = flags.DEFINE_bool("bits", False, "Write surprisals, measures and log P in bits, not nats.")
 _COLUMNS = flags.DEFINE_list(
     "columns", None, "Columns of the input table to repeat. Default: all other columns."
 )
@@ -165,7 +165,7 @@ def main(argv: Sequence[str]) -> None:
         compared=_NO_CONTEXT.value,
         measures=column_names(_MEASURES.value, no_context_too=_NO_CONTEXT.value),
         columns=columns,
-        unit=_UNIT.value,
+        unit=BITS if _BITS.value else NATS,
     )
     with open_output(_OUTPUT.value) as file, _evaluation.Progress("scoring") as progress:
         scored = _with_attention(runs, scores, progress)
@@ -242,7 +242,7 @@ def _with_attention(
         attention = list(map(_attention, runs, by_run)) if _ATTENTION.value else []
         if _OOV.value == "blank":
             by_run = [score.without_oov() for score in by_run]
-        if _UNIT.value == BITS:
+        if _BITS.value:
             by_run = [score.in_bits() for score in by_run]
         yield by_run, attention
         progress(number)

@@ -48,7 +48,7 @@ class Layout(NamedTuple):
       compared: whether scores include surprisals without context.
       measures: names of the other measures of every target.
       columns: names of the columns of the input.
-      unit: unit of the scores, one of `score_types.UNITS`.
+      unit: unit of the scores.
     """
 
     title: str
