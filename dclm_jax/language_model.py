@@ -36,11 +36,12 @@ from dclm_jax.decoding.choices import GREEDY, Decoding
 from dclm_jax.decoding.generation import Limits
 from dclm_jax.decoding.ordering import DEFAULT_BEAM, Ordered, order_sentences
 from dclm_jax.errors import InputError, brief, require_at_least
-from dclm_jax.evaluation import by_word, datasets, distributions, interpolation
+from dclm_jax.evaluation import by_word, datasets, distributions, interpolation, minimal_pairs
 from dclm_jax.evaluation.adaptation import Adaptation, adapt
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.distributions import DIVERGENCE, NO_CONTEXT, SURPRISAL, column_names
 from dclm_jax.evaluation.measures import MEASURES
+from dclm_jax.evaluation.minimal_pairs import Choice, EncodedChoice, Outcome
 from dclm_jax.evaluation.perplexity import Perplexity, measure
 from dclm_jax.evaluation.scoring import Progress, Scorer, WordScorer
 from dclm_jax.models.base import DocumentModel, Params
@@ -419,6 +420,43 @@ class LanguageModel:
             ]
             chosen = [{name: sentence[name] for name in names} for sentence in measured]
             yield document, [sentence[SURPRISAL] for sentence in measured], no_context, chosen
+
+    def minimal_pairs(
+        self, choices: Iterable[Choice | Sequence[Sentence]], *, last_word: bool = False
+    ) -> Iterator[Outcome]:
+        """Chooses among alternative sentences; input may be larger than memory.
+
+        Args:
+          choices: `evaluation.minimal_pairs.Choice`s, or lists of alternatives, the right one
+            first. `evaluation.minimal_pairs.accuracies` averages the outcomes.
+          last_word: whether to compute the rank of the last word of the right alternative.
+        """
+        self.require_language_model("a choice of sentences")
+        requests = (
+            request for choice in choices for request in self._choice(choice, last_word).requests
+        )
+        if last_word:
+            model, params = self.require_distribution()
+            scored: Iterable[Any] = distributions.measure(
+                model, params, requests, no_context_too=False, batch_size=self.batch_size
+            )
+        else:
+            scored = self.scorer.score(requests)
+        return minimal_pairs.outcomes(scored, end_is_target=self.scorer.objective == "words")
+
+    def _choice(self, choice: Choice | Sequence[Sentence], last_word: bool) -> EncodedChoice:
+        if not isinstance(choice, Choice):
+            choice = Choice(choice)
+        words, before = (
+            _words(sentences, f"{choice.where}: the alternatives are")
+            for sentences in (choice.alternatives, choice.context)
+        )
+        minimal_pairs.require_different(choice, words, last_word)
+        return EncodedChoice(
+            choice,
+            list(map(self.vocabulary.encode, words)),
+            [self.vocabulary.encode(sentence) for sentence in before if sentence],
+        )
 
     def require_distribution(self) -> tuple[DocumentModel, Params]:
         """The model and the parameters of a single model without adaptation, whose distribution of

@@ -230,7 +230,7 @@ class _Record:
     id: Any = None
 
 
-def _json_records(text: Text, kind: type[Value]) -> Iterator[tuple[int, str, Value]]:
+def json_records(text: Text, kind: type[Value]) -> Iterator[tuple[int, str, Value]]:
     """For each record the number of its line, its position for messages, and the record."""
     for number, line in text.lines:
         content = line.strip()
@@ -256,7 +256,7 @@ def _require_characters(texts: Iterable[str], where: str) -> None:
 
 def _parse_jsonl(text: Text) -> Iterator[Document]:
     """Documents of JSON lines {"id": ..., "sentences": [...], "tags": [...]}."""
-    for number, where, values in _json_records(text, dict[str, Any]):
+    for number, where, values in json_records(text, dict[str, Any]):
         record = converted(values, _Record, where, "")
         sentences = [_words(sentence, "word", where) for sentence in record.sentences]
         tags = None
@@ -265,11 +265,11 @@ def _parse_jsonl(text: Text) -> Iterator[Document]:
             _check_tags(sentences, tags, where)
         name = text.named(record.id, number)
         _require_characters(itertools.chain([name], *sentences, *(tags or [])), where)
-        cells = _cells(values, ("sentences", "tags", _ID))
+        cells = cells_of(values, ("sentences", "tags", _ID))
         yield Document(name, sentences, tags, [cells] if cells else ())
 
 
-def _cells(record: Mapping[str, Any], others: Sequence[str]) -> dict[str, str]:
+def cells_of(record: Mapping[str, Any], others: Sequence[str]) -> dict[str, str]:
     """The values of a JSON object as text, null as an empty text, without the values of other
     keys."""
     return {
@@ -324,7 +324,7 @@ def _parse_raw_jsonl(text: Text) -> Iterator[RawDocument]:
 
 def _rows_of_jsonl(text: Text) -> Iterator[_Row]:
     key = text.key
-    for number, where, record in _json_records(text, dict[str, Any]):
+    for number, where, record in json_records(text, dict[str, Any]):
         if key not in record and SENTENCES in record:
             raise InputError(
                 f"{where}: has 'sentences', but the first record of the file has raw text; put "
@@ -338,7 +338,7 @@ def _rows_of_jsonl(text: Text) -> Iterator[_Row]:
         if not isinstance(record[key], str):
             raise InputError(f"{where}: {brief(key)} is {brief(record[key])}; expected text")
         require_columns(text.joined_by, record, where)
-        cells = _cells(record, (SENTENCES,))
+        cells = cells_of(record, (SENTENCES,))
         _require_characters((cells.get(_ID, ""), record[key]), where)
         yield _Row(where, number, record[key], {**cells, _ID: record.get(_ID)})
 
@@ -386,7 +386,7 @@ def _raw_documents(text: Text, rows: Iterable[_Row]) -> Iterator[RawDocument]:
         for row in rows:
             name = text.named(None if text.key == _ID else row.cells.get(_ID), row.number)
             cells = _others(text, row)
-            yield RawDocument(name, _paragraphs(row.text), [cells] if cells else ())
+            yield RawDocument(name, paragraphs(row.text), [cells] if cells else ())
         return
 
     def group(row: _Row) -> tuple[str, ...]:
@@ -402,11 +402,14 @@ def _raw_documents(text: Text, rows: Iterable[_Row]) -> Iterator[RawDocument]:
             if not sizes[-1]:
                 raise InputError(f"{row.where}: the row has no word; add its text, or remove it")
         name = text.named("/".join(key), first.number)
-        paragraphs = _paragraphs("\n".join(row.text for row in regions))
-        yield RawDocument(name, paragraphs, [_others(text, row) for row in regions], sizes)
+        joined_text = "\n".join(row.text for row in regions)
+        yield RawDocument(
+            name, paragraphs(joined_text), [_others(text, row) for row in regions], sizes
+        )
 
 
-def _paragraphs(cell: str) -> prose.Paragraphs:
+def paragraphs(cell: str) -> prose.Paragraphs:
+    """The paragraphs of a cell with raw text, divided by blank lines."""
     return prose.paragraphs(_PARAGRAPH_BREAK.split(cell))
 
 

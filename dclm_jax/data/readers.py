@@ -6,7 +6,7 @@ import io
 import itertools
 import pathlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dclm_jax.data import detect_format, formats, prose
 from dclm_jax.data.corpora import COLLECTIONS
@@ -117,6 +117,23 @@ class TextReader:
             documents = itertools.chain.from_iterable(itertools.starmap(self.parsed, texts))
         yield from self.written(documents, keep_empty)
         self.finish(name or path, self._report)
+
+    def records(self, path: str | pathlib.Path) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The rows of tables and the objects of JSON lines of an input, each with its position for
+        messages."""
+        for format, text in self._texts(path, None):
+            if format == "jsonl":
+                records = formats.json_records(text, dict[str, Any])
+                yield from ((where, record) for _, where, record in records)
+            elif format in KEYED:
+                yield from (
+                    (where, cells) for where, _, cells in formats.read_table(text, format)[2]
+                )
+            else:
+                raise InputError(
+                    f"{text.source}: is neither a table nor JSON lines by its name; add "
+                    "--format=jsonl, csv or tsv"
+                )
 
     def _texts(self, path: str | pathlib.Path, name: str | None) -> Iterator[tuple[str, Text]]:
         """The format and the lines of each text of an input."""
