@@ -20,7 +20,7 @@ class PairResults(NamedTuple):
 
     Attributes:
       labels: labels of the runs.
-      names: names of the alternatives, the first of which is right.
+      names: names of the alternatives, the right one first.
       by: columns of the groups.
       runs: outcomes by run.
       accuracies: accuracies of every group and of all pairs.

@@ -41,7 +41,7 @@ def carry(
     """Documents with some columns of their tables.
 
     Args:
-      documents: documents, of which the first is read at once.
+      documents: documents; the first is read at once.
       names: names of the columns; None for the columns of the first document. Then a cell that
         another document lacks is empty, and `report` gets a note about its other columns.
       report: called with a note.
