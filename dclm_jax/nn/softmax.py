@@ -246,10 +246,11 @@ def token_measures(
 
     def measures_of(position_C: jax.Array) -> jax.Array:
         targets_Cx1 = _take(targets_F, position_C)[:, None]
-        log_p_CxV, columns = _measured(inputs, position_C, targets_Cx1)
+        p, columns = _measured(inputs, position_C, targets_Cx1)
         if others is not None:
-            log_q_CxV, others_columns = _measured(others, position_C, targets_Cx1)
-            divergence_C = jnp.sum(_expected(log_p_CxV, log_p_CxV - log_q_CxV), axis=1)
+            q, others_columns = _measured(others, position_C, targets_Cx1)
+            ratios_C = p.expected(p.logits_CxV - q.logits_CxV)
+            divergence_C = ratios_C - jnp.log(p.normalizer_C) + jnp.log(q.normalizer_C)
             # Rounding can make the divergence of equal distributions negative.
             columns = [*columns, *others_columns, jnp.maximum(divergence_C, 0)]
         return jnp.stack(columns, axis=1)
@@ -257,26 +258,40 @@ def token_measures(
     return _placed(measures_of, inputs, mask_F, 3 if others is None else 7, plan)
 
 
+class _Distributions(NamedTuple):
+    """Distributions of a chunk: logits minus the largest logit of each row, their exps, and the
+    sums of exps."""
+
+    logits_CxV: jax.Array
+    exps_CxV: jax.Array
+    normalizer_C: jax.Array
+
+    def expected(self, values_CxV: jax.Array) -> jax.Array:
+        """The expected values [C]; values of entries with probability 0 may be infinite."""
+        terms_CxV = jnp.where(self.exps_CxV > 0, self.exps_CxV * values_CxV, 0)
+        return jnp.sum(terms_CxV, axis=1) / self.normalizer_C
+
+
 def _measured(
     inputs: OutputInputs, position_C: jax.Array, targets_Cx1: jax.Array
-) -> tuple[jax.Array, list[jax.Array]]:
-    """log p of a chunk [C, V]; -log p(target), the entropy, and the rank of the target, [C]
+) -> tuple[_Distributions, list[jax.Array]]:
+    """The distributions of a chunk; -log p(target), the entropy, and the rank of the target, [C]
     each."""
     features_CxD = _take(inputs.features_FxD, position_C)
     logits_CxV = inputs.products(position_C, features_CxD) + inputs.bias_V
-    log_p_CxV = jax.nn.log_softmax(logits_CxV)
-    nll_C = -jnp.take_along_axis(log_p_CxV, targets_Cx1, axis=1)[:, 0]
-    entropy_C = -jnp.sum(_expected(log_p_CxV, log_p_CxV), axis=1)
-    # Logits have fewer ties than their logarithms of probabilities, which are rounded once more.
-    is_above_CxV = logits_CxV > jnp.take_along_axis(logits_CxV, targets_Cx1, axis=1)
-    rank_C = 1 + jnp.sum(is_above_CxV, axis=1)
-    rank_C = jnp.where(jnp.isnan(nll_C), jnp.nan, rank_C.astype(nll_C.dtype))
-    return log_p_CxV, [nll_C, entropy_C, rank_C]
-
-
-def _expected(log_p: jax.Array, values: jax.Array) -> jax.Array:
-    """p times values, 0 where p is 0."""
-    return jnp.where(log_p == -jnp.inf, 0, jnp.exp(log_p) * values)
+    logits_CxV -= jnp.max(logits_CxV, axis=1, keepdims=True)
+    exps_CxV = jnp.exp(logits_CxV)
+    p = _Distributions(logits_CxV, exps_CxV, jnp.sum(exps_CxV, axis=1))
+    target_Cx1 = jnp.take_along_axis(logits_CxV, targets_Cx1, axis=1)
+    log_normalizer_C = jnp.log(p.normalizer_C)
+    nll_C = log_normalizer_C - target_Cx1[:, 0]
+    # The logits are at most 0, and one of them is 0: the entropy is at least 0.
+    entropy_C = log_normalizer_C - p.expected(logits_CxV)
+    rank_C = 1 + jnp.sum(logits_CxV > target_Cx1, axis=1)
+    # Logits beyond float32 have no distribution.
+    is_finite_C = jnp.isfinite(nll_C)
+    columns = [nll_C, entropy_C, rank_C.astype(nll_C.dtype)]
+    return p, [jnp.where(is_finite_C, column, jnp.nan) for column in columns]
 
 
 def _placed(
