@@ -14,8 +14,9 @@ sentence ends in <END>, which is predicted too. An OOV word has the surprisal of
 marked as OOV (known is 0). With --oov=blank an OOV word has no surprisal, and sums omit OOV words.
 
 tsv has one row per target (word or <END>). Columns: document, sentence and position (from 1), word,
-surprisal, known (1 or 0), sentence_log_prob, document_log_prob. A word such as NA is written \\NA;
-dclm_jax.tables.cell_text removes the backslash. launch/recipes.md reads the file in R.
+surprisal, known (1 or 0), sentence_log_prob, document_log_prob, then columns of the input. A word
+such as NA is written \\NA; dclm_jax.tables.cell_text removes the backslash. launch/recipes.md reads
+the file in R.
 
 jsonl has one line per document, also for a document without words:
     {"id": "docs.txt:1", "unit": "nats", "matmul_precision": "highest", "log_prob": -31.4,
@@ -43,9 +44,10 @@ The reduction is 0 in the first sentence of a document, and under a model withou
     rank               1 + the number of entries more probable than the word; ties have one rank
     divergence         KL(p || q), where q is p without the earlier sentences: the information
                        that these sentences give at the word
---no_context_too adds NAME_no_context of each measure but the divergence. --bits writes all values
-but ranks in bits. With --oov=blank OOV words have no rank and no entropy reduction either.
-N-gram models and models of bags of words have only the surprisal.
+In jsonl a sentence has a list of numbers under the NAME of each measure. --no_context_too adds
+NAME_no_context of each measure but the divergence. --bits writes all values but ranks in bits. With
+--oov=blank OOV words have no rank and no entropy reduction either. N-gram models and models of bags
+of words have only the surprisal.
 
 The other columns of a table, and the other keys of JSON lines, are repeated in the result: at every
 word in tsv; in jsonl under "columns" of the document or, if they differ within it, of its
