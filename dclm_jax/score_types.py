@@ -16,6 +16,7 @@ import numpy as np
 from dclm_jax.data.documents import Columns
 from dclm_jax.data.vocabulary import END_TOKEN, UNKNOWN
 from dclm_jax.errors import InputError, brief
+from dclm_jax.evaluation.distributions import MEASURES, NO_CONTEXT
 
 NATS, BITS = "nats", "bits"
 """Units."""
@@ -120,15 +121,15 @@ def _is_rank(name: str) -> bool:
 
 
 RESULT_COLUMNS = (
-    *("document", "sentence", "position", "word", "known", "sentence_log_prob"),
-    *("document_log_prob", "surprisal", "entropy", "entropy_reduction", "rank", "divergence"),
+    *("document", "sentence", "position", "word", "known"),
+    *("sentence_log_prob", "document_log_prob", *MEASURES),
 )
 
 
 def require_free_names(columns: Iterable[str]) -> None:
     """Raises an `InputError` if a column of the input has the name of a column of the result."""
     for name in columns:
-        if name.partition(":")[0].removesuffix("_no_context") in RESULT_COLUMNS:
+        if name.partition(":")[0].removesuffix(NO_CONTEXT) in RESULT_COLUMNS:
             raise InputError(
                 f"the column {brief(name)} of the input has the name of a column of the result; "
                 "rename the column, or choose other columns"

@@ -239,7 +239,8 @@ def _check_flags(runs: Sequence[Subject]) -> None:
 def _with_attention(
     runs: Sequence[Subject], scores: Iterable[list[DocumentScore]], progress: _evaluation.Progress
 ) -> Iterator[tuple[list[DocumentScore], list[Attention]]]:
-    """The scores of each document as --oov says, and its attention weights if --attention asks."""
+    """The scores of each document as --oov and --bits say, and its attention weights if --attention
+    asks."""
     for number, by_run in enumerate(scores, start=1):
         attention = list(map(_attention, runs, by_run)) if _ATTENTION.value else []
         if _OOV.value == "blank":

@@ -1,10 +1,10 @@
 """Measures of the next-word distribution against float64 numpy loops over the whole vocabulary."""
 
 import re
-from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -59,7 +59,7 @@ def expected(model, params, document) -> list[dict[str, list]]:
 @model_jit
 def measured(model, params, batch):
     context = opened(model, params, batch)
-    scored = np.ones((*batch.mask_BxSxN.shape[:2], 1), bool)
+    scored = jnp.ones((*batch.mask_BxSxN.shape[:2], 1), bool)
     return block_measures(model, params, context, batch, scored, no_context_too=True)[1]
 
 
@@ -107,40 +107,43 @@ def test_documents_have_the_measures_of_their_sentences(name):
         np.testing.assert_allclose(last["divergence"], by_hand["divergence"], rtol=1e-4, atol=2e-5)
 
 
+def of_arrays(features: Any, kernel: Any, bias: Any) -> OutputInputs:
+    """Factors of logits."""
+    return OutputInputs(jnp.asarray(features), jnp.asarray(kernel), jnp.asarray(bias))
+
+
+def columns_of(inputs: OutputInputs, targets: Any, mask: Any, plan: Any = CPU, others: Any = None):
+    return np.asarray(token_measures(inputs, jnp.asarray(targets), jnp.asarray(mask), plan, others))
+
+
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("chunk", [1, 5, 23])
 def test_measures_do_not_depend_on_chunks(chunk):
     rng = np.random.default_rng(1)
-    both = [
-        OutputInputs(rng.normal(size=(23, 4)), rng.normal(size=(4, 9)), rng.normal(size=9))
-        for _ in range(2)
-    ]
+    arrays = [[rng.normal(size=size) for size in ((23, 4), (4, 9), 9)] for _ in range(2)]
     targets, mask = rng.integers(9, size=23), rng.random(23) < 0.7
-    inputs, others = jax.tree.map(jax.numpy.asarray, both)
-    columns = jax.jit(partial(token_measures, plan=plan_of(chunk)))(
-        inputs, targets, mask, others=others
+    inputs, others = (of_arrays(*factors) for factors in arrays)
+    columns = columns_of(inputs, targets, mask, plan_of(chunk), others)
+    p, q = (
+        np.array([oracles.softmax(row) for row in features @ kernel + bias])
+        for features, kernel, bias in arrays
     )
-    logits = [each.features_FxD @ each.kernel_DxV + each.bias_V for each in both]
-    p, q = ([oracles.softmax(row) for row in of_one] for of_one in logits)
-    by_hand = measures(np.array(p), targets, np.array(q))
+    by_hand = measures(p, targets, q)
     for x, name in ((0, "surprisal"), (1, "entropy"), (2, "rank"), (6, "divergence")):
         np.testing.assert_allclose(columns[:, x], np.where(mask, by_hand[name], 0), atol=1e-12)
 
 
 def test_equally_probable_words_have_one_rank_and_certainty_has_no_entropy():
-    kernel = np.zeros((1, 6), np.float32)
     bias = np.array([2, 1, 1, 3, 1, 0], np.float32)
-    inputs = OutputInputs(*map(jax.numpy.asarray, (np.zeros((6, 1), np.float32), kernel, bias)))
-    columns = np.asarray(token_measures(inputs, np.arange(6), np.ones(6, bool), CPU))
-    assert columns[:, 2].tolist() == [2, 3, 3, 1, 3, 6]
-    certain = inputs._replace(bias_V=1000 * inputs.bias_V)
-    columns = np.asarray(
-        token_measures(certain, np.arange(6), np.ones(6, bool), CPU, others=inputs)
-    )
+    nothing = np.zeros((6, 1), np.float32), np.zeros((1, 6), np.float32)
+    inputs, certain = of_arrays(*nothing, bias), of_arrays(*nothing, 1000 * bias)
+    words, mask = np.arange(6), np.ones(6, bool)
+    assert columns_of(inputs, words, mask)[:, 2].tolist() == [2, 3, 3, 1, 3, 6]
+    columns = columns_of(certain, words, mask, others=inputs)
     assert not columns[:, 1].any()
     np.testing.assert_allclose(columns[:, 6], columns[3, 3], rtol=1e-6)
-    infinite = inputs._replace(bias_V=jax.numpy.full(6, np.inf))
-    assert np.isnan(token_measures(infinite, np.arange(6), np.ones(6, bool), CPU)).all()
+    infinite = of_arrays(*nothing, np.full(6, np.inf, np.float32))
+    assert np.isnan(columns_of(infinite, words, mask)).all()
 
 
 def test_the_table_has_a_column_per_measure():
