@@ -193,10 +193,15 @@ class DocumentScore:
             columns = zip(score.tokens, score.log_probs, no_context, score.known, strict=True)
             for index, (token, log_prob, other, known) in enumerate(columns):
                 surprisals = -log_prob, None if other is None else -other
-                measures = {name: values[index] for name, values in score.measures.items()}
-                cells = {name: cell[number - 1][index] for name, cell in self.columns.items()}
-                place = self.id, number, index + 1, token
-                yield TokenScore(*place, *surprisals, known, measures, cells)
+                row = TokenScore(self.id, number, index + 1, token, *surprisals, known)
+                if score.measures or self.columns:
+                    row = row._replace(
+                        measures={name: values[index] for name, values in score.measures.items()},
+                        columns={
+                            name: cells[number - 1][index] for name, cells in self.columns.items()
+                        },
+                    )
+                yield row
 
 
 def common_columns(score: DocumentScore) -> tuple[Mapping[str, str], list[str]]:

@@ -52,7 +52,7 @@ class PairResults(NamedTuple):
 
     def text(self) -> str:
         """The tables for a terminal."""
-        header = [*(self.by or ["pairs of"]), "criterion", "pairs", "set apart"]
+        header = [*(self.by or ["group"]), "criterion", "pairs", "set apart"]
         rows = [[*header, *(f"{label}, %" for label in self.labels)]]
         for accuracy in self.accuracies:
             cells = accuracy.cells or ("all", *[""] * (len(self.by) - 1))

@@ -129,7 +129,7 @@ class RegionMeans:
 
     def _cells(self, row: TokenScore) -> Cells:
         return tuple(
-            str(getattr(row, name)) if name in PLACES else row.columns[name] or ""
+            str(getattr(row, name)) if name in PLACES else row.columns.get(name) or ""
             for name in self.by
         )
 
