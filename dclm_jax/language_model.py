@@ -28,7 +28,7 @@ from dclm_jax import ngram, storage
 from dclm_jax.coherence.compare import Comparisons, OrderTest, compare
 from dclm_jax.coherence.measure import CoherenceOptions, CoherenceResults, measure_coherence
 from dclm_jax.data.corpus import TrainingText
-from dclm_jax.data.documents import PLAIN, Document, TextOptions
+from dclm_jax.data.documents import PLAIN, Document, TextOptions, columns
 from dclm_jax.data.readers import parse_documents
 from dclm_jax.data.vocabulary import END_TOKEN, START_TOKEN, Vocabulary
 from dclm_jax.decoding import generation
@@ -36,9 +36,12 @@ from dclm_jax.decoding.choices import GREEDY, Decoding
 from dclm_jax.decoding.generation import Limits
 from dclm_jax.decoding.ordering import DEFAULT_BEAM, Ordered, order_sentences
 from dclm_jax.errors import InputError, brief, require_at_least
-from dclm_jax.evaluation import by_word, datasets, interpolation, measures
+from dclm_jax.evaluation import by_word, datasets, distributions, interpolation, minimal_pairs
 from dclm_jax.evaluation.adaptation import Adaptation, adapt
 from dclm_jax.evaluation.datasets import Dataset
+from dclm_jax.evaluation.distributions import DIVERGENCE, NO_CONTEXT, SURPRISAL, column_names
+from dclm_jax.evaluation.measures import MEASURES
+from dclm_jax.evaluation.minimal_pairs import Choice, EncodedChoice, Outcome
 from dclm_jax.evaluation.perplexity import Perplexity, measure
 from dclm_jax.evaluation.scoring import Progress, Scorer, WordScorer
 from dclm_jax.models.base import DocumentModel, Params
@@ -57,7 +60,7 @@ from dclm_jax.score_types import (
     GeneratedText,
     SentenceAttention,
     SentenceScore,
-    TokenScore,
+    require_free_names,
 )
 from dclm_jax.training.progress import count_parameters
 from dclm_jax.training.workdir import needed_for_use, read_config, read_training_text, restore_run
@@ -314,35 +317,49 @@ class LanguageModel:
         documents: Iterable[Document | Sequence[Sentence]],
         *,
         no_context_too: bool = False,
+        measures: Sequence[str] = (SURPRISAL,),
+        bits: bool = False,
     ) -> dict[str, np.ndarray]:
         """A table with one row per target of documents, which `pandas.DataFrame` accepts.
 
         Args:
-          documents, no_context_too: as for `score`.
+          documents, no_context_too, measures: as for `score`.
+          bits: whether values are in bits instead of nats.
 
         Returns:
           Columns of equal length: "document" (its name), "sentence" and "position" (int64, both
           from 1; a sentence without words has a number and no row), "word", "surprisal" (float64,
-          nats), with `no_context_too` "surprisal_no_context" (nats, without earlier sentences), and
-          "known" (bool), as in `SentenceScore`.
+          nats), with `no_context_too` "surprisal_no_context" (nats, without earlier sentences), the
+          other measures (float64), and "known" (bool), as in `SentenceScore`; then the columns of
+          the documents' tables (strings; None where a document has no cell).
         """
-        scores = self.score(documents, no_context_too=no_context_too)
-        columns = zip(*(row for score in scores for row in score.rows()), strict=True)
-        kinds = object, np.int64, np.int64, object, np.float64, np.float64, bool
-        empty = ((),) * len(kinds)
-        return {
-            name: np.array(column, kind)
-            for name, kind, column in zip(
-                TokenScore._fields, kinds, tuple(columns) or empty, strict=True
-            )
-            if no_context_too or name != "surprisal_no_context"
+        scores = self.score(documents, no_context_too=no_context_too, measures=measures)
+        if bits:
+            scores = (score.in_bits() for score in scores)
+        rows = [row for score in scores for row in score.rows()]
+        carried = dict.fromkeys(name for row in rows for name in row.columns)
+        require_free_names(carried)
+        kinds = {"document": object, "sentence": np.int64, "position": np.int64, "word": object}
+        table = {
+            name: np.array([getattr(row, name) for row in rows], kind)
+            for name, kind in kinds.items()
         }
+        for name in (SURPRISAL, f"{SURPRISAL}{NO_CONTEXT}")[: 1 + no_context_too]:
+            table[name] = np.array([getattr(row, name) for row in rows], np.float64)
+        for name in column_names(measures, no_context_too=no_context_too):
+            table[name] = np.array([row.measures[name] for row in rows], np.float64)
+        table["known"] = np.array([row.known for row in rows], bool)
+        of_tables = {
+            name: np.array([row.columns.get(name) for row in rows], object) for name in carried
+        }
+        return {**table, **of_tables}
 
     def score(
         self,
         documents: Iterable[Document | Sequence[Sentence]],
         *,
         no_context_too: bool = False,
+        measures: Sequence[str] = (SURPRISAL,),
     ) -> Iterator[DocumentScore]:
         """Scores documents in their order; input may be larger than memory.
 
@@ -352,23 +369,106 @@ class LanguageModel:
             with documents and their sentences: a sentence without words has no targets and log P 0.
           no_context_too: whether to score every sentence also without context, as the first
             sentence of a document (`log_probs_no_context`).
+          measures: names of `evaluation.distributions.MEASURES`; the surprisal is always included.
+            With other measures, which a single model of words has, surprisals are equal up to
+            rounding. `no_context_too` adds each measure without earlier sentences.
 
         Yields:
           One score per document, with the Document's id, or with its position from 0, as its name.
         """
         if no_context_too:
             self.require_language_model("a score without context")
+        names = column_names(measures, no_context_too=no_context_too)
         encoded = _encoded(self.vocabulary, documents, keep_empty=True)
-        scored: Iterable[Any] = (
-            by_word.with_no_context(self.scorer, encoded)
-            if no_context_too
-            else self.scorer.score(encoded)
+        without_words = SentenceScore(
+            0.0, [], [], [], [] if no_context_too else None, {name: [] for name in names}
         )
-        without_words = SentenceScore(0.0, [], [], [], [] if no_context_too else None)
-        for document, *nll in scored:
+        scored = (
+            self._measured(encoded, no_context_too, names)
+            if names
+            else self._scored(encoded, no_context_too)
+        )
+        for document, *values in scored:
             words = filter(None, document.words)
-            scores = map(SentenceScore.of, words, document.sentences, *nll)
-            yield DocumentScore.of(document.id, document.aligned(scores, without_words))
+            scores = map(SentenceScore.of, words, document.sentences, *values)
+            cells = {}
+            if isinstance(document.passed, Document) and document.passed.rows:
+                cells = columns(document.passed)
+            yield DocumentScore.of(document.id, document.aligned(scores, without_words), cells)
+
+    def _scored(self, documents: Iterable[Any], no_context_too: bool) -> Iterator[Any]:
+        """Documents with the nats of every sentence, and with the nats without context."""
+        if no_context_too:
+            return by_word.with_no_context(self.scorer, documents)
+        return self.scorer.score(documents)
+
+    def _measured(
+        self, documents: Iterable[Any], no_context_too: bool, names: Sequence[str]
+    ) -> Iterator[Any]:
+        """Documents with the nats of every sentence, their nats without context or None, and the
+        measures of these names."""
+        model, params = self.require_distribution()
+        others_too = no_context_too or DIVERGENCE in names
+        if others_too:
+            self.require_language_model("a divergence")
+        for document, measured in distributions.measure(
+            model, params, documents, no_context_too=others_too, batch_size=self.batch_size
+        ):
+            no_context = [
+                sentence[f"{SURPRISAL}{NO_CONTEXT}"] if no_context_too else None
+                for sentence in measured
+            ]
+            chosen = [{name: sentence[name] for name in names} for sentence in measured]
+            yield document, [sentence[SURPRISAL] for sentence in measured], no_context, chosen
+
+    def minimal_pairs(
+        self, choices: Iterable[Choice | Sequence[Sentence]], *, last_word: bool = False
+    ) -> Iterator[Outcome]:
+        """Chooses among alternative sentences; input may be larger than memory.
+
+        Args:
+          choices: `evaluation.minimal_pairs.Choice`s, or lists of alternatives, the right one
+            first. `evaluation.minimal_pairs.accuracies` averages the outcomes.
+          last_word: whether to compute the rank of the last word of the right alternative.
+        """
+        self.require_language_model("a choice of sentences")
+        requests = (
+            request for choice in choices for request in self._choice(choice, last_word).requests
+        )
+        if last_word:
+            model, params = self.require_distribution()
+            scored: Iterable[Any] = distributions.measure(
+                model, params, requests, no_context_too=False, batch_size=self.batch_size
+            )
+        else:
+            scored = self.scorer.score(requests)
+        return minimal_pairs.outcomes(scored, end_is_target=self.scorer.objective == "words")
+
+    def _choice(self, choice: Choice | Sequence[Sentence], last_word: bool) -> EncodedChoice:
+        if not isinstance(choice, Choice):
+            choice = Choice(choice)
+        words, before = (
+            _words(sentences, f"{choice.where}: the alternatives are")
+            for sentences in (choice.alternatives, choice.context)
+        )
+        minimal_pairs.require_different(choice, words, last_word)
+        return EncodedChoice(
+            choice,
+            list(map(self.vocabulary.encode, words)),
+            [self.vocabulary.encode(sentence) for sentence in before if sentence],
+        )
+
+    def require_distribution(self) -> tuple[DocumentModel, Params]:
+        """The model and the parameters of a single model without adaptation, whose distribution of
+        the next word is the distribution that is scored."""
+        if self.model is None or self.params is None:
+            kind = "a model with test-time adaptation" if self.adaptation else f"the {self.name}"
+            others = ", ".join(distributions.MEASURES[1:])
+            raise InputError(
+                f"{kind} scores only the words of a text, so that {others} are not known; choose "
+                "the measure surprisal, or a single neural model without adaptation"
+            )
+        return self.model, self.params
 
     def attention(self, document: Document | Sequence[Sentence]) -> list[SentenceAttention]:
         """The attention weights of every target of a document, as `score` takes it; see
@@ -632,7 +732,7 @@ class LanguageModel:
     ) -> dict[str, Any]:
         """The values of `evaluation.measures.MEASURES` by name, for documents as `perplexity` takes
         them."""
-        new = [kind() for kind in measures.MEASURES]
+        new = [kind() for kind in MEASURES]
         dataset = self._dataset(documents)
         measure(self.scorer, dataset.documents, measures=new, on_document=on_document)
         return {each.name: each.value() for each in new}

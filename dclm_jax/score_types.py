@@ -7,12 +7,21 @@ Log-probabilities are natural logarithms (nats); a surprisal is a negative log-p
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
+from dclm_jax.data.documents import Columns
 from dclm_jax.data.vocabulary import END_TOKEN, UNKNOWN
+from dclm_jax.errors import InputError, brief
+from dclm_jax.evaluation.distributions import MEASURES, NO_CONTEXT
+
+NATS, BITS = "nats", "bits"
+"""Units."""
+_OF_WORDS = ("rank", "entropy_reduction")
+"""Measures that depend on the target, as surprisal does; the others depend only on earlier text."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +35,7 @@ class SentenceScore:
         does not read the earlier words of the sentence, and does not predict END, which has 0.
       known: whether each target is in the vocabulary; an OOV word has the probability of UNKNOWN.
       log_probs_no_context: `log_probs` without earlier sentences; None if not requested.
+      measures: other measures of each target by name (`evaluation.distributions`), if requested.
     """
 
     log_prob: float
@@ -33,6 +43,7 @@ class SentenceScore:
     log_probs: list[float]
     known: list[bool]
     log_probs_no_context: list[float] | None = None
+    measures: Mapping[str, list[float]] = dataclasses.field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -46,34 +57,88 @@ class SentenceScore:
         ids: np.ndarray,
         nll: np.ndarray,
         no_context: np.ndarray | None = None,
+        measures: Mapping[str, np.ndarray] = MappingProxyType({}),
     ) -> "SentenceScore":
         """The score of a sentence from the nats [M + 1] of its words and END, with context and,
-        optionally, without."""
-        log_probs, *others = (
-            (-nats.astype(np.float64)).tolist() for nats in (nll, no_context) if nats is not None
-        )
+        optionally, without, and from other measures of its targets."""
+
+        def log_probs_of(nats: np.ndarray) -> list[float]:
+            return (-nats.astype(np.float64)).tolist()
+
+        log_probs = log_probs_of(nll)
+        others = None if no_context is None else log_probs_of(no_context)
         known = [*(ids != UNKNOWN).tolist(), True]
-        return cls(math.fsum(log_probs), [*words, END_TOKEN], log_probs, known, *others)
+        named = {name: values.tolist() for name, values in measures.items()}
+        return cls(math.fsum(log_probs), [*words, END_TOKEN], log_probs, known, others, named)
 
     def without_oov(self) -> "SentenceScore":
-        """The score of in-vocabulary targets; OOV words have NaN."""
+        """The score of in-vocabulary targets; OOV words have NaN. Their entropy and divergence
+        remain, because these do not depend on the word."""
 
-        def blanked(log_probs: Sequence[float]) -> list[float]:
-            pairs = zip(log_probs, self.known, strict=True)
-            return [log_prob if known else math.nan for log_prob, known in pairs]
+        def blanked(values: Sequence[float]) -> list[float]:
+            pairs = zip(values, self.known, strict=True)
+            return [value if known else math.nan for value, known in pairs]
 
+        return dataclasses.replace(
+            self._mapped(
+                blanked, lambda name, values: blanked(values) if _is_of_words(name) else values
+            ),
+            log_prob=math.fsum(itertools.compress(self.log_probs, self.known)),
+        )
+
+    def in_bits(self) -> "SentenceScore":
+        """The score with log-probabilities and measures in bits instead of nats."""
+
+        def bits(values: Sequence[float]) -> list[float]:
+            return [value / math.log(2) for value in values]
+
+        return dataclasses.replace(
+            self._mapped(bits, lambda name, values: values if _is_rank(name) else bits(values)),
+            log_prob=self.log_prob / math.log(2),
+        )
+
+    def _mapped(
+        self,
+        of_log_probs: Callable[[Sequence[float]], list[float]],
+        of_measure: Callable[[str, list[float]], list[float]],
+    ) -> "SentenceScore":
+        """The score with other values of every target."""
         no_context = self.log_probs_no_context
         return dataclasses.replace(
             self,
-            log_prob=math.fsum(itertools.compress(self.log_probs, self.known)),
-            log_probs=blanked(self.log_probs),
-            log_probs_no_context=None if no_context is None else blanked(no_context),
+            log_probs=of_log_probs(self.log_probs),
+            log_probs_no_context=None if no_context is None else of_log_probs(no_context),
+            measures={name: of_measure(name, values) for name, values in self.measures.items()},
         )
+
+
+def _is_of_words(name: str) -> bool:
+    return name.startswith(_OF_WORDS)
+
+
+def _is_rank(name: str) -> bool:
+    return name.startswith("rank")
+
+
+RESULT_COLUMNS = (
+    *("document", "sentence", "position", "word", "known"),
+    *("sentence_log_prob", "document_log_prob", *MEASURES),
+)
+
+
+def require_free_names(columns: Iterable[str]) -> None:
+    """Raises an `InputError` if a column of the input has the name of a column of the result."""
+    for name in columns:
+        if name.partition(":")[0].removesuffix(NO_CONTEXT) in RESULT_COLUMNS:
+            raise InputError(
+                f"the column {brief(name)} of the input has the name of a column of the result; "
+                "rename the column, or choose other columns"
+            )
 
 
 class TokenScore(NamedTuple):
     """A row of a table of scores: sentence and position, both from 1; surprisals in nats, without
-    context only if requested."""
+    context only if requested; other measures and columns of the input by name."""
 
     document: str
     sentence: int
@@ -82,33 +147,72 @@ class TokenScore(NamedTuple):
     surprisal: float
     surprisal_no_context: float | None
     known: bool
+    measures: Mapping[str, float] = MappingProxyType({})
+    columns: Mapping[str, str | None] = MappingProxyType({})
 
 
 @dataclasses.dataclass(frozen=True)
 class DocumentScore:
-    """The score of a document: its name, log P in nats, and the scores of its sentences."""
+    """The score of a document.
+
+    Attributes:
+      id: name of the document.
+      log_prob: log P in nats.
+      sentences: scores of the sentences.
+      columns: the cells of the document's rows in its table, at every target of each sentence, by
+        the names of the columns; see `data.documents.columns`.
+    """
 
     id: str
     log_prob: float
     sentences: list[SentenceScore]
+    columns: Columns = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def of(cls, name: str, sentences: list[SentenceScore]) -> "DocumentScore":
+    def of(
+        cls, name: str, sentences: list[SentenceScore], columns: Columns = MappingProxyType({})
+    ) -> "DocumentScore":
         """The score of a document from the scores of its sentences."""
-        return cls(name, math.fsum(sentence.log_prob for sentence in sentences), sentences)
+        log_prob = math.fsum(sentence.log_prob for sentence in sentences)
+        return cls(name, log_prob, sentences, columns)
 
     def without_oov(self) -> "DocumentScore":
         """The score of in-vocabulary targets; OOV words have NaN."""
-        return self.of(self.id, [sentence.without_oov() for sentence in self.sentences])
+        sentences = [sentence.without_oov() for sentence in self.sentences]
+        return self.of(self.id, sentences, self.columns)
+
+    def in_bits(self) -> "DocumentScore":
+        """The score in bits instead of nats."""
+        sentences = [sentence.in_bits() for sentence in self.sentences]
+        return dataclasses.replace(self, log_prob=self.log_prob / math.log(2), sentences=sentences)
 
     def rows(self) -> Iterator[TokenScore]:
         """One row per target."""
         for number, score in enumerate(self.sentences, start=1):
             no_context = score.log_probs_no_context or [None] * len(score.tokens)
             columns = zip(score.tokens, score.log_probs, no_context, score.known, strict=True)
-            for position, (token, log_prob, other, known) in enumerate(columns, start=1):
+            for index, (token, log_prob, other, known) in enumerate(columns):
                 surprisals = -log_prob, None if other is None else -other
-                yield TokenScore(self.id, number, position, token, *surprisals, known)
+                row = TokenScore(self.id, number, index + 1, token, *surprisals, known)
+                if score.measures or self.columns:
+                    row = row._replace(
+                        measures={name: values[index] for name, values in score.measures.items()},
+                        columns={
+                            name: cells[number - 1][index] for name, cells in self.columns.items()
+                        },
+                    )
+                yield row
+
+
+def common_columns(score: DocumentScore) -> tuple[Mapping[str, str], list[str]]:
+    """The columns that have one cell in all words of a document, with this cell; and the names of
+    the other columns."""
+    cells_of = {
+        name: {cell for sentence in sentences for cell in sentence}
+        for name, sentences in score.columns.items()
+    }
+    common = {name: next(iter(cells)) or "" for name, cells in cells_of.items() if len(cells) == 1}
+    return common, [name for name in cells_of if name not in common]
 
 
 class SentenceAttention(NamedTuple):

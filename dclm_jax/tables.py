@@ -152,6 +152,11 @@ def separated_columns(numbers: Mapping[str, Sequence[Any]]) -> str:
     return "".join(separated(line, ",") for line in zip(*lists, strict=True))
 
 
+def present(cell: str | None) -> str | None:
+    """The string of a cell of another table; None for a missing value."""
+    return None if cell in _MISSING else cell
+
+
 def text_cell(text: str) -> str:
     """The cell of a string, before quoting. It gets one more backslash if the string, without its
     leading backslashes, is one of `_MISSING`."""

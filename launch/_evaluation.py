@@ -232,13 +232,11 @@ def word_options(models: Sequence[LanguageModel]) -> TextOptions:
     return dataclasses.replace(PLAIN, **given)
 
 
-def read_words(
-    runs: Sequence[Subject], command: str, *, keep_empty: bool = False
-) -> Iterator[Document]:
-    """The documents of --input, or of --data and --split with <UNKNOWN> for OOV words."""
+def read_words(runs: Sequence[Subject], command: str, **more: Any) -> Iterator[Document]:
+    """The documents of --input, or of --data and --split with <UNKNOWN> for OOV words; `more` are
+    arguments of `readers.read_documents`."""
     if flags.FLAGS.input is not None:
-        models = [run.lm for run in runs]
-        yield from read_text(models, flags.FLAGS.input, keep_empty=keep_empty)
+        yield from read_text([run.lm for run in runs], flags.FLAGS.input, **more)
         return
     directory = directory_of(runs)
     data = open_corpus(directory, flags.FLAGS.split)

@@ -3,6 +3,8 @@
     python -m launch.score --workdir=runs/ccdclm --input=docs.txt --output=scores.jsonl
     python -m launch.score --workdir=runs/ccdclm --input=stimuli.csv --no_context_too \\
         --output=surprisals.tsv
+    python -m launch.score --workdir=runs/ccdclm --input=regions.csv --join_rows=item,condition \\
+        --measures=surprisal,entropy --by=region,condition --plot=regions.png --output=means.tsv
     python -m launch.score --workdirs=runs/ccdclm,runs/rnnlm --split=valid --output=scores.tsv
     python -m launch.score --workdir=runs/ccdclm --context=story.txt --input=endings.txt
     python -m launch.score --workdir=runs/adclm --input=docs.txt --attention --output=docs.html
@@ -12,8 +14,9 @@ sentence ends in <END>, which is predicted too. An OOV word has the surprisal of
 marked as OOV (known is 0). With --oov=blank an OOV word has no surprisal, and sums omit OOV words.
 
 tsv has one row per target (word or <END>). Columns: document, sentence and position (from 1), word,
-surprisal, known (1 or 0), sentence_log_prob, document_log_prob. A word such as NA is written \\NA;
-dclm_jax.tables.cell_text removes the backslash. launch/recipes.md reads the file in R.
+surprisal, known (1 or 0), sentence_log_prob, document_log_prob, then columns of the input. A word
+such as NA is written \\NA; dclm_jax.tables.cell_text removes the backslash. launch/recipes.md reads
+the file in R.
 
 jsonl has one line per document, also for a document without words:
     {"id": "docs.txt:1", "unit": "nats", "matmul_precision": "highest", "log_prob": -31.4,
@@ -34,6 +37,28 @@ line is its number, from 1. Input may be larger than memory.
 given only its sentence. surprisal_no_context - surprisal is the surprisal reduction due to context.
 The reduction is 0 in the first sentence of a document, and under a model without context.
 
+--measures adds measures of the distribution p of the next word, over all entries of the vocabulary:
+    entropy            -sum p log p before the word is read (Pimentel et al. 2023)
+    entropy_reduction  the entropy at the word minus the entropy at the next word or <END> (Hale
+                       2006, for one next word); it may be negative, and <END> has none
+    rank               1 + the number of entries more probable than the word; ties have one rank
+    divergence         KL(p || q), where q is p without the earlier sentences: the information
+                       that these sentences give at the word
+In jsonl a sentence has a list of numbers under the NAME of each measure. --no_context_too adds
+NAME_no_context of each measure but the divergence. --bits writes all values but ranks in bits. With
+--oov=blank OOV words have no rank and no entropy reduction either. N-gram models and models of bags
+of words have only the surprisal.
+
+The other columns of a table, and the other keys of JSON lines, are repeated in the result: at every
+word in tsv; in jsonl under "columns" of the document or, if they differ within it, of its
+sentences. --columns chooses columns. --join_rows=item,condition makes one document of consecutive
+rows with equal cells in these columns; each row is a region of its text. A word has the columns of
+the row that it begins in, and <END> those that are equal in all rows.
+
+--by=region,condition writes one record per region, tsv or jsonl, in place of words: the mean over
+documents of the mean over the document's words in the region, without <END>, and the ends of its
+95% interval from a bootstrap over documents. --plot then draws the means of the first measure.
+
 --attention (adclm, rlm_seqbow_att_*) adds attention weights. In jsonl a sentence then has
     "attention": {"positions": ["<START>", "the", ...], "weights": [[0.02, 0.4, ...], ...]}
 with one row of weights per target (word or END), which sums to 1. For adclm, the positions are
@@ -47,12 +72,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from absl import flags
 
 from dclm_jax.data import readers
+from dclm_jax.data.documents import Document
 from dclm_jax.errors import InputError
-from dclm_jax.experiments import figures, score_files
+from dclm_jax.evaluation.distributions import MEASURES, NO_CONTEXT, SURPRISAL, column_names
+from dclm_jax.experiments import figures, region_means, score_files
+from dclm_jax.experiments.region_means import RegionMeans
 from dclm_jax.experiments.score_files import Attention
 from dclm_jax.experiments.subjects import Subject, matmul_precision
 from dclm_jax.files import open_output
-from dclm_jax.score_types import DocumentScore
+from dclm_jax.score_types import BITS, NATS, DocumentScore
 from launch import _app, _cluster, _evaluation
 
 _evaluation.define_data_flags()
@@ -82,7 +110,22 @@ _ATTENTION = flags.DEFINE_bool(
     "attention", False, "Write the attention weights of every target, too (jsonl or html)."
 )
 _PLOT = flags.DEFINE_string(
-    "plot", None, "Figure of the attention weights of one document (PNG, PDF or SVG)."
+    "plot",
+    None,
+    "Figure of the attention weights of one document, or of the means of --by (PNG, PDF or SVG).",
+)
+_MEASURES = flags.DEFINE_list(
+    "measures", [SURPRISAL], f"Measures of every target: {', '.join(MEASURES)}."
+)
+_BITS = flags.DEFINE_bool("bits", False, "Write surprisals, measures and log P in bits, not nats.")
+_COLUMNS = flags.DEFINE_list(
+    "columns", None, "Columns of the input table to repeat. Default: all other columns."
+)
+_JOIN = flags.DEFINE_list(
+    "join_rows", [], "Columns of the input table; rows with equal cells in them are one document."
+)
+_BY = flags.DEFINE_list(
+    "by", [], "Columns whose equal cells make a region; write means of regions."
 )
 _CANDIDATES = 256
 
@@ -101,27 +144,78 @@ def main(argv: Sequence[str]) -> None:
             "--attention cannot be written as tsv; use --output_format=jsonl or html, or remove "
             "--attention"
         )
-    scores = _continuations(runs) if _CONTEXT.value else _documents(runs)
-    if _PLOT.value:
+    if _BY.value and file_format == "html":
+        raise InputError(
+            "--by cannot be written as html; use --output_format=tsv or jsonl, or remove --by"
+        )
+    columns, documents = [], iter(())
+    if not _CONTEXT.value:
+        columns, documents = region_means.carry(
+            _read(runs), _COLUMNS.value, report=_evaluation.notify
+        )
+    scores = _continuations(runs) if _CONTEXT.value else _scores(runs, documents)
+    if _PLOT.value and not _BY.value:
         scores = _plotted(runs[0], scores, _PLOT.value)
     labels = [run.label for run in runs]
     title = f"{', '.join(labels)}: {flags.FLAGS.input or flags.FLAGS.split}"
     if precision := matmul_precision(runs):
         title += f" ({precision})"
+    layout = score_files.Layout(
+        title=title,
+        labels=labels,
+        precisions=[run.lm.matmul_precision for run in runs],
+        compared=_NO_CONTEXT.value,
+        measures=column_names(_MEASURES.value, no_context_too=_NO_CONTEXT.value),
+        columns=columns,
+        unit=BITS if _BITS.value else NATS,
+    )
     with open_output(_OUTPUT.value) as file, _evaluation.Progress("scoring") as progress:
-        lines = score_files.lines(
-            file_format,
-            labels,
-            _with_attention(runs, scores, progress),
-            title=title,
-            precisions=[run.lm.matmul_precision for run in runs],
-            compared=_NO_CONTEXT.value,
-        )
-        file.writelines(lines)
+        scored = _with_attention(runs, scores, progress)
+        if _BY.value:
+            file.writelines(_means(scored, layout, file_format))
+        else:
+            file.writelines(score_files.lines(file_format, scored, layout))
+
+
+def _means(
+    scored: Iterable[tuple[list[DocumentScore], list[Attention]]],
+    layout: score_files.Layout,
+    file_format: str,
+) -> list[str]:
+    """The text of the means over regions, which --plot draws."""
+    surprisals = [SURPRISAL, f"{SURPRISAL}{NO_CONTEXT}"][: 1 + layout.compared]
+    means = RegionMeans(_BY.value, layout.labels, [*surprisals, *layout.measures])
+    means.require(layout.columns)
+    for scores, _ in scored:
+        means.add(scores)
+    if _PLOT.value:
+        figure = means.figure(layout.unit)
+        if figure.undrawn:
+            raise InputError(
+                f"--plot={_PLOT.value}: {figure.undrawn}; choose other columns by --by"
+            )
+        figures.plot(figure, _PLOT.value)
+    return list(means.lines(file_format, layout.unit))
 
 
 def _check_flags(runs: Sequence[Subject]) -> None:
     """Refuses flags that the models or the other flags do not allow."""
+    names = column_names(_MEASURES.value, no_context_too=_NO_CONTEXT.value)
+    for run in runs if names else ():
+        run.lm.require_distribution()
+    for flag in (_MEASURES, _BY, _JOIN, _COLUMNS):
+        if flag.present and _CONTEXT.value:
+            raise InputError(
+                f"--{flag.name} cannot be used with --context; write contexts and sentences into "
+                "one table"
+            )
+    if _BY.value and _ATTENTION.value:
+        raise InputError("--by cannot be used with --attention; remove --by or --attention")
+    for flag in (_JOIN, _COLUMNS):
+        if flag.value and flags.FLAGS.input is None:
+            raise InputError(
+                f"--{flag.name} has no effect without --input; add --input or remove --{flag.name}"
+            )
     if _NO_CONTEXT.value:
         command = f"launch.score --{_NO_CONTEXT.name}"
         _evaluation.require_language_models((run.lm for run in runs), command)
@@ -132,10 +226,10 @@ def _check_flags(runs: Sequence[Subject]) -> None:
             raise InputError(
                 f"--{flag.name} cannot be used with --context; remove --{flag.name} or --context"
             )
-        for run in runs:
+        for run in () if _BY.value else runs:
             run.lm.attention([])
     if _PLOT.value:
-        if len(runs) > 1:
+        if len(runs) > 1 and not _BY.value:
             raise InputError(
                 f"--plot draws one run, not {len(runs)}; use --workdir or remove --plot"
             )
@@ -145,11 +239,14 @@ def _check_flags(runs: Sequence[Subject]) -> None:
 def _with_attention(
     runs: Sequence[Subject], scores: Iterable[list[DocumentScore]], progress: _evaluation.Progress
 ) -> Iterator[tuple[list[DocumentScore], list[Attention]]]:
-    """The scores of each document as --oov says, and its attention weights if --attention asks."""
+    """The scores of each document as --oov and --bits say, and its attention weights if --attention
+    asks."""
     for number, by_run in enumerate(scores, start=1):
         attention = list(map(_attention, runs, by_run)) if _ATTENTION.value else []
         if _OOV.value == "blank":
             by_run = [score.without_oov() for score in by_run]
+        if _BITS.value:
+            by_run = [score.in_bits() for score in by_run]
         yield by_run, attention
         progress(number)
 
@@ -172,16 +269,24 @@ def _plotted(
     return iter(documents)
 
 
-def _documents(runs: Sequence[Subject]) -> Iterator[list[DocumentScore]]:
-    """The scores of each document by every run."""
+def _read(runs: Sequence[Subject]) -> Iterator[Document]:
+    """The documents to score."""
     # A document without words has a line, too, so that results can be joined with the text. An
     # autoencoder cannot read such a document.
     keep_empty = not any(run.lm.reads_source for run in runs)
-    documents = _evaluation.read_words(runs, "launch.score", keep_empty=keep_empty)
+    return _evaluation.read_words(
+        runs, "launch.score", keep_empty=keep_empty, joined_by=_JOIN.value
+    )
+
+
+def _scores(
+    runs: Sequence[Subject], documents: Iterable[Document]
+) -> Iterator[list[DocumentScore]]:
+    """The scores of each document by every run."""
     # Documents that one run has read ahead are buffered for the others.
     ahead = itertools.tee(documents, len(runs))
     scores = (
-        run.lm.score(stream, no_context_too=_NO_CONTEXT.value)
+        run.lm.score(stream, no_context_too=_NO_CONTEXT.value, measures=_MEASURES.value)
         for run, stream in zip(runs, ahead, strict=True)
     )
     return map(list, zip(*scores, strict=True))

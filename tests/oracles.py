@@ -45,12 +45,14 @@ class Reading(NamedTuple):
       attention: of models whose tokens attend, for every sentence the weights of its targets [N, M]
         over h_{s,m} of the last sentences s (at first c_0 alone), or over the sentences before,
         oldest first.
+      probabilities: for every sentence of a model of words, p of all words at its targets [N, V].
     """
 
     nll: list[np.ndarray]
     contexts: list[np.ndarray]
     auxiliary: float
     attention: list[np.ndarray]
+    probabilities: list[np.ndarray]
 
 
 def sigmoid(x: Vector) -> Vector:
@@ -170,6 +172,7 @@ class Reader:
         self.contexts: list[np.ndarray] = []
         self.auxiliary: Any = 0.0
         self.attention: list[list[np.ndarray]] = []
+        self.probabilities: list[list[np.ndarray]] = []
 
     def zero_states(self, layers: list[dict[str, Any]]) -> States:
         zero = np.zeros(self.model.hidden_dim)
@@ -204,7 +207,11 @@ class Reader:
             features = features @ self.params["output"]["projection"]
         if self.dropout is not None:
             features = features * self.dropout.features[t, n]
-        self.nll[-1].append(-np.log(softmax(features @ W + b)[target]))
+        probabilities = softmax(features @ W + b)
+        self.nll[-1].append(-np.log(probabilities[target]))
+        # The first position begins another sentence.
+        self.probabilities += [[]] if n == 0 else []
+        self.probabilities[-1].append(probabilities)
 
     def sentence(
         self, t: int, words: Sequence[int], states: States, context: Any = (), logits: Any = 0.0
@@ -220,8 +227,10 @@ class Reader:
         return states
 
     def result(self) -> Reading:
-        nll, attention = (list(map(np.array, record)) for record in (self.nll, self.attention))
-        return Reading(nll, self.contexts, self.auxiliary, attention)
+        nll, attention, probabilities = (
+            list(map(np.array, record)) for record in (self.nll, self.attention, self.probabilities)
+        )
+        return Reading(nll, self.contexts, self.auxiliary, attention, probabilities)
 
 
 def steps(sentence: Sequence[int]) -> list[tuple[int, int, int]]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dclm_jax.errors import InputError, brief
@@ -14,12 +15,48 @@ _LANGUAGE = re.compile("[a-z]{2,3}")
 
 
 class Document(NamedTuple):
-    """A document: its name, its sentences (lists of at least one word) and, for tagged text, the
-    part of speech of each word."""
+    """A document.
+
+    Attributes:
+      id: name of the document.
+      sentences: lists of at least one word.
+      tags: the part of speech of each word, for tagged text.
+      rows: the other cells of the document's row in a table, by column; several rows if the
+        document was joined from rows.
+      row_of_word: the index of each word's row, if there are several rows.
+    """
 
     id: str
     sentences: list[list[str]]
     tags: list[list[str]] | None = None
+    rows: Sequence[Mapping[str, str]] = ()
+    row_of_word: list[list[int]] | None = None
+
+
+Columns = Mapping[str, list[list[str | None]]]
+"""Cells by column: one per target of each sentence."""
+
+
+def columns(document: Document) -> Columns:
+    """The cells of a document's rows at its targets.
+
+    A word has the cells of its row. END has the cells that are equal in all rows of the document,
+    and None in other columns: it belongs to no row.
+    """
+    rows = document.rows
+    names = rows[0] if rows else ()
+    of_words = document.row_of_word or [[0] * len(words) for words in document.sentences]
+    common = {name: _common([row[name] for row in rows]) for name in names}
+    return {
+        name: [
+            [*(rows[row][name] for row in of_sentence), common[name]] for of_sentence in of_words
+        ]
+        for name in names
+    }
+
+
+def _common(cells: Sequence[str]) -> str | None:
+    return cells[0] if len(set(cells)) == 1 else None
 
 
 @dataclasses.dataclass(frozen=True)

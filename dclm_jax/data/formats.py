@@ -4,13 +4,14 @@ A parser of tokenised text yields documents. A parser of raw text (a format in `
 and paragraphs, which `prose` divides into sentences and words.
 """
 
+import bisect
 import collections
 import csv
 import dataclasses
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from dclm_jax.data import prose
@@ -19,10 +20,8 @@ from dclm_jax.data.documents import NO_DIVIDER, Document, TextOptions
 from dclm_jax.data.notes import Notes, composed
 from dclm_jax.data.text_files import LONGEST_LINE, Line
 from dclm_jax.errors import InputError, brief
-from dclm_jax.files import parse_json
+from dclm_jax.files import converted, json_text, parse_json
 
-RawDocument = tuple[str, prose.Paragraphs]
-"""A name and paragraphs of running text."""
 Value = TypeVar("Value")
 
 RAW_JSONL = "raw jsonl"
@@ -37,6 +36,16 @@ _PARAGRAPH_BREAK = re.compile(r"(?>\r\n?|\n)\s*(?:\r\n?|\n)")
 _ONE_WORD, _LONGEST_WORD = re.compile(r"\S+"), 1_000_000
 
 
+class RawDocument(NamedTuple):
+    """A name and paragraphs of running text. From a table also the other cells of its row or of the
+    rows that were joined, and their numbers of characters without white space."""
+
+    name: str
+    paragraphs: prose.Paragraphs
+    rows: Sequence[Mapping[str, str]] = ()
+    sizes: Sequence[int] = ()
+
+
 class Text(NamedTuple):
     """A text to parse.
 
@@ -47,6 +56,8 @@ class Text(NamedTuple):
       options: options for reading words.
       ids: ids of the input's records so far, with the positions of the records.
       notes: notes of the input that the text belongs to.
+      joined_by: columns of a table; consecutive rows with equal cells in these columns are joined
+        into one document. Empty for one document per row.
     """
 
     lines: Iterator[Line]
@@ -55,6 +66,7 @@ class Text(NamedTuple):
     options: TextOptions
     ids: dict[str, str]
     notes: Notes
+    joined_by: Sequence[str] = ()
 
     @property
     def key(self) -> str:
@@ -86,7 +98,7 @@ def parse(format: str, text: Text) -> Iterator[Document]:
         yield from _PARSERS[format](text)
         return
     tokenizer = prose.Tokenizer(text.options)
-    for name, paragraphs in _PARSERS[format](text):
+    for name, paragraphs, rows, sizes in _PARSERS[format](text):
         # Such a word would become thousands of sentences.
         if any(map(_has_long_word, paragraphs)):
             raise InputError(
@@ -95,7 +107,30 @@ def parse(format: str, text: Text) -> Iterator[Document]:
             )
         # The tokenizer would make a word of a decomposed accent.
         words = (composed(part.split(), text.options.unicode, text.notes) for part in paragraphs)
-        yield Document(name, tokenizer.sentences(list(map(" ".join, words))))
+        sentences = tokenizer.sentences(list(map(" ".join, words)))
+        row_of_word = None
+        if len(rows) > 1:
+            row_of_word = _rows_of_words(sentences, sizes, f"{text.source}: {brief(name)}")
+        yield Document(name, sentences, rows=rows, row_of_word=row_of_word)
+
+
+def _rows_of_words(sentences: prose.Sentences, sizes: Sequence[int], where: str) -> list[list[int]]:
+    """The row in which each word of a document begins, given the number of characters per row."""
+    ends, first, indices = list(itertools.accumulate(sizes)), 0, []
+    for words in sentences:
+        starts = itertools.accumulate(map(len, words), initial=first)
+        *begins, first = starts
+        indices.append([bisect.bisect_right(ends, begin) for begin in begins])
+    if first != ends[-1]:
+        raise InputError(
+            f"{where}: normalized punctuation cannot be assigned to rows; add --nonormalize"
+        )
+    if absent := set(range(len(sizes))).difference(*indices):
+        raise InputError(
+            f"{where}: no word begins in row {1 + min(absent)} of its {len(sizes)} rows; join this "
+            "row and the row before it"
+        )
+    return indices
 
 
 def _has_long_word(text: str) -> bool:
@@ -177,12 +212,12 @@ def _parse_prose(text: Text) -> Iterator[RawDocument]:
     for block in _blocks(text.lines, _divider(text)):
         if paragraphs := list(_blocks(block, _is_blank)):
             texts = [" ".join(line.strip() for _, line in lines) for lines in paragraphs]
-            yield f"{text.label}:{paragraphs[0][0].number}", texts
+            yield RawDocument(f"{text.label}:{paragraphs[0][0].number}", texts)
 
 
 def _parse_paragraphs(text: Text) -> Iterator[RawDocument]:
     for number, line in text.lines:
-        yield f"{text.label}:{number}", [line.strip()]
+        yield RawDocument(f"{text.label}:{number}", [line.strip()])
 
 
 # Records: JSON lines and tables.
@@ -195,7 +230,7 @@ class _Record:
     id: Any = None
 
 
-def _json_records(text: Text, kind: type[Value]) -> Iterator[tuple[int, str, Value]]:
+def json_records(text: Text, kind: type[Value]) -> Iterator[tuple[int, str, Value]]:
     """For each record the number of its line, its position for messages, and the record."""
     for number, line in text.lines:
         content = line.strip()
@@ -221,7 +256,8 @@ def _require_characters(texts: Iterable[str], where: str) -> None:
 
 def _parse_jsonl(text: Text) -> Iterator[Document]:
     """Documents of JSON lines {"id": ..., "sentences": [...], "tags": [...]}."""
-    for number, where, record in _json_records(text, _Record):
+    for number, where, values in json_records(text, dict[str, Any]):
+        record = converted(values, _Record, where, "")
         sentences = [_words(sentence, "word", where) for sentence in record.sentences]
         tags = None
         if record.tags is not None:
@@ -229,7 +265,18 @@ def _parse_jsonl(text: Text) -> Iterator[Document]:
             _check_tags(sentences, tags, where)
         name = text.named(record.id, number)
         _require_characters(itertools.chain([name], *sentences, *(tags or [])), where)
-        yield Document(name, sentences, tags)
+        cells = cells_of(values, ("sentences", "tags", _ID))
+        yield Document(name, sentences, tags, [cells] if cells else ())
+
+
+def cells_of(record: Mapping[str, Any], others: Sequence[str]) -> dict[str, str]:
+    """The values of a JSON object as text, null as an empty text, without the values of other
+    keys."""
+    return {
+        name: value if isinstance(value, str) else "" if value is None else json_text(value)
+        for name, value in record.items()
+        if name not in others
+    }
 
 
 def _words(sentence: Any, kind: str, where: str) -> list[str]:
@@ -260,10 +307,24 @@ def _check_tags(sentences: list[list[str]], tags: list[list[str]], where: str) -
             )
 
 
+class _Row(NamedTuple):
+    """A record with raw text: its position for messages, its first line, its text, and its cells by
+    column or key."""
+
+    where: str
+    number: int
+    text: str
+    cells: Mapping[str, Any]
+
+
 def _parse_raw_jsonl(text: Text) -> Iterator[RawDocument]:
-    """Names and paragraphs of JSON lines {"id": ..., "text": "..."}."""
+    """Documents of JSON lines {"id": ..., "text": "..."}."""
+    return _raw_documents(text, _rows_of_jsonl(text))
+
+
+def _rows_of_jsonl(text: Text) -> Iterator[_Row]:
     key = text.key
-    for number, where, record in _json_records(text, dict[str, Any]):
+    for number, where, record in json_records(text, dict[str, Any]):
         if key not in record and SENTENCES in record:
             raise InputError(
                 f"{where}: has 'sentences', but the first record of the file has raw text; put "
@@ -272,25 +333,96 @@ def _parse_raw_jsonl(text: Text) -> Iterator[RawDocument]:
         if key not in record:
             raise InputError(
                 f"{where}: has no key {brief(key)} and no 'sentences'; name the key of its text by "
-                f"--text_key, one of: {_listed(record)}"
+                f"--text_key, one of: {listed(record)}"
             )
         if not isinstance(record[key], str):
             raise InputError(f"{where}: {brief(key)} is {brief(record[key])}; expected text")
-        name = text.named(record.get(_ID), number)
-        _require_characters((name, record[key]), where)
-        yield name, prose.paragraphs(_PARAGRAPH_BREAK.split(record[key]))
+        require_columns(text.joined_by, record, where)
+        cells = cells_of(record, (SENTENCES,))
+        _require_characters((cells.get(_ID, ""), record[key]), where)
+        yield _Row(where, number, record[key], {**cells, _ID: record.get(_ID)})
 
 
 def _parse_table(text: Text, kind: str) -> Iterator[RawDocument]:
-    """Names and paragraphs of a table with a header. One column has the text; the column "id", if
-    there is one, has the names. A quoted cell may span several lines. Cells of TSV are quoted only
-    if the options say so.
+    """Documents of a table with a header. One column has the text; the column "id", if there is
+    one, has the names. A quoted cell may span several lines. Cells of TSV are quoted only if the
+    options say so.
 
     Args:
       text: the table.
       kind: "csv" or "tsv".
     """
+    return _raw_documents(text, _rows_of_table(text, kind))
+
+
+def _rows_of_table(text: Text, kind: str) -> Iterator[_Row]:
     key = text.key
+    is_quoted = kind == "csv" or text.options.quoted
+    where, header, rows = read_table(text, kind)
+    if header and key not in header:
+        raise InputError(
+            f"{where}: has no column {brief(key)}; name the column of the text by --text_key, one "
+            f"of: {listed(header)}"
+        )
+    if header:
+        require_columns(text.joined_by, header, where)
+    for where, number, cells in rows:
+        if not is_quoted and _QUOTED.fullmatch(cells[key]):
+            text.notes.add("quoted cell")
+        yield _Row(where, number, cells[key], cells)
+
+
+def require_columns(names: Iterable[str], cells: Iterable[str], where: str) -> None:
+    """Raises an `InputError` if a table has no column of one of these names."""
+    for name in names:
+        if name not in cells:
+            raise InputError(f"{where}: has no column {brief(name)}; choose from: {listed(cells)}")
+
+
+def _raw_documents(text: Text, rows: Iterable[_Row]) -> Iterator[RawDocument]:
+    """One document per row, or per run of consecutive rows with equal cells in the columns
+    `joined_by`."""
+    if not text.joined_by:
+        for row in rows:
+            name = text.named(None if text.key == _ID else row.cells.get(_ID), row.number)
+            cells = _others(text, row)
+            yield RawDocument(name, paragraphs(row.text), [cells] if cells else ())
+        return
+
+    def group(row: _Row) -> tuple[str, ...]:
+        return tuple(str(row.cells[name]) for name in text.joined_by)
+
+    for key, joined in itertools.groupby(rows, group):
+        first, *others = joined
+        regions = [first, *others]
+        sizes = []
+        for row in regions:
+            words = composed(row.text.split(), text.options.unicode, Notes())
+            sizes.append(sum(map(len, words)))
+            if not sizes[-1]:
+                raise InputError(f"{row.where}: the row has no word; add its text, or remove it")
+        name = text.named("/".join(key), first.number)
+        joined_text = "\n".join(row.text for row in regions)
+        yield RawDocument(
+            name, paragraphs(joined_text), [_others(text, row) for row in regions], sizes
+        )
+
+
+def paragraphs(cell: str) -> prose.Paragraphs:
+    """The paragraphs of a cell with raw text, divided by blank lines."""
+    return prose.paragraphs(_PARAGRAPH_BREAK.split(cell))
+
+
+def _others(text: Text, row: _Row) -> dict[str, str]:
+    """The cells of a row without its text and its id."""
+    return {name: cell for name, cell in row.cells.items() if name not in (text.key, _ID)}
+
+
+def read_table(
+    text: Text, kind: str
+) -> tuple[str, list[str], Iterator[tuple[str, int, dict[str, str]]]]:
+    """The position for messages and the names of the header of a table; and for each further row
+    its position, its first line, and its cells by column."""
     is_quoted = kind == "csv" or text.options.quoted
     rows = _rows(text, kind, is_quoted)
     where, _, header = next(rows, ("", 0, []))
@@ -299,23 +431,18 @@ def _parse_table(text: Text, kind: str) -> Iterator[RawDocument]:
             raise InputError(
                 f"{where}: has {times} columns {brief(name)}; expected different names"
             )
-    if header and key not in header:
-        raise InputError(
-            f"{where}: has no column {brief(key)}; name the column of the text by --text_key, one "
-            f"of: {_listed(header)}"
-        )
-    for where, number, row in rows:
-        if len(row) != len(header):
-            advice = "" if is_quoted else " (add --quoted if quoted cells contain line breaks)"
-            raise InputError(
-                f"{where}: has {len(row)} cells and the header {len(header)}; expected equal "
-                f"numbers{advice}"
-            )
-        cells = dict(zip(header, row, strict=True))
-        if not is_quoted and _QUOTED.fullmatch(cells[key]):
-            text.notes.add("quoted cell")
-        name = text.named(None if key == _ID else cells.get(_ID), number)
-        yield name, prose.paragraphs(_PARAGRAPH_BREAK.split(cells[key]))
+
+    def cells_of_rows() -> Iterator[tuple[str, int, dict[str, str]]]:
+        for where, number, row in rows:
+            if len(row) != len(header):
+                advice = "" if is_quoted else " (add --quoted if quoted cells contain line breaks)"
+                raise InputError(
+                    f"{where}: has {len(row)} cells and the header {len(header)}; expected equal "
+                    f"numbers{advice}"
+                )
+            yield where, number, dict(zip(header, row, strict=True))
+
+    return where, header, cells_of_rows()
 
 
 def _rows(text: Text, kind: str, is_quoted: bool) -> Iterator[tuple[str, int, list[str]]]:
@@ -347,7 +474,8 @@ def _rows(text: Text, kind: str, is_quoted: bool) -> Iterator[tuple[str, int, li
             yield where, number, row
 
 
-def _listed(names: Iterable[str]) -> str:
+def listed(names: Iterable[str]) -> str:
+    """Names for a message: the first 30."""
     return ", ".join(brief(name)[:40] for name in itertools.islice(names, 30)) or "none"
 
 

@@ -63,7 +63,7 @@ class NumberedText:
             files.open_binary(directory / _IDS) as ids_file,
             files.open_binary(directory / _TAGS) as tags_file,
         ):
-            for part, dropped, (name, sentences, tags) in documents:
+            for part, dropped, (name, sentences, tags, *_) in documents:
                 words = [ids[word] for sentence in sentences for word in sentence]
                 tag_numbers = [tag_ids[tag] for sentence in tags or () for tag in sentence]
                 ids_file.write(np.asarray(words, corpus.TOKEN_DTYPE).tobytes())

@@ -6,7 +6,7 @@ import io
 import itertools
 import pathlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dclm_jax.data import detect_format, formats, prose
 from dclm_jax.data.corpora import COLLECTIONS
@@ -41,6 +41,7 @@ def read_documents(
     encoding: str = UTF8,
     name: str | None = None,
     keep_empty: bool = False,
+    joined_by: Sequence[str] = (),
     report: Report = lambda line: None,
 ) -> Iterator[Document]:
     """Reads documents as a stream.
@@ -63,10 +64,12 @@ def read_documents(
       encoding: encoding of text; `corpora` ignore it.
       name: name of a single file in ids and messages; by default the file's name.
       keep_empty: whether to yield documents without words.
+      joined_by: columns of tables and keys of JSON lines with raw text: consecutive rows with equal
+        cells in these columns are one document, named after these cells.
       report: called with a line for each detected format, each warning about the format and, at the
         end of the text, each of the `notes`.
     """
-    yield from TextReader(options, encoding, report).documents(
+    yield from TextReader(options, encoding, report, joined_by).documents(
         path, name=name, keep_empty=keep_empty
     )
 
@@ -86,6 +89,7 @@ class TextReader:
         options: TextOptions = PLAIN,
         encoding: str = UTF8,
         report: Report = lambda line: None,
+        joined_by: Sequence[str] = (),
     ):
         if options.format not in FORMATS:
             raise InputError(
@@ -94,6 +98,7 @@ class TextReader:
         self.formats: set[str] = set()
         self.empty_sentences = self.empty_documents = 0
         self._options, self._encoding, self._report = options, encoding, report
+        self._joined_by = joined_by
         self.notes = Notes()
         self._ids: dict[str, str] = {}
         self._reported: set[str] = set()
@@ -113,6 +118,23 @@ class TextReader:
         yield from self.written(documents, keep_empty)
         self.finish(name or path, self._report)
 
+    def records(self, path: str | pathlib.Path) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The rows of tables and the objects of JSON lines of an input, each with its position for
+        messages."""
+        for format, text in self._texts(path, None):
+            if format == "jsonl":
+                records = formats.json_records(text, dict[str, Any])
+                yield from ((where, record) for _, where, record in records)
+            elif format in KEYED:
+                yield from (
+                    (where, cells) for where, _, cells in formats.read_table(text, format)[2]
+                )
+            else:
+                raise InputError(
+                    f"{text.source}: is neither a table nor JSON lines by its name; add "
+                    "--format=jsonl, csv or tsv"
+                )
+
     def _texts(self, path: str | pathlib.Path, name: str | None) -> Iterator[tuple[str, Text]]:
         """The format and the lines of each text of an input."""
         format, encoding = self._options.format, self._encoding
@@ -125,7 +147,7 @@ class TextReader:
             yield format, self.text(read_lines(file, source, encoding=encoding), label, source)
 
     def text(self, lines: Iterator[Line], label: str, source: str) -> Text:
-        return Text(lines, label, source, self._options, self._ids, self.notes)
+        return Text(lines, label, source, self._options, self._ids, self.notes, self._joined_by)
 
     def parsed(self, format: str, text: Text) -> Iterator[Document]:
         """The documents of a text; a detected format is reported."""
@@ -143,6 +165,11 @@ class TextReader:
             format = formats.RAW_JSONL
         self.formats.add(format)
         kind = format.removeprefix("raw ")
+        if self._joined_by and format not in KEYED:
+            raise InputError(
+                f"{text.source}: is read as {kind}, which has no rows to join; choose a table, or "
+                "remove --join_rows"
+            )
         if format in KEYED:
             self._say("note", text, f"read as {kind.upper()} with raw text under {brief(text.key)}")
         for warning in detect_format.warnings(head, kind):
@@ -160,12 +187,9 @@ class TextReader:
         self, documents: Iterable[Document], keep_empty: bool = False
     ) -> Iterator[Document]:
         """Documents whose words have the options' normal form and case, without empty sentences."""
-        for name, sentences, tags in documents:
+        for name, sentences, tags, rows, row_of_word in documents:
             words = [as_words(sentence, self._options, self.notes) for sentence in sentences]
-            if tags is not None:
-                # Words of only format characters are now empty, and are removed with their tags.
-                pairs = [zip(*pair, strict=True) for pair in zip(words, tags, strict=True)]
-                tags = _not_empty([tag for word, tag in pair if word] for pair in pairs)
+            tags, row_of_word = _of_written(words, tags), _of_written(words, row_of_word)
             written = _not_empty(list(filter(None, sentence)) for sentence in words)
             for sentence in written:
                 note_unseen(sentence, self.notes)
@@ -173,7 +197,7 @@ class TextReader:
             self.empty_documents += not written
             if written or keep_empty:
                 self._has_documents = True
-                yield Document(name, written, tags)
+                yield Document(name, written, tags, rows, row_of_word)
 
     def finish(self, name: str | pathlib.Path, report: Report) -> None:
         """Refuses an input without documents, and reports the notes."""
@@ -183,7 +207,15 @@ class TextReader:
             report(f"note: {name}: {note}")
 
 
-def _not_empty(lists: Iterable[list[str]]) -> list[list[str]]:
+def _of_written(words: list[list[str]], values: list[list[Read]] | None) -> list[list[Read]] | None:
+    """The values of words that are not empty: words of only format characters are removed."""
+    if values is None:
+        return None
+    pairs = [zip(*pair, strict=True) for pair in zip(words, values, strict=True)]
+    return _not_empty([value for word, value in pair if word] for pair in pairs)
+
+
+def _not_empty(lists: Iterable[list[Read]]) -> list[list[Read]]:
     return [items for items in lists if items]
 
 

@@ -22,6 +22,8 @@ EXCHANGES = 9999
 """Number of random exchanges of the permutation test."""
 _PERCENTILES = (2.5, 97.5)
 _CHUNK = 100
+_DOCUMENTS = 4096
+"""Maximum number of documents whose exchanges are in memory at once."""
 
 
 def resample(
@@ -123,16 +125,20 @@ def differences(sums: Sums, *, seed: int = 0) -> list[Difference]:
       seed: random seed of resamples and exchanges.
     """
     means_RxX = resample(sums.nll, sums.count, seed=seed)
-    rng = np.random.default_rng(seed)
-    signs_ExD = rng.integers(2, size=(EXCHANGES, len(sums.nll)), dtype=np.int8) * 2 - 1
+    columns = list(itertools.combinations(range(sums.nll.shape[1]), 2))
+    if not columns:
+        return []
+    difference_DxP = np.stack([sums.nll[:, a] - sums.nll[:, b] for a, b in columns], axis=1)
+    exchanged_ExP = _exchanged(difference_DxP, np.random.default_rng(seed))
     pairs = []
-    for a, b in itertools.combinations(range(sums.nll.shape[1]), 2):
-        difference_D = sums.nll[:, a] - sums.nll[:, b]
+    for (a, b), difference_D, exchanged_E in zip(
+        columns, difference_DxP.T, exchanged_ExP.T, strict=True
+    ):
         total = difference_D.sum()
         ((low,), (high,)) = interval(means_RxX[:, [a]] - means_RxX[:, [b]])
         # The tolerance makes sums of equal numbers in another order count as equal.
         tolerance = 1e-9 * np.abs(difference_D).sum()
-        as_large = np.abs(signs_ExD @ difference_D) >= abs(total) - tolerance
+        as_large = np.abs(exchanged_E) >= abs(total) - tolerance
         p = (1 + int(as_large.sum())) / (1 + EXCHANGES)
         pairs.append(Difference(a, b, float(total / sums.count.sum()), low, high, p, 1.0))
     smallest = 0.0
@@ -140,6 +146,18 @@ def differences(sums: Sums, *, seed: int = 0) -> list[Difference]:
         smallest = max(smallest, min(1.0, (len(pairs) - rank) * pairs[index].p))
         pairs[index] = pairs[index]._replace(p_holm=smallest)
     return pairs
+
+
+def _exchanged(difference_DxP: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The sums of differences [E, P] after random exchanges, which give the P pairs of runs the
+    same signs."""
+    sums_ExP = np.zeros((EXCHANGES, difference_DxP.shape[1]))
+    for first in range(0, len(difference_DxP), _DOCUMENTS):
+        part_DxP = difference_DxP[first : first + _DOCUMENTS]
+        signs_ExD = rng.integers(2, size=(EXCHANGES, len(part_DxP)), dtype=np.int8) * 2 - 1
+        # One product per pair of runs: a product of matrices would round differently.
+        sums_ExP += np.stack([signs_ExD @ part_D for part_D in part_DxP.T], axis=1)
+    return sums_ExP
 
 
 class ZTest(NamedTuple):

@@ -146,7 +146,7 @@ class Evaluation:
         else:
             ends = significance.interval(first.resampled())
             line = figures.Line(label, places, first.perplexities, *ends)
-            figure = figures.Figure(title, x, "perplexity", [line], names)
+            figure = figures.Figure(title, x, "perplexity", [line], names, log_scale=True)
         figures.plot(figure, path)
 
 

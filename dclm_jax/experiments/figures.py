@@ -69,7 +69,7 @@ class Figure(NamedTuple):
       title, x, y: titles of the figure and of its axes.
       lines: connected points, or points with intervals if the first line has intervals.
       ticks: names of x = 0, 1, 2, ... instead of numbers.
-      log_scale: whether the y axis of connected points is logarithmic.
+      log_scale: whether the y axis is logarithmic; with intervals only if the range is large.
       baseline: the run or model in the denominator, if values are ratios.
     """
 
@@ -346,10 +346,10 @@ def _draw_intervals(axes: "Axes", figure: Figure, looks: Sequence[int]) -> None:
 
     The axis fits the values. The frame cuts long intervals, which would otherwise hide differences.
     """
-    perplexities = {
+    drawn = {
         line.label: [value for value in line.y if not np.isnan(value)] for line in figure.lines
     }
-    _require_finite(perplexities)
+    _require_finite(drawn)
     for index, (look, line) in enumerate(zip(looks, figure.lines, strict=True)):
         x = np.asarray(line.x) + 0.8 * ((index + 0.5) / len(figure.lines) - 0.5)
         ends = axes.vlines(x, line.low, line.high, color=_colour(look), linewidth=1.5)
@@ -362,7 +362,7 @@ def _draw_intervals(axes: "Axes", figure: Figure, looks: Sequence[int]) -> None:
         axes.yaxis.set_major_formatter(lambda value, _: percent(value))
         axes.set_ylim(*_limits_of_ratios(figure))
     else:
-        _set_scale(axes, [value for values in perplexities.values() for value in values])
+        _set_scale(axes, figure, [value for values in drawn.values() for value in values])
     ticks = figure.ticks or ()
     places = np.arange(len(ticks))
     axes.set_xlim(-0.6, len(ticks) - 0.4)
@@ -540,11 +540,11 @@ def _marker(look: int) -> str:
     return _MARKERS[look % len(_MARKERS)]
 
 
-def _set_scale(axes: "Axes", values: Sequence[float]) -> None:
-    """Makes the y axis of perplexities logarithmic if their range is large."""
-    axes.set_ylabel("perplexity")
-    if max(values) > _LINEAR_RATIO * min(values):
-        axes.set(yscale="log", ylabel="perplexity (log scale)")
+def _set_scale(axes: "Axes", figure: Figure, values: Sequence[float]) -> None:
+    """Makes the y axis logarithmic if the figure says so and the range of values is large."""
+    axes.set_ylabel(_plain(figure.y))
+    if figure.log_scale and max(values) > _LINEAR_RATIO * min(values):
+        axes.set(yscale="log", ylabel=_plain(f"{figure.y} (log scale)"))
         _number_decades(axes.yaxis)
 
 

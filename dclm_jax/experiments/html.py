@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,13 @@ from dclm_jax.experiments import examples, figures
 from dclm_jax.experiments.comparison import option_text
 from dclm_jax.experiments.examples import Example
 from dclm_jax.experiments.figures import Figure
-from dclm_jax.score_types import DocumentScore, SentenceAttention, SentenceScore
+from dclm_jax.score_types import (
+    NATS,
+    DocumentScore,
+    SentenceAttention,
+    SentenceScore,
+    common_columns,
+)
 from dclm_jax.tables import Table
 
 if TYPE_CHECKING:
@@ -190,34 +197,45 @@ class Word(NamedTuple):
     numbers: list[str]
 
 
-def words(score: SentenceScore, *, changes: bool = False) -> list[Word]:
+def words(
+    score: SentenceScore,
+    *,
+    changes: bool = False,
+    columns: Mapping[str, Sequence[str | None]] = MappingProxyType({}),
+    unit: str = NATS,
+) -> list[Word]:
     """The targets of a sentence, coloured by surprisal reduction if scores without context exist,
-    else by surprisal. The number, in nats, is below the word.
+    else by surprisal. The number is below the word.
 
     Args:
-      score: score of the sentence.
+      score: score of the sentence, in `unit`.
       changes: whether to show the surprisal below each word and, if the context changes any
         surprisal of the sentence, the change below the surprisal.
+      columns: cells of every target by column, for its title.
+      unit: unit of the score.
     """
     no_context = score.log_probs_no_context or [None] * len(score.tokens)
     is_changed = score.log_probs_no_context not in (None, score.log_probs)
     tokens = []
-    for token, log_prob, log_prob_no_context, known in zip(
-        score.tokens, score.log_probs, no_context, score.known, strict=True
-    ):
+    rows = zip(score.tokens, score.log_probs, no_context, score.known, strict=True)
+    for index, (token, log_prob, log_prob_no_context, known) in enumerate(rows):
         classes, numbers, title = "unscored", ["–"], "not scored"
         if not math.isnan(log_prob):
             classes, numbers = SURPRISAL.of(-log_prob), [f"{-log_prob:.1f}"]
-            title = f"{-log_prob:.2f} nats"
+            title = f"{-log_prob:.2f} {unit}"
             if log_prob_no_context is not None:
                 saved = log_prob - log_prob_no_context
                 classes = SAVED.of(saved)
                 title += f", no context {-log_prob_no_context:.2f}"
-                title += f": the context {_saves(saved)} nats"
+                title += f": the context {_saves(saved)} {unit}"
                 if not changes:
                     numbers = [_signed(saved)]
                 elif is_changed:
                     numbers.append(_signed(-saved))
+        for name, values in score.measures.items():
+            title += f"; {name.replace('_', ' ')} {values[index]:.4g}"
+        for name, cells in columns.items():
+            title += f"; {name} {cells[index]}" if cells[index] else ""
         if not known:
             classes, title = f"{classes} unknown", f"{title}; not in the vocabulary"
         tokens.append(Word(token, classes, title, numbers))
@@ -251,18 +269,19 @@ def weights(attended: SentenceAttention) -> list[list[str | Weight]]:
     ]
 
 
-def head(title: str, *, compared: bool) -> str:
+def head(title: str, *, compared: bool, unit: str = NATS) -> str:
     """The beginning of a page of coloured documents, before each `document` and `foot`. The arrow
     keys step from word to word.
 
     Args:
       title: title as plain text.
       compared: whether the scores include scores without context.
+      unit: unit of the scores.
     """
-    colour = "surprisal in nats, −log P(word | all words before it in the document)"
+    colour = f"surprisal in {unit}, −log P(word | all words before it in the document)"
     if compared:
         colour = (
-            "surprisal reduction due to context, in nats: the surprisal of the word without "
+            f"surprisal reduction due to context, in {unit}: the surprisal of the word without "
             "context minus its surprisal in the document"
         )
     scale = SAVED if compared else SURPRISAL
@@ -273,6 +292,8 @@ def document(
     labels: Sequence[str],
     scores: Sequence[DocumentScore],
     attended: Sequence[Sequence[SentenceAttention]] = (),
+    *,
+    unit: str = NATS,
 ) -> str:
     """A document as scored by several runs, sentence by sentence.
 
@@ -281,12 +302,15 @@ def document(
       scores: scores of the document by run.
       attended: attention weights by run, if they are shown; sentences with fewer than two positions
         show none.
+      unit: unit of the scores.
     """
+    common, varying = common_columns(scores[0])
     names = labels if len(labels) > 1 else [""]
     sentences = []
     for number in range(len(scores[0].sentences)):
+        cells = {name: scores[0].columns[name][number] for name in varying}
         readings = [
-            (label, words(score.sentences[number]))
+            (label, words(score.sentences[number], columns=cells, unit=unit))
             for label, score in zip(names, scores, strict=True)
         ]
         attention = [
@@ -295,8 +319,9 @@ def document(
             if len(of_run[number].positions) > 1
         ]
         sentences.append((readings, attention))
-    sums = [(label, _mean_nats(score)) for label, score in zip(names, scores, strict=True)]
-    return _document_parts().document(scores[0].id, sums, sentences)
+    sums = [(label, _mean(score, unit)) for label, score in zip(names, scores, strict=True)]
+    heading = ", ".join([scores[0].id, *(f"{name} {cell}" for name, cell in common.items())])
+    return _document_parts().document(heading, sums, sentences)
 
 
 def foot() -> str:
@@ -308,8 +333,8 @@ def _document_parts() -> Any:
     return environment().get_template("surprisal.html.j2").module
 
 
-def _mean_nats(score: DocumentScore) -> str:
-    """The mean nats per scored target."""
+def _mean(score: DocumentScore, unit: str) -> str:
+    """The mean per scored target."""
     sentences = score.sentences
     log_probs = np.array([p for sentence in sentences for p in sentence.log_probs])
     no_context = np.array(
@@ -318,7 +343,7 @@ def _mean_nats(score: DocumentScore) -> str:
     scored = ~np.isnan(log_probs)
     if not scored.any():
         return "no target is scored"
-    text = f"{scored.sum():,} targets, {-log_probs[scored].mean():.2f} nats per target"
+    text = f"{scored.sum():,} targets, {-log_probs[scored].mean():.2f} {unit} per target"
     if no_context.size:
         saved = float((log_probs - no_context)[scored].mean())
         text += f", no context {-no_context[scored].mean():.2f}: the context {_saves(saved)}"

@@ -7,15 +7,21 @@ run.
 import math
 import pathlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dclm_jax.errors import InputError
 from dclm_jax.experiments import html
 from dclm_jax.files import json_text
-from dclm_jax.score_types import DocumentScore, SentenceAttention, SentenceScore
-from dclm_jax.tables import separated
+from dclm_jax.score_types import (
+    NATS,
+    DocumentScore,
+    SentenceAttention,
+    SentenceScore,
+    common_columns,
+)
+from dclm_jax.tables import present, separated
 
 FORMATS = ("jsonl", "tsv", "html")
 Attention = list[SentenceAttention]
@@ -32,37 +38,52 @@ def format_of(path: str) -> str:
     return ending if ending in FORMATS else FORMATS[0]
 
 
+class Layout(NamedTuple):
+    """The content of a file.
+
+    Attributes:
+      title: title of an HTML file.
+      labels: labels of the runs.
+      precisions: the `matmul_precision` of every run.
+      compared: whether scores include surprisals without context.
+      measures: names of the other measures of every target.
+      columns: names of the columns of the input.
+      unit: unit of the scores.
+    """
+
+    title: str
+    labels: Sequence[str]
+    precisions: Sequence[str | None]
+    compared: bool
+    measures: Sequence[str] = ()
+    columns: Sequence[str] = ()
+    unit: str = NATS
+
+
 def lines(
     file_format: str,
-    labels: Sequence[str],
     documents: Iterable[tuple[Sequence[DocumentScore], Sequence[Attention]]],
-    *,
-    title: str,
-    precisions: Sequence[str | None],
-    compared: bool,
+    layout: Layout,
 ) -> Iterator[str]:
     """Yields the text of a file in parts, for streamed documents.
 
     Args:
       file_format: one of `FORMATS`.
-      labels: labels of the runs.
       documents: for each document its scores by every run, and its attention weights by every run
         (empty if they are not written; TSV never has weights).
-      title: title of an HTML file.
-      precisions: the `matmul_precision` of every run.
-      compared: whether scores include surprisals without context.
+      layout: the content of the file.
     """
     if file_format == "tsv":
-        yield _tsv_header(labels, compared=compared)
+        yield _tsv_header(layout)
     elif file_format == "html":
-        yield html.head(title, compared=compared)
+        yield html.head(layout.title, compared=layout.compared, unit=layout.unit)
     for scores, attention in documents:
         if file_format == "tsv":
-            yield from _tsv_lines(scores)
+            yield from _tsv_lines(scores, layout)
         elif file_format == "html":
-            yield html.document(labels, scores, attention)
+            yield html.document(layout.labels, scores, attention, unit=layout.unit)
         else:
-            yield _json_line(labels, precisions, scores, attention)
+            yield _json_line(layout.labels, layout.precisions, scores, attention, unit=layout.unit)
     if file_format == "html":
         yield html.foot()
 
@@ -72,6 +93,8 @@ def _json_line(
     precisions: Sequence[str | None],
     scores: Sequence[DocumentScore],
     attention: Sequence[Attention],
+    *,
+    unit: str = NATS,
 ) -> str:
     """The JSON object of one document: its scores and attention weights by run."""
 
@@ -80,6 +103,8 @@ def _json_line(
 
     def surprisals(log_probs: Sequence[Sequence[float] | None]) -> Any:
         return by_run([[-log_prob for log_prob in sentence or ()] for sentence in log_probs])
+
+    common, varying = common_columns(scores[0])
 
     def sentence(number: int) -> dict[str, Any]:
         of_runs: list[SentenceScore] = [score.sentences[number] for score in scores]
@@ -92,7 +117,11 @@ def _json_line(
             record["surprisals_no_context"] = surprisals(
                 [score.log_probs_no_context for score in of_runs]
             )
+        for name in of_runs[0].measures:
+            record[name] = by_run([score.measures[name] for score in of_runs])
         record["known"] = of_runs[0].known
+        if varying:
+            record["columns"] = {name: scores[0].columns[name][number] for name in varying}
         if attention:
             record["attention"] = by_run(
                 [
@@ -107,7 +136,8 @@ def _json_line(
 
     record = {
         "id": scores[0].id,
-        "unit": "nats",
+        **({"columns": common} if common else {}),
+        "unit": unit,
         "matmul_precision": by_run(precisions),
         "log_prob": by_run([score.log_prob for score in scores]),
         "sentences": [sentence(number) for number in range(len(scores[0].sentences))],
@@ -115,18 +145,21 @@ def _json_line(
     return json_text(record) + "\n"
 
 
-def _tsv_header(labels: Sequence[str], *, compared: bool) -> str:
-    """The line of column names; `compared` adds the surprisals without context."""
+def _tsv_header(layout: Layout) -> str:
+    """The line of column names."""
 
     def by_run(name: str) -> list[str]:
+        labels = layout.labels
         return [name] if len(labels) == 1 else [f"{name}:{label}" for label in labels]
 
-    surprisals = by_run("surprisal") + (by_run("surprisal_no_context") if compared else [])
+    surprisals = by_run("surprisal") + (by_run("surprisal_no_context") if layout.compared else [])
+    measures = [column for name in layout.measures for column in by_run(name)]
     sums = by_run("sentence_log_prob") + by_run("document_log_prob")
-    return separated(["document", "sentence", "position", "word", *surprisals, "known", *sums])
+    names = ["document", "sentence", "position", "word", *surprisals, *measures, "known", *sums]
+    return separated([*names, *layout.columns])
 
 
-def _tsv_lines(scores: Sequence[DocumentScore]) -> Iterator[str]:
+def _tsv_lines(scores: Sequence[DocumentScore], layout: Layout) -> Iterator[str]:
     """One row per target (word or END)."""
 
     def numbers(values: Sequence[float]) -> list[str | None]:
@@ -134,10 +167,18 @@ def _tsv_lines(scores: Sequence[DocumentScore]) -> Iterator[str]:
 
     document_sums = numbers([score.log_prob for score in scores])
     for rows in zip(*(score.rows() for score in scores), strict=True):
-        name, sentence, position, word, *_, known = rows[0]
-        surprisals = numbers([row.surprisal for row in rows])
+        name, sentence, position, word, *_ = rows[0]
+        values = numbers([row.surprisal for row in rows])
         no_context = [row.surprisal_no_context for row in rows]
-        surprisals += numbers([value for value in no_context if value is not None])
+        values += numbers([value for value in no_context if value is not None])
+        for measure in layout.measures:
+            of_runs = [row.measures[measure] for row in rows]
+            is_count = measure.startswith("rank")
+            values += [
+                text and text.removesuffix(".000000") if is_count else text
+                for text in numbers(of_runs)
+            ]
         sums = numbers([score.sentences[sentence - 1].log_prob for score in scores])
-        cells = [name, sentence, position, word, *surprisals, int(known)]
-        yield separated([*cells, *sums, *document_sums])
+        cells = [name, sentence, position, word, *values, int(rows[0].known)]
+        carried = [present(rows[0].columns.get(column)) for column in layout.columns]
+        yield separated([*cells, *sums, *document_sums, *carried])

@@ -212,20 +212,104 @@ def token_nll(inputs: OutputInputs, targets: jax.Array, mask: jax.Array, plan: P
     size = len(inputs.features_FxD)
     targets_FxT, mask_FxT = (array.reshape(size, -1) for array in (targets, mask))
 
-    def add_chunk(nll_FxT: jax.Array, position_C: jax.Array) -> jax.Array:
+    def nll_of(position_C: jax.Array) -> jax.Array:
         features, targets_CxT = (
             _take(inputs.features_FxD, position_C),
             _take(targets_FxT, position_C),
         )
         nll, _, _ = _softmax(inputs, features, position_C, targets_CxT, plan)
-        nll = jnp.where(_take(mask_FxT, position_C), nll, 0)
-        return nll_FxT.at[position_C].set(nll, mode="drop")
+        return jnp.where(_take(mask_FxT, position_C), nll, 0)
 
-    zeros_FxT = jnp.zeros(targets_FxT.shape, inputs.features_FxD.dtype)
-    first = partial(add_chunk, zeros_FxT)
-    has_any_F = jnp.any(mask_FxT, axis=1)
-    nll_FxT = _fold_chunks(has_any_F, inputs.bias_V.size, plan, first, add_chunk)
+    nll_FxT = _placed(nll_of, inputs, jnp.any(mask_FxT, axis=1), targets_FxT.shape[1], plan)
     return nll_FxT.reshape(targets.shape)
+
+
+def token_measures(
+    inputs: OutputInputs,
+    targets_F: jax.Array,
+    mask_F: jax.Array,
+    plan: Plan,
+    others: OutputInputs | None = None,
+) -> jax.Array:
+    """Measures of the distribution p at every target, 0 outside the mask; without a gradient.
+
+    Args:
+      targets_F: int [F].
+      mask_F: bool [F].
+      others: the factors of the logits of a second distribution q at every target.
+
+    Returns:
+      float [F, 3]: -log p(target) and the entropy of p in nats, and the rank of the target: 1 plus
+      the number of entries of the vocabulary that are more probable. With `others` float [F, 7]:
+      then the three measures of q, and the divergence KL(p || q) in nats.
+    """
+
+    def measures_of(position_C: jax.Array) -> jax.Array:
+        targets_Cx1 = _take(targets_F, position_C)[:, None]
+        p, columns = _measured(inputs, position_C, targets_Cx1)
+        if others is not None:
+            q, others_columns = _measured(others, position_C, targets_Cx1)
+            ratios_C = p.expected(p.logits_CxV - q.logits_CxV)
+            divergence_C = ratios_C - jnp.log(p.normalizer_C) + jnp.log(q.normalizer_C)
+            # Rounding can make the divergence of equal distributions negative.
+            columns = [*columns, *others_columns, jnp.maximum(divergence_C, 0)]
+        return jnp.stack(columns, axis=1)
+
+    return _placed(measures_of, inputs, mask_F, 3 if others is None else 7, plan)
+
+
+class _Distributions(NamedTuple):
+    """Distributions of a chunk: logits minus the largest logit of each row, their exps, and the
+    sums of exps."""
+
+    logits_CxV: jax.Array
+    exps_CxV: jax.Array
+    normalizer_C: jax.Array
+
+    def expected(self, values_CxV: jax.Array) -> jax.Array:
+        """The expected values [C]; values of entries with probability 0 may be infinite."""
+        terms_CxV = jnp.where(self.exps_CxV > 0, self.exps_CxV * values_CxV, 0)
+        return jnp.sum(terms_CxV, axis=1) / self.normalizer_C
+
+
+def _measured(
+    inputs: OutputInputs, position_C: jax.Array, targets_Cx1: jax.Array
+) -> tuple[_Distributions, list[jax.Array]]:
+    """The distributions of a chunk; -log p(target), the entropy, and the rank of the target, [C]
+    each."""
+    features_CxD = _take(inputs.features_FxD, position_C)
+    logits_CxV = inputs.products(position_C, features_CxD) + inputs.bias_V
+    logits_CxV -= jnp.max(logits_CxV, axis=1, keepdims=True)
+    exps_CxV = jnp.exp(logits_CxV)
+    p = _Distributions(logits_CxV, exps_CxV, jnp.sum(exps_CxV, axis=1))
+    target_Cx1 = jnp.take_along_axis(logits_CxV, targets_Cx1, axis=1)
+    log_normalizer_C = jnp.log(p.normalizer_C)
+    nll_C = log_normalizer_C - target_Cx1[:, 0]
+    # The logits are at most 0, and one of them is 0: the entropy is at least 0.
+    entropy_C = log_normalizer_C - p.expected(logits_CxV)
+    rank_C = 1 + jnp.sum(logits_CxV > target_Cx1, axis=1)
+    # Logits beyond float32 have no distribution.
+    is_finite_C = jnp.isfinite(nll_C)
+    columns = [nll_C, entropy_C, rank_C.astype(nll_C.dtype)]
+    return p, [jnp.where(is_finite_C, column, jnp.nan) for column in columns]
+
+
+def _placed(
+    values_of: Callable[[jax.Array], jax.Array],
+    inputs: OutputInputs,
+    mask_F: jax.Array,
+    width: int,
+    plan: Plan,
+) -> jax.Array:
+    """`values_of(position_C)` [C, width] of the real positions, computed in chunks, in zeros
+    [F, width]."""
+
+    def add_chunk(values_FxX: jax.Array, position_C: jax.Array) -> jax.Array:
+        return values_FxX.at[position_C].set(values_of(position_C), mode="drop")
+
+    zeros_FxX = jnp.zeros((mask_F.size, width), inputs.features_FxD.dtype)
+    first = partial(add_chunk, zeros_FxX)
+    return _fold_chunks(mask_F, inputs.bias_V.size, plan, first, add_chunk)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3,))

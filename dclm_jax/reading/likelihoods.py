@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import Bags, Context, DocumentModel, Params, Source
 from dclm_jax.nn.layers import Weight, flat, product
-from dclm_jax.nn.softmax import OutputInputs, RowLogits, summed_nll, token_nll
+from dclm_jax.nn.softmax import OutputInputs, RowLogits, summed_nll, token_measures, token_nll
 from dclm_jax.reading.batch_elements import select
 from dclm_jax.reading.driver import SentenceFeatures, close_sentences, read_sentences, weighted
 from dclm_jax.reading.dropout import DropoutMasks, draw_masks, draw_source_masks, drop_weights
@@ -216,6 +216,62 @@ def read_and_score(
     inputs = output_inputs(model, params, read, tokens)
     nll_F = token_nll(inputs, targets.reshape(-1), mask.reshape(-1), model.plan)
     return read, jnp.moveaxis(nll_F.reshape(mask.shape), 2, 0)
+
+
+def block_measures(
+    model: DocumentModel,
+    params: Params,
+    context: Context,
+    batch: Batch,
+    scored: jax.Array,
+    *,
+    no_context_too: bool,
+) -> tuple[Context, jax.Array]:
+    """Measures of the next-word distribution at every target of consecutive sentences.
+
+    Args:
+      context, batch, scored: as for `block_nll`.
+      no_context_too: whether to read every sentence also as the first sentence of a document.
+
+    Returns:
+      The context after the sentences and the measures [B, S, N, X] of `token_measures`; the second
+      distribution is the distribution without earlier sentences.
+    """
+    model = dataclasses.replace(model, remat=False)
+    params = weighted(model, params)
+    tokens, targets, mask = time_major(batch)
+    read, others = read_sentences(model, params, context, tokens, mask), None
+    inputs = output_inputs(model, params, read, tokens)
+    if no_context_too:
+        others = output_inputs(model, params, _read_apart(model, params, tokens, mask), tokens)
+    mask &= jnp.moveaxis(scored, 0, 2)
+    measures_FxX = token_measures(inputs, targets.reshape(-1), mask.reshape(-1), model.plan, others)
+    measures_SxNxBxX = measures_FxX.reshape(*mask.shape, -1)
+    return read.context, jnp.moveaxis(measures_SxNxBxX, 2, 0)
+
+
+def _read_apart(
+    model: DocumentModel, params: Params, tokens_SxNxB: jax.Array, mask_SxNxB: jax.Array
+) -> SentenceFeatures:
+    """The features of sentences, each read as the first sentence of a document of its own."""
+    num_sentences, length, rows = tokens_SxNxB.shape
+    tokens, mask = (
+        jnp.swapaxes(array, 0, 1).reshape(1, length, num_sentences * rows)
+        for array in (tokens_SxNxB, mask_SxNxB)
+    )
+    context = open_documents(model, params, num_sentences * rows)
+    read = read_sentences(model, params, context, tokens, mask)
+
+    def by_sentence(array: jax.Array) -> jax.Array:
+        """[1, ..., S*B, X] -> [S, ..., B, X]."""
+        apart = array[0].reshape(*array.shape[1:-2], num_sentences, rows, array.shape[-1])
+        return jnp.moveaxis(apart, -3, 0)
+
+    context_features = read.context_features
+    return read._replace(
+        features=by_sentence(read.features),
+        context_features=None if context_features is None else by_sentence(context_features),
+    )
 
 
 def _is_word(mask_SxNxB: jax.Array) -> jax.Array:

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dclm_jax.data import Document, open_corpus, prepare, read_documents
-from dclm_jax.data.documents import TextOptions
+from dclm_jax.data.alternatives import PairColumns, read_alternatives
+from dclm_jax.data.documents import TextOptions, columns
 from dclm_jax.evaluation import parts_of_speech
 from tests.data import test_ted as ted
 from tests.data.support import write
@@ -86,6 +87,52 @@ def test_raw_text_of_records(place, format):
     @given(anything() | damaged(original))
     def check(content: bytes) -> None:
         feed(place / f"raw.{format}", content[:PROSE_BYTES], format)
+
+    check()
+
+
+def read_joined(path: Path) -> None:
+    """Reads a table whose rows are joined by its ids; every word has a row."""
+    for document in read_documents(path, joined_by=["id"]):
+        assert all(map(columns(document).get, document.rows[0]))
+        if document.row_of_word is not None:
+            for words, rows in zip(document.sentences, document.row_of_word, strict=True):
+                assert len(words) == len(rows) and max(rows) < len(document.rows)
+
+
+def read_pairs(path: Path) -> None:
+    """Reads pairs of raw text."""
+    columns_of_pairs = PairColumns(["good", "bad"])
+    for record in read_alternatives(str(path), columns_of_pairs, TextOptions("prose")):
+        words = [word for sentence in (*record.alternatives, *record.context) for word in sentence]
+        assert len(record.alternatives) == 2
+        assert all(word.split() == [word] for word in words)
+
+
+REGIONS = 'id,region,text\n1,a,"He said ""No""."\n1,b,"A dog, or\n\ntwo."\nx,a,It was.\n'
+PAIRS = (
+    '{"good": "He said no.", "bad": "He say no.", "context": "A dog. It was.", "n": 1}\n'
+    '{"good": "a", "bad": "b", "context": ["c", "d e"], "n": null}\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("read", "name", "original"),
+    [
+        (read_joined, "joined.csv", REGIONS),
+        (read_joined, "joined.jsonl", TEXTS["raw"]),
+        (read_pairs, "pairs.jsonl", PAIRS),
+        (read_pairs, "pairs.csv", 'good,bad,context\na b,a c,It was.\nx,"y\nz",d\n'),
+    ],
+)
+def test_regions_and_pairs(place, read, name, original):
+    path = place / name
+
+    @fuzz(60)
+    @given(anything() | damaged(original.encode()))
+    def check(content: bytes) -> None:
+        path.write_bytes(content[:PROSE_BYTES])
+        value_or_input_error(path, lambda: read(path))
 
     check()
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from dclm_jax.data.documents import Document, TextOptions
-from dclm_jax.data.readers import TextReader, remembered
+from dclm_jax.data.documents import Document, TextOptions, columns
+from dclm_jax.data.readers import TextReader, read_documents, remembered
 from dclm_jax.errors import InputError
 from tests.data.support import read, write
 
@@ -41,9 +41,9 @@ def test_a_column_of_a_table_is_raw_text(tmp_path, kind, delimiter, end):
     path = write(tmp_path / f"t.{kind}", table(delimiter, end))
     # The second row begins on line 5, since a cell of the first one goes over three lines.
     expected = [
-        Document("a", SENTENCES[0]),
-        Document(f"t.{kind}:5", SENTENCES[1]),
-        Document("c", []),
+        Document("a", SENTENCES[0], rows=[{"stars": "5"}]),
+        Document(f"t.{kind}:5", SENTENCES[1], rows=[{"stars": "1"}]),
+        Document("c", [], rows=[{"stars": "2"}]),
     ]
     reports = []
     reader = TextReader(TextOptions(text_key="review", quoted=True), report=reports.append)
@@ -58,7 +58,7 @@ def test_a_column_of_a_table_is_raw_text(tmp_path, kind, delimiter, end):
     # Of another name it is one if that is said.
     other = write(tmp_path / "t.data", table(delimiter, end))
     documents = read(other, kind, text_key="review", lowercase=True, quoted=True)
-    assert documents[1] == Document("t.data:5", [["it", "rained", "."]])
+    assert documents[1][:2] == ("t.data:5", [["it", "rained", "."]])
 
 
 def test_json_lines_of_raw_text(tmp_path):
@@ -82,8 +82,79 @@ def test_json_lines_of_another_key(tmp_path):
     path = tmp_path / "t.jsonl"
     for record in (named, words, both):
         write(path, json.dumps(record))
-        assert read(path, text_key="body") == [Document("t.jsonl:1", SENTENCES[1])]
-    assert read(path) == [Document("t.jsonl:1", [["x"]])]
+        (document,) = read(path, text_key="body")
+        assert document[:2] == ("t.jsonl:1", SENTENCES[1])
+    (document,) = read(path)
+    assert document[:2] == ("t.jsonl:1", [["x"]])
+
+
+def test_other_keys_of_json_lines_are_cells(tmp_path):
+    records = [
+        {"id": "a", "text": TEXTS[1], "item": 3, "condition": "x", "is_filler": True},
+        {"id": "b", "text": TEXTS[1], "condition": None},
+    ]
+    path = write(tmp_path / "t.jsonl", "\n".join(map(json.dumps, records)))
+    cells = [
+        [{"item": "3", "condition": "x", "is_filler": "true"}],
+        [{"condition": ""}],
+    ]
+    assert [document.rows for document in read(path)] == cells
+    sentences = {"id": "c", "sentences": ["It rained ."], "tags": ["a b c"], "item": 3}
+    assert read(write(path, json.dumps(sentences)))[0].rows == [{"item": "3"}]
+
+
+REGIONS = """item,condition,region,text
+1,a,subject,"The reporter, who"
+1,a,verb,"left. Later"
+1,a,end,he slept .
+1,b,subject,Nobody
+1,b,verb,slept.
+"""
+
+
+def test_consecutive_rows_are_joined_and_words_know_their_rows(tmp_path):
+    path = write(tmp_path / "t.csv", REGIONS)
+    first, second = read_documents(path, joined_by=["item", "condition"])
+    assert (first.id, second.id) == ("1/a", "1/b")
+    words = [["The", "reporter", ",", "who", "left", "."], ["Later", "he", "slept", "."]]
+    assert first.sentences == words
+    assert first.row_of_word == [[0, 0, 0, 0, 1, 1], [1, 2, 2, 2]]
+    assert first.rows[1] == {"item": "1", "condition": "a", "region": "verb"}
+    cells = columns(first)
+    assert cells["condition"] == [["a"] * 7, ["a"] * 5]
+    of_regions = ["subject"] * 4 + ["verb"] * 2
+    assert cells["region"] == [[*of_regions, None], ["verb", "end", "end", "end", None]]
+    assert second.row_of_word == [[0, 1, 1]]
+
+
+def test_words_of_only_format_characters_are_removed_with_their_rows():
+    """As tokenizing may leave them."""
+    rows = [{"r": "x"}, {"r": "y"}]
+    document = Document("1", [["a", "\u200b", "c"]], rows=rows, row_of_word=[[0, 0, 1]])
+    (written,) = TextReader(TextOptions(unicode="nfc")).written([document])
+    assert (written.sentences, written.row_of_word) == ([["a", "c"]], [[0, 1]])
+    assert written.rows == rows
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        (REGIONS, {}, r"t\.csv:1: has no column 'id'; choose from: 'item', 'condition', 'region'"),
+        ("id,text\n1,a\n1, \n", {}, r"t\.csv:3: the row has no word; add its text, or remove it"),
+        ("id,text\n1,U.\n1,S\n2,a\n1,b\n", {}, r"t\.csv:5: the id '1' is also at .*t\.csv:2"),
+        ("id,text\n1,\u2026\n1,b\n", {"normalize": True}, "'1': normalized punctuation cannot be"),
+    ],
+)
+def test_rows_that_cannot_be_joined_are_refused(tmp_path, content, options, message):
+    path = write(tmp_path / "t.csv", content)
+    with pytest.raises(InputError, match=message):
+        list(read_documents(path, TextOptions(**options), joined_by=["id"]))
+
+
+def test_a_text_without_rows_is_refused(tmp_path):
+    path = write(tmp_path / "t.txt", "a b\n")
+    with pytest.raises(InputError, match=r"t\.txt: is read as lines, which has no rows to join"):
+        list(read_documents(path, joined_by=["id"]))
 
 
 @pytest.mark.parametrize(

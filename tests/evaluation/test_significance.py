@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from dclm_jax.evaluation import significance
 from dclm_jax.evaluation.significance import (
     Sums,
     differences,
@@ -76,8 +77,10 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
     assert held / 300 == pytest.approx(0.94, abs=0.03)
 
 
-def test_differences_of_runs_against_all_exchanges():
+@pytest.mark.parametrize("at_once", [4096, 4])
+def test_differences_of_runs_against_all_exchanges(at_once, monkeypatch):
     """Of six documents there are 64 ways to give the two results of each to the runs."""
+    monkeypatch.setattr(significance, "_DOCUMENTS", at_once)
     rng = np.random.default_rng(0)
     values = rng.normal(size=(6, 3)) + [0.0, 0.0, 1.2]
     counts = np.full((6, 1), 4)

@@ -119,7 +119,8 @@ def test_differences_fill_the_axis_and_long_intervals_do_not_hide_them(saved, tm
 
 def test_perplexities_of_one_run_have_an_axis_that_fits_them(saved, tmp_path):
     for values in ([10.0, 70.0], [10.0, 90.0]):
-        alone = Figure("", "", "perplexity", [series("run", values)], ["a", "b"])
+        lines = [series("run", values)]
+        alone = Figure("", "", "perplexity", lines, ["a", "b"], log_scale=True)
         figures.plot(alone, tmp_path / "alone.png")
     linear, log = (figure.axes[0] for figure in saved)
     assert (linear.get_yscale(), linear.get_ylabel()) == ("linear", "perplexity")

@@ -114,6 +114,7 @@ def test_a_run_of_two_processes_stops_together_and_equals_that_of_one(space, val
     also(
         [
             ("score", ["--input=TEST", "--batch_size=2"]),
+            ("score", ["--input=TEST", "--measures=entropy,divergence", "--no_context_too"]),
             ("evaluate", []),
             ("coherence", ["--permutations=3", "--bootstrap=5"]),
         ]

@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import re
+import shutil
 from collections.abc import Iterable
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 import dclm_jax
 from dclm_jax.data import Document, open_corpus
+from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.readers import read_documents
 from dclm_jax.score_types import DocumentScore
 from dclm_jax.tables import cell_text
@@ -219,10 +221,216 @@ def test_bad_flags_are_refused_and_nothing_is_written(attending, text, tmp_path,
     assert not list(tmp_path.iterdir())
 
 
-def test_the_recipe_names_the_columns_of_tsv(space, text):
-    recipes = (REPOSITORY / "launch/recipes.md").read_text()
-    (columns,) = re.findall(r"`<END>`\nof a sentence: (.*?)\. Words", recipes, re.DOTALL)
-    names = re.findall(r"`(\w+)`", columns.replace("(the `id`)", ""))
+REGIONS = """item,condition,region,text
+1,a,subject,w1 w2
+1,a,verb,unheard w4
+1,b,subject,w5
+1,b,verb,w6 w7 w8
+2,a,subject,w9
+2,a,verb,w3 w1
+"""
+
+
+@pytest.fixture
+def raw(space, tmp_path):
+    """A copy of the run that reads raw text, and a table of regions."""
+    run = tmp_path / "raw"
+    shutil.copytree(space.run, run)
+    text = json.loads((run / "text.json").read_text())
+    text["options"]["format"] = "prose"
+    (run / "text.json").write_text(json.dumps(text))
+    table = tmp_path / "regions.csv"
+    table.write_text(REGIONS)
+    return run, table
+
+
+JOIN = "--join_rows=item,condition"
+MEASURES = ["entropy", "entropy_reduction", "rank", "divergence"]
+
+
+def table_of(*flags, **options) -> list[dict[str, str]]:
+    """The rows of the TSV that `launch.score` prints."""
+    printed = launch("score", *flags, "--output_format=tsv", quiet=False, **options).stdout
+    return list(csv.DictReader(io.StringIO(printed), delimiter="\t"))
+
+
+@pytest.mark.parametrize("bits", [False, True])
+def test_measures_and_columns_stand_beside_the_words(raw, tmp_path, bits):
+    run, table = raw
+    flags = [f"--workdir={run}", f"--measures={','.join(MEASURES)}", "--no_context_too", JOIN]
+    flags += ["--bits"] if bits else []
+    rows = table_of(*flags, f"--input={table}")
+    documents = list(read_documents(table, TextOptions("prose"), joined_by=["item", "condition"]))
+    expected = dclm_jax.restore(run).surprisals(
+        documents, no_context_too=True, measures=MEASURES, bits=bits
+    )
+    named = [name for name in MEASURES for name in (name, f"{name}_no_context")]
+    names = ["surprisal", "surprisal_no_context", *named]
+    names.remove("divergence_no_context")
+    for name in names:
+        close(nats(float(row[name] or "nan") for row in rows), expected[name])
+    for name in ("item", "condition", "region"):
+        assert [row[name] or None for row in rows] == expected[name].tolist()
+    assert {row["rank"] for row in rows} <= set(map(str, range(1, 99)))
+    assert [row["region"] for row in rows if row["word"] == "<END>"] == ["", "", ""]
+    assert [row["document"] for row in rows[:5]] == ["1/a"] * 5
+    stdin = table_of(*flags, "--input=-", "--format=csv", stdin=REGIONS)
+    assert stdin == rows
+
+    records = scored(*flags, f"--input={table}", quiet=False)
+    assert [record["columns"] for record in records] == [
+        {"item": item, "condition": condition} for item, condition in ("1a", "1b", "2a")
+    ]
+    assert {record["unit"] for record in records} == {"bits" if bits else "nats"}
+    (sentence,) = records[0]["sentences"]
+    assert sentence["columns"] == {"region": ["subject"] * 2 + ["verb"] * 2 + [None]}
+    for name in names[2:]:
+        values = [value for record in records for value in record["sentences"][0][name]]
+        close(nats(values), expected[name])
+    page = tmp_path / "page.html"
+    launch("score", *flags, f"--input={table}", f"--output={page}", quiet=False)
+    content = page.read_text()
+    assert "<h2>1/a, item 1, condition a</h2>" in content
+    assert re.search(r"; rank no context \d+; divergence [\d.e-]+; region verb", content)
+    unit = "bits" if bits else "nats"
+    assert f"in {unit}" in content and ("nats" in content) == (not bits)
+
+
+def test_only_surprisals_are_computed_as_before(space, text, monkeypatch):
+    """Without other measures nothing else is computed, and no bit of a surprisal differs."""
+    monkeypatch.setattr("dclm_jax.language_model.distributions.measure", None)
     flags = [f"--workdir={space.run}", f"--input={text}", "--no_context_too"]
-    header, *_ = launch("score", *flags, "--output_format=tsv").stdout.splitlines()
-    assert names == header.split("\t")
+    assert scored(*flags) == scored(*flags, "--measures=surprisal")
+
+
+def test_columns_are_chosen_and_missing_cells_stay_missing(raw, tmp_path):
+    run, _ = raw
+    table = tmp_path / "table.csv"
+    table.write_text("id,x,y,text\na,NA,1,w1 w2\nb,,2,w3\n")
+    flags = [f"--workdir={run}", f"--input={table}"]
+    rows = table_of(*flags)
+    assert {(row["document"], row["x"], row["y"]) for row in rows} == {
+        ("a", "", "1"),
+        ("b", "", "2"),
+    }
+    assert "y" not in table_of(*flags, "--columns=x")[0]
+    assert list(table_of(*flags, "--columns=")[0])[-1] == "document_log_prob"
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text('{"text": "w1", "x": 1}\n{"text": "w2", "y": 2}\n')
+    done = launch("score", *flags[:1], f"--input={lines}", "--output_format=tsv", quiet=False)
+    assert "lines.jsonl:2 has columns that the first document lacks, which are omitted: 'y'" in (
+        done.stderr
+    )
+    rows = list(csv.DictReader(io.StringIO(done.stdout), delimiter="\t"))
+    assert [row["x"] for row in rows] == ["1", "1", "", ""]
+
+
+@pytest.mark.parametrize("blank", [False, True])
+def test_means_over_regions_are_means_of_words_and_documents(raw, tmp_path, blank):
+    run, table = raw
+    figure = tmp_path / "means.svg"
+    flags = [f"--workdir={run}", f"--input={table}", JOIN, "--measures=entropy,rank"]
+    flags += ["--oov=blank"] if blank else []
+    words = table_of(*flags)
+    means = table_of(*flags, "--by=region,condition", f"--plot={figure}")
+    groups = [("subject", "a"), ("verb", "a"), ("subject", "b"), ("verb", "b")]
+    assert [(row["region"], row["condition"]) for row in means] == groups
+    for row in means:
+        for name in ("surprisal", "entropy", "rank"):
+            by_document: dict[str, list[float]] = {}
+            for word in words:
+                is_member = [word[column] == row[column] for column in ("region", "condition")]
+                if all(is_member) and word[name]:
+                    by_document.setdefault(word["document"], []).append(float(word[name]))
+            means_of_documents = list(map(np.mean, by_document.values()))
+            close(float(row[name]), np.mean(means_of_documents))
+            assert int(row["documents"]) == len(by_document)
+            if len(by_document) == 1:
+                assert row[f"{name}_low"] == row[f"{name}_high"] == ""
+            else:
+                # Resamples of two documents are one of them or both.
+                ends = [float(row[f"{name}_{end}"]) for end in ("low", "high")]
+                close(ends, sorted(means_of_documents))
+        expected_words = 1 if row["region"] == "subject" and row["condition"] == "b" else 3
+        expected_words += (row["region"] == "verb" and row["condition"] == "a") * (1 - blank)
+        assert int(row["words"]) == expected_words
+    content = figure.read_text()
+    assert content.startswith("<?xml")
+    records = list(
+        map(json.loads, launch("score", *flags, "--by=region", quiet=False).stdout.splitlines())
+    )
+    assert [record["by"] for record in records] == [{"region": "subject"}, {"region": "verb"}]
+    assert records[0]["documents"] == 3 and records[0]["unit"] == "nats"
+
+
+def test_means_of_several_runs_have_columns_of_runs(space, raw, tmp_path):
+    run, table = raw
+    flags = [f"--workdirs={run},{space.rnnlm}", f"--input={table}", JOIN, "--format=csv"]
+    flags += ["--nolowercase", "--by=region", f"--plot={tmp_path / 'a.png'}"]
+    first, second = table_of(*flags)
+    for row in (first, second):
+        for label in ("ccdclm", "rnnlm"):
+            low, mean, high = (
+                float(row[f"surprisal:{label}{end}"]) for end in ("_low", "", "_high")
+            )
+            assert low < mean < high
+    assert first["surprisal:ccdclm"] != first["surprisal:rnnlm"]
+
+
+def test_a_figure_of_one_region_is_refused(raw, tmp_path):
+    run, _ = raw
+    table, figure = tmp_path / "one.csv", tmp_path / "a.png"
+    table.write_text("id,region,text\na,x,w1\n")
+    flags = [f"--workdir={run}", f"--input={table}", "--by=region", f"--plot={figure}"]
+    error = launch("score", *flags, code=2).stderr
+    assert f"--plot={figure}: a figure needs two points; choose" in error
+    assert not figure.exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--measures=entropie"], "the measure 'entropie' is unknown; choose from surprisal"),
+        (
+            [JOIN, "--by=phrase"],
+            "--by=phrase: the input has no column 'phrase'; choose from 'item'",
+        ),
+        (
+            ["--columns=item,phrase"],
+            "the input has no column 'phrase'; its columns are: 'item', 'co",
+        ),
+        (["--join_rows=id"], "regions.csv:1: has no column 'id'; choose from: 'item', 'condition'"),
+        (["--by=region", "--output_format=html"], "--by cannot be written as html; use"),
+        (["--by=region", "--attention"], "--by cannot be used with --attention; remove"),
+        (["--by=item", "--context=TABLE"], "--by cannot be used with --context; write contexts"),
+    ],
+)
+def test_bad_regions_are_refused_and_nothing_is_written(raw, tmp_path, flags, message):
+    run, table = raw
+    flags = [flag.replace("TABLE", str(table)) for flag in flags]
+    folder = tmp_path / "results"
+    folder.mkdir()
+    arguments = [f"--workdir={run}", f"--input={table}", "--output=means.tsv", *flags]
+    error = launch("score", *arguments, code=2, cwd=folder).stderr.splitlines()[-1]
+    assert error.startswith("error: ") and message in error
+    assert not list(folder.iterdir())
+
+
+def test_columns_that_results_have_are_refused(raw, tmp_path):
+    run, _ = raw
+    table = tmp_path / "table.csv"
+    table.write_text("id,word,text\na,w1,w1 w2\n")
+    flags = [f"--workdir={run}", f"--input={table}"]
+    message = "the column 'word' of the input has the name of a column of the result; rename"
+    assert message in launch("score", *flags, code=2).stderr
+    assert "word" in table_of(*flags, "--columns=")[0]
+
+
+def test_the_recipe_names_the_columns_of_tsv(raw):
+    run, table = raw
+    recipes = (REPOSITORY / "launch/recipes.md").read_text()
+    (columns,) = re.findall(r"`<END>`\s+of a sentence, (.*?)\. Words", recipes, re.DOTALL)
+    names = re.findall(r"`(\w+)`", columns.replace("`prepare`", ""))
+    flags = [f"--workdir={run}", f"--input={table}", "--no_context_too", JOIN]
+    flags += ["--measures=entropy,divergence"]
+    assert names == list(table_of(*flags)[0])

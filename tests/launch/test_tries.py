@@ -49,6 +49,9 @@ TEXTS = {
     "prose.txt": "W1 is w2. It was w3!\n\nW4 at 5 p.m. and w5.\n=\nA dog. Two.\n",
     "documents.jsonl": '{"id": "a", "sentences": ["w1 w2", ["w3"]]}\n{"sentences": ["w4", "w5"]}\n',
     "table.csv": 'id,text\na,"W1 is ""w2"". W3, or\n\nw4."\nb,It was. So.\n',
+    "regions.csv": "id,region,text\na,x,W1 is\na,y,w2. W3\nb,x,It\nb,y,was w4.\n",
+    "pairs.jsonl": '{"sentence_good": "w1 w2", "sentence_bad": "w1 w3", "UID": "a"}\n'
+    '{"sentence_good": "w4", "sentence_bad": "w5", "UID": "b"}\n',
     "nbest.txt": "0 ||| w1 w2 ||| LM0= -1 ||| -2\n0 ||| w1 ||| LM0= -2 ||| -3\n"
     "1 ||| w3 ||| LM0= -1 ||| -1\n",
     "division.txt": "0 a\n1 a\n",
@@ -69,6 +72,10 @@ COMMANDS = {
     "score --workdir=run --input=prose.txt --format=prose --output=out/a.jsonl": ("prose.txt",),
     "score --workdir=run --input=documents.jsonl --output=out/a.jsonl": ("documents.jsonl",),
     "score --workdir=run --input=references.txt --context=lines.txt": ("*.txt",),
+    "score --workdir=run --input=regions.csv --format=prose --join_rows=id --by=region "
+    "--measures=rank,divergence --plot=out/a.png --output=out/a.tsv": ("regions.csv", "run/*"),
+    "minimal_pairs --workdir=run --input=pairs.jsonl --by=UID --metrics=out/a.json "
+    "--output=out/a.tsv": ("pairs.jsonl", "run/*"),
     "order --workdir=run --input=lines.txt --output=out/a.jsonl": ("run/*", "lines.txt"),
     "generate --workdir=run --context=lines.txt --output=out/a.jsonl": ("run/*", "lines.txt"),
     "encode --workdir=run --input=lines.txt --output=out/a.npy": ("run/*", "lines.txt"),

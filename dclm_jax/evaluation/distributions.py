@@ -1,0 +1,132 @@
+"""Measures of the next-word distribution at every target, with and without earlier sentences.
+
+The distribution p at a target w_n is P(. | everything before w_n) over all V entries of the
+vocabulary. It is the distribution whose -log p(w_n) is the surprisal of w_n.
+
+    entropy            H_n = -sum_w p(w) log p(w), in nats (Pimentel et al. 2023)
+    entropy_reduction  H_n - H_{n+1}, in nats: the entropy at w_n minus the entropy at the next
+                       target, which follows w_n (Hale 2006, with the entropy of one next word in
+                       place of the entropy of all continuations). The difference may be negative.
+                       END has none (NaN), because no target of the sentence follows.
+    rank               1 + the number of entries that are more probable than w_n; equally probable
+                       entries have the same rank.
+    divergence         KL(p || q) = sum_w p(w) (log p(w) - log q(w)), in nats, where q is the
+                       distribution without earlier sentences: the information that the earlier
+                       sentences give about the next word.
+
+In the first sentence of a document, and under a model without context, p and q are equal.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from dclm_jax.data.batches import Batch
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation.scoring import BlockFunctions, Scored, Scorer, sentences_to_score
+from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.reading.likelihoods import block_measures
+
+SURPRISAL, DIVERGENCE = "surprisal", "divergence"
+MEASURES = (SURPRISAL, "entropy", "entropy_reduction", "rank", DIVERGENCE)
+_COMPUTED = (SURPRISAL, "entropy", "rank")
+NO_CONTEXT = "_no_context"
+"""Ending of the name of a measure of q."""
+Measured = Mapping[str, np.ndarray]
+"""Measures of a sentence by name, each float64 [M + 1] for the targets w1..wM END."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _MeasureFunctions(BlockFunctions):
+    """Computes the measures of `block_measures`."""
+
+    no_context_too: bool
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (2 * len(_COMPUTED) + 1 if self.no_context_too else len(_COMPUTED),)
+
+    def read(
+        self,
+        model: DocumentModel,
+        params: Params,
+        carried: Any,
+        batch: Batch,
+        scored: jax.Array,
+    ) -> tuple[Any, jax.Array]:
+        return block_measures(
+            model, params, carried, batch, scored, no_context_too=self.no_context_too
+        )
+
+
+def column_names(measures: Sequence[str], *, no_context_too: bool) -> list[str]:
+    """The columns of measures other than surprisal, in their order: each measure, and the measure
+    of q if `no_context_too`. The divergence is a single column."""
+    if isinstance(measures, str):
+        raise InputError(f"measures are {measures!r}; expected a list of names")
+    names = []
+    for name in measures:
+        if name not in MEASURES:
+            raise InputError(f"the measure {name!r} is unknown; choose from {', '.join(MEASURES)}")
+        if name in names:
+            raise InputError(f"the measure {name!r} is named twice; name each measure once")
+        names += [name]
+        if no_context_too and name != DIVERGENCE:
+            names += [f"{name}{NO_CONTEXT}"]
+    return [name for name in names if not name.startswith(SURPRISAL)]
+
+
+def measure(
+    model: DocumentModel,
+    params: Params,
+    documents: Iterable[Scored],
+    *,
+    no_context_too: bool,
+    batch_size: int = 32,
+) -> Iterator[tuple[Scored, list[Measured]]]:
+    """All measures of documents, as `Scorer.score` takes them, in their order, in one pass.
+
+    Args:
+      model, params, batch_size: as for `Scorer`; the model predicts words.
+      documents: documents, or continuations.
+      no_context_too: whether to compute the measures of q, named NAME_no_context, and the
+        divergence.
+    """
+    if model.objective != "words":
+        raise InputError(
+            f"{model.name} predicts bags of words and has no distribution of the next word; choose "
+            "a model that predicts words, or only the measure surprisal"
+        )
+    differ = no_context_too and model.context_order != 0
+    functions = _MeasureFunctions(differ)
+    scorer = Scorer(model, params, batch_size=batch_size, functions=functions)
+    for document, values in scorer.score(documents):
+        _, first_scored = sentences_to_score(document)
+        measured = [
+            _named(values_NxX, no_context_too, differ and number > 0)
+            for number, values_NxX in enumerate(values, start=first_scored)
+        ]
+        yield document, measured
+
+
+def _named(values_NxX: np.ndarray, no_context_too: bool, differ: bool) -> Measured:
+    """The measures of a sentence by name. Unless p and q `differ`, q is p."""
+    values_XxN = values_NxX.T.astype(np.float64)
+    count = len(_COMPUTED)
+    measured = _with_reduction(values_XxN[:count])
+    if not no_context_too:
+        return measured
+    others = _with_reduction(values_XxN[count : 2 * count]) if differ else measured
+    divergence = values_XxN[-1] if differ else np.zeros(values_XxN.shape[1])
+    named = {f"{name}{NO_CONTEXT}": values for name, values in others.items()}
+    return {**measured, **named, DIVERGENCE: divergence}
+
+
+def _with_reduction(values_XxN: np.ndarray) -> dict[str, np.ndarray]:
+    """The computed measures, and the entropy reduction of every target."""
+    measured = dict(zip(_COMPUTED, values_XxN, strict=True))
+    entropy = measured["entropy"]
+    return {**measured, "entropy_reduction": entropy - np.append(entropy[1:], np.nan)}

@@ -1,0 +1,238 @@
+"""Minimal pairs: how often a model gives the right one of several alternatives the highest log P.
+
+Alternatives are sentences, each scored as the next sentence after the same context. The first
+alternative is right. A pair counts 1 if the right alternative has the highest value, 0 if another
+alternative has a higher value, and 1/k if k alternatives share the highest value (0.5 in a pair).
+The value is log P of the sentence, or log P per target (a word or END), which does not favour short
+sentences. A third criterion is the last word: whether the last word of the right alternative is the
+most probable entry of the vocabulary, given everything before it (rank 1).
+
+OOV words become UNKNOWN. If the right alternative then has the word ids of another alternative, the
+vocabulary makes the pair equal, and a model can only guess. Such pairs are set apart: they are
+counted, but have no outcome. Pairs whose last word is OOV have no outcome by the third criterion.
+
+Shapes: A alternatives, D pairs with an outcome, X runs.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dclm_jax.data import formats
+from dclm_jax.data.vocabulary import UNKNOWN
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import significance
+from dclm_jax.evaluation.significance import Difference, Sums
+
+TOTAL, PER_TARGET, LAST_WORD = CRITERIA = ("log P", "log P per target", "last word")
+
+
+class Choice(NamedTuple):
+    """Alternatives to choose from.
+
+    Attributes:
+      alternatives: sentences, as `LanguageModel.score` takes them; the first is right.
+      context: sentences before the alternatives.
+      columns: other cells of the pair's row, by column.
+      where: position of the pair for messages.
+    """
+
+    alternatives: Sequence[Any]
+    context: Sequence[Any] = ()
+    columns: Mapping[str, str] = MappingProxyType({})
+    where: str = "a pair"
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodedChoice:
+    """A choice with the word ids of its alternatives and of its context."""
+
+    choice: Choice
+    alternatives: list[np.ndarray]
+    context: list[np.ndarray]
+
+    @property
+    def requests(self) -> list["Request"]:
+        """The documents to score, one per alternative."""
+        return [Request([*self.context, ids], self) for ids in self.alternatives]
+
+
+class Request(NamedTuple):
+    """A context and an alternative, whose last sentence is scored; and its choice."""
+
+    sentences: list[np.ndarray]
+    choice: EncodedChoice
+    only_last: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """The outcome of a choice under a model.
+
+    Attributes:
+      choice: the choice.
+      log_probs: log P of each alternative, in nats.
+      targets: number of targets of each alternative.
+      is_equal: whether the vocabulary makes the right alternative equal to another alternative.
+      rank: rank of the last word of the right alternative, if requested; None if it is OOV.
+      correct: the outcome by criterion: 1, 0, or 1/k for k equal values; nan for a pair that is set
+        apart. A choice of one alternative has only the criterion "last word".
+    """
+
+    choice: Choice
+    log_probs: list[float]
+    targets: list[int]
+    is_equal: bool
+    rank: int | None
+    correct: dict[str, float]
+
+
+def require_different(choice: Choice, words: Sequence[Sequence[str]], last_word: bool) -> None:
+    """Raises an `InputError` for alternatives that leave no choice.
+
+    Args:
+      choice: the choice.
+      words: words of each of its alternatives.
+      last_word: whether the last word is a criterion, for which one alternative is enough.
+    """
+    if len(words) < 2 - last_word:
+        raise InputError(
+            f"{choice.where}: has {len(words)} alternative; expected two or more, or one with "
+            "--last_word"
+        )
+    for number, alternative in enumerate(words, start=1):
+        if not alternative:
+            raise InputError(f"{choice.where}: alternative {number} has no words; add its text")
+        if number > 1 and list(alternative) == list(words[0]):
+            raise InputError(
+                f"{choice.where}: alternatives 1 and {number} are equal; expected different "
+                "sentences"
+            )
+
+
+def outcomes(
+    scored: Iterable[tuple[Request, list[Any]]], *, end_is_target: bool
+) -> Iterator[Outcome]:
+    """The outcomes of choices whose requests were scored in their order.
+
+    Args:
+      scored: requests, each with a list of the nats float [M + 1] of its last sentence, or of its
+        measures by name (`distributions.measure`), which give the rank of the last word.
+      end_is_target: whether END is a target.
+    """
+    for _, requests in itertools.groupby(scored, lambda pair: id(pair[0].choice)):
+        pairs = list(requests)
+        encoded: EncodedChoice = pairs[0][0].choice
+        values = [value for _, (value,) in pairs]
+        rank = None
+        is_measured = isinstance(values[0], Mapping)
+        if is_measured and encoded.alternatives[0][-1] != UNKNOWN:
+            rank = int(values[0]["rank"][-2])
+        nll = [value["surprisal"] if is_measured else value for value in values]
+        log_probs = [-float(np.sum(nats, dtype=np.float64)) for nats in nll]
+        targets = [len(ids) + end_is_target for ids in encoded.alternatives]
+        right, *others = (ids.tolist() for ids in encoded.alternatives)
+        is_equal = right in others
+        correct = {}
+        if others:
+            per_target = [log_prob / n for log_prob, n in zip(log_probs, targets, strict=True)]
+            for criterion, scores in ((TOTAL, log_probs), (PER_TARGET, per_target)):
+                correct[criterion] = np.nan if is_equal else _share_of_first(scores)
+        if is_measured:
+            correct[LAST_WORD] = np.nan if rank is None else float(rank == 1)
+        yield Outcome(encoded.choice, log_probs, targets, is_equal, rank, correct)
+
+
+def _share_of_first(values: Sequence[float]) -> float:
+    """1/k if the first value is one of k that are the highest, else 0."""
+    highest = max(values)
+    return values.count(highest) ** -1.0 if values[0] == highest else 0.0
+
+
+class Accuracy(NamedTuple):
+    """The accuracy of X runs on the same pairs.
+
+    Attributes:
+      cells: cells of the pairs in the columns of a group; empty for all pairs.
+      criterion: one of CRITERIA.
+      pairs: D, number of pairs with an outcome.
+      apart: number of pairs that are set apart.
+      values_3xX: accuracy from 0 to 1, and the ends of its 95% interval (nan for one pair), from a
+        bootstrap over pairs.
+    """
+
+    cells: tuple[str, ...]
+    criterion: str
+    pairs: int
+    apart: int
+    values_3xX: np.ndarray
+
+
+def accuracies(runs: Sequence[Sequence[Outcome]], by: Sequence[str] = ()) -> list[Accuracy]:
+    """The accuracies of runs by every criterion: of each group of pairs with equal cells in the
+    columns `by`, in the order in which groups appear, and of all pairs.
+
+    Args:
+      runs: the outcomes of the same choices under each run.
+      by: names of columns that all choices have.
+    """
+    require_columns((outcome.choice for outcome in runs[0]), by)
+    require_outcomes(runs)
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for index, outcome in enumerate(runs[0] if by else ()):
+        cells = tuple(outcome.choice.columns[name] for name in by)
+        groups.setdefault(cells, []).append(index)
+    all_pairs = [((), list(range(len(runs[0]))))]
+    return [
+        _accuracy(cells, criterion, _correct(runs, criterion)[indices])
+        for cells, indices in [*groups.items(), *all_pairs]
+        for criterion in runs[0][0].correct
+    ]
+
+
+def require_columns(choices: Iterable[Choice], by: Sequence[str]) -> None:
+    """Raises an `InputError` if a choice lacks one of the columns `by`."""
+    for choice in choices:
+        formats.require_columns(by, choice.columns, choice.where)
+
+
+def require_outcomes(runs: Sequence[Sequence[Outcome]]) -> None:
+    """Raises an `InputError` if there are no pairs, or if no pair has an outcome."""
+    if not runs[0]:
+        raise InputError("there are no pairs; choose another --input")
+    for criterion in runs[0][0].correct:
+        if np.isnan(_correct(runs, criterion)).all():
+            cause = "the last word is OOV"
+            if criterion != LAST_WORD:
+                cause = "the alternatives differ only in OOV words"
+            raise InputError(
+                f"{cause} in all {len(runs[0]):,} pairs, so that accuracy would be chance; choose "
+                "a run with a larger vocabulary, or other words"
+            )
+
+
+def differences(runs: Sequence[Sequence[Outcome]], criterion: str) -> list[Difference]:
+    """The differences in accuracy between all pairs of runs, with the paired permutation test."""
+    correct_DxX = _correct(runs, criterion)
+    correct_DxX = correct_DxX[~np.isnan(correct_DxX[:, 0])]
+    return significance.differences(Sums(correct_DxX, np.ones((len(correct_DxX), 1))))
+
+
+def _correct(runs: Sequence[Sequence[Outcome]], criterion: str) -> np.ndarray:
+    """The outcomes of all pairs, nan for those set apart, which are the same in all runs."""
+    return np.array([[outcome.correct[criterion] for outcome in run] for run in runs]).T
+
+
+def _accuracy(cells: tuple[str, ...], criterion: str, correct_PxX: np.ndarray) -> Accuracy:
+    correct_DxX = correct_PxX[~np.isnan(correct_PxX[:, 0])]
+    pairs = len(correct_DxX)
+    values_3xX = np.full((3, correct_PxX.shape[1]), np.nan)
+    if pairs:
+        means_RxX = significance.resample(correct_DxX, np.ones((pairs, 1)))
+        values_3xX[0] = correct_DxX.mean(axis=0)
+        values_3xX[1:] = significance.interval(means_RxX)
+    return Accuracy(cells, criterion, pairs, len(correct_PxX) - pairs, values_3xX)

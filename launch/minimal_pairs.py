@@ -1,0 +1,130 @@
+"""Measures how often a model prefers the right one of several sentences: minimal pairs.
+
+    python -m launch.minimal_pairs --workdir=runs/ccdclm --input=blimp.jsonl --by=UID
+    python -m launch.minimal_pairs --workdirs=runs/rnnlm,runs/ccdclm --input=pairs.csv \\
+        --alternatives=grammatical,ungrammatical --by=item_type --output=pairs.tsv
+    python -m launch.minimal_pairs --workdir=runs/ccdclm --input=stories.csv --answer=right \\
+        --context_columns=s1,s2,s3,s4 --alternatives=ending1,ending2
+    python -m launch.minimal_pairs --workdir=runs/ccdclm --input=lambada.jsonl \\
+        --alternatives=text --last_word
+
+--input is a table (.csv, .tsv) or JSON lines with one pair per row; for '-' add --format. The
+default columns are those of BLiMP (Warstadt et al. 2020). Any number of columns may be
+--alternatives; the first is right, or the one whose number, from 1, is in the column --answer. An
+alternative is one sentence. The sentences of the column "context", or of --context_columns, are
+read before each alternative; in JSON a context may be a list of sentences.
+
+The accuracy is the share of pairs in which the right alternative has the highest log P, in total
+and per target (a word or <END>). k equal alternatives count 1/k. Pairs that the vocabulary makes
+equal, because the alternatives differ only in OOV words, are set apart: they are counted, but not
+in the accuracy.
+
+--last_word measures the rank of the last word of the right alternative among all entries of the
+vocabulary, given everything before it, and how often the rank is 1. With one alternative and no
+context, the alternative is a passage, whose last sentence has the last word (LAMBADA, Paperno et
+al. 2016). An OOV last word sets its pair apart.
+
+--by=UID,field measures each group of pairs with equal cells in these columns. Intervals are from a
+bootstrap over pairs. Several runs are compared by a paired permutation test over pairs; p (Holm) is
+corrected for all pairs of runs.
+
+--output has a record per pair: log P of each alternative, numbers of targets and outcomes (1, 0, or
+a share for ties), for each run. --metrics has the accuracies as JSON.
+"""
+
+import sys
+from collections.abc import Sequence
+
+from absl import flags
+
+from dclm_jax import files
+from dclm_jax.data.alternatives import PairColumns, read_alternatives
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation.minimal_pairs import Choice, require_columns
+from dclm_jax.experiments.pair_files import FORMATS, PairResults
+from dclm_jax.experiments.score_files import format_of
+from launch import _app, _evaluation
+
+# --text_key and --divider, of texts in other formats, have no effect.
+for _name in ("workdir", "batch_size", "matmul_precision", "encoding", "format", "quoted"):
+    flags.declare_key_flag(_name)
+for _name in ("lowercase", "normalize", "language", "unicode"):
+    flags.declare_key_flag(_name)
+_evaluation.define_workdirs()
+_INPUT = flags.DEFINE_string("input", None, "Table or JSON lines of pairs; '-' is standard input.")
+_ALTERNATIVES = flags.DEFINE_list(
+    "alternatives",
+    ["sentence_good", "sentence_bad"],
+    "Columns of the alternatives, the right one first.",
+)
+_CONTEXT = flags.DEFINE_list(
+    "context_columns",
+    None,
+    "Columns of text before the alternatives. Default: context, if the input has it.",
+)
+_ANSWER = flags.DEFINE_string(
+    "answer", None, "Column with the number of the right alternative, from 1."
+)
+_LAST_WORD = flags.DEFINE_bool("last_word", False, "Measure the rank of the last word, too.")
+_BY = flags.DEFINE_list("by", [], "Columns whose equal cells make a group of pairs.")
+_OUTPUT = flags.DEFINE_string(
+    "output", None, "File for the outcome of every pair (.jsonl or .tsv); '-' is standard output."
+)
+_METRICS = flags.DEFINE_string("metrics", None, "JSON file for the accuracies.")
+
+
+def main(argv: Sequence[str]) -> None:
+    del argv
+    path = _INPUT.value or ""
+    if not path:
+        raise InputError("--input is missing; add --input=PATH, a table or JSON lines")
+    if _METRICS.value == files.STDOUT == _OUTPUT.value:
+        raise InputError(
+            "--metrics and --output are both standard output; write --metrics or --output to a file"
+        )
+    file_format = format_of(_OUTPUT.value or files.STDOUT)
+    if file_format not in FORMATS:
+        raise InputError(f"--output={_OUTPUT.value}: choose the extension .jsonl or .tsv")
+    runs = _evaluation.restore_all()
+    _evaluation.require_language_models((run.lm for run in runs), "launch.minimal_pairs")
+    first = runs[0].lm
+    columns = PairColumns(
+        _ALTERNATIVES.value,
+        _CONTEXT.value,
+        _ANSWER.value,
+        is_passage=_LAST_WORD.value and len(_ALTERNATIVES.value) == 1 and not _CONTEXT.value,
+    )
+    records = read_alternatives(
+        path,
+        columns,
+        _evaluation.text_options(*(run.lm.text.options for run in runs)),
+        encoding=_evaluation.ENCODING.value,
+        report=_evaluation.notify,
+    )
+    counted = _evaluation.counting_unknown(
+        records,
+        lambda record: map(first.vocabulary.encode, [*record.context, *record.alternatives]),
+        first.text,
+        path,
+    )
+    choices = [Choice(*record) for record in counted]
+    require_columns(choices, _BY.value)
+    outcomes = [[] for _ in runs]
+    with _evaluation.Progress("scoring", len(choices) * len(runs)) as progress:
+        for run, of_run in zip(runs, outcomes, strict=True):
+            for outcome in run.lm.minimal_pairs(choices, last_word=_LAST_WORD.value):
+                of_run.append(outcome)
+                progress(sum(map(len, outcomes)), len(choices) * len(runs))
+    results = PairResults.of([run.label for run in runs], _ALTERNATIVES.value, _BY.value, outcomes)
+    to_stderr = files.STDOUT in (_OUTPUT.value, _METRICS.value)
+    print(results.text(), file=sys.stderr if to_stderr else sys.stdout)
+    if _OUTPUT.value:
+        with files.open_output(_OUTPUT.value) as file:
+            file.writelines(results.lines(file_format))
+    if _METRICS.value:
+        value = {"runs": [run.to_json() for run in runs], "input": path, **results.to_json()}
+        files.write_json(_METRICS.value, value)
+
+
+if __name__ == "__main__":
+    _app.run(main)

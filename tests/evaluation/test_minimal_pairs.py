@@ -1,0 +1,162 @@
+"""Minimal pairs against brute force: every sentence of every pair scored by itself."""
+
+import re
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dclm_jax import language_model as api
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation.minimal_pairs import (
+    LAST_WORD,
+    PER_TARGET,
+    TOTAL,
+    Choice,
+    EncodedChoice,
+    accuracies,
+    differences,
+    outcomes,
+)
+from tests import oracles
+from tests.test_read_document import language_model
+
+KINDS = ["rnnlm", "adclm", "rlm_bow_lf", "rnnslm"]
+PAIRS = [
+    Choice(["the cat sat .", "the cat slept . it"], columns={"kind": "a"}),
+    Choice(["dogs bark .", "dogs sat ."], ["the cat sat .", "it slept ."], {"kind": "b"}),
+    Choice(["it sat", "it bark", "it dogs"], ["dogs bark ."], {"kind": "a"}),
+    Choice(["the unheard sat .", "the unseen sat ."], columns={"kind": "c"}),
+    Choice(["it slept .", "it sat ."], ["unheard ."], {"kind": "a"}),
+    Choice(["dogs bark unheard", "dogs bark ."], columns={"kind": "b"}),
+]
+
+
+def log_prob(lm, context, sentence) -> float:
+    """log P of a sentence after its context, by an independent implementation in float64."""
+    ids = [lm.vocabulary.encode(words.split()).tolist() for words in [*context, sentence]]
+    plain = oracles.jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), lm.params)
+    return -oracles.read(lm.model, plain, ids).nll[-1].sum()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_outcomes_equal_every_sentence_scored_by_itself(name):
+    lm = language_model(name)
+    for outcome, (alternatives, context, *_) in zip(lm.minimal_pairs(PAIRS), PAIRS, strict=True):
+        expected = [log_prob(lm, context, sentence) for sentence in alternatives]
+        np.testing.assert_allclose(outcome.log_probs, expected, rtol=1e-4)
+        targets = [len(sentence.split()) + (name != "rnnslm") for sentence in alternatives]
+        assert outcome.targets == targets
+        is_equal = alternatives[0] == "the unheard sat ."
+        assert outcome.is_equal == is_equal
+        values = expected, [a / n for a, n in zip(expected, targets, strict=True)]
+        for criterion, scores in zip((TOTAL, PER_TARGET), values, strict=True):
+            correct = outcome.correct[criterion]
+            assert np.isnan(correct) if is_equal else correct == float(np.argmax(scores) == 0)
+        assert LAST_WORD not in outcome.correct and outcome.rank is None
+
+
+def test_plain_lists_are_choices_and_the_last_word_has_a_rank():
+    lm = language_model("ccdclm")
+    ranked = [*lm.minimal_pairs(PAIRS, last_word=True)]
+    for outcome, (alternatives, context, *_) in zip(ranked, PAIRS, strict=True):
+        *words, last = alternatives[0].split()
+        of_word = dict(lm.read(context).next_words(words, k=len(lm.vocabulary)))
+        if last == "unheard":
+            assert outcome.rank is None and np.isnan(outcome.correct[LAST_WORD])
+            continue
+        rank = [*of_word].index(last) + 1
+        assert (outcome.rank, outcome.correct[LAST_WORD]) == (rank, float(rank == 1))
+    plain = [*lm.minimal_pairs([pair.alternatives for pair in PAIRS if not pair.context])]
+    alone = [outcome for outcome in ranked if not outcome.choice.context]
+    for outcome, expected in zip(plain, alone, strict=True):
+        np.testing.assert_allclose(outcome.log_probs, expected.log_probs, rtol=1e-5)
+    (single,) = lm.minimal_pairs([Choice(["dogs bark ."])], last_word=True)
+    assert [*single.correct] == [LAST_WORD]
+
+
+@pytest.mark.parametrize(
+    ("log_probs", "total", "per_target"),
+    [
+        ((-3.0, -3.0), 0.5, 1),
+        ((-3.0, -3.0, -3.0), Fraction(1, 3), 1),
+        ((-3.0, -2.0, -2.0), 0, 1),
+        ((-5.0, -2.0, -2.0), 0, 0),
+        ((-2.0, -2.0, -3.0), 0.5, 1),
+        ((-4.0, -2.0), 0, 0.5),
+    ],
+)
+def test_ties_count_a_share(log_probs, total, per_target):
+    """Of right alternatives of three words and END, and wrong ones of one word and END."""
+    ids = [np.array([3, 4, 5]), *(np.array([6 + wrong]) for wrong in range(len(log_probs) - 1))]
+    encoded = EncodedChoice(Choice(["right", *"abc"][: len(ids)]), ids, [])
+    nll = [[np.array([0.0] * len(words) + [-x])] for words, x in zip(ids, log_probs, strict=True)]
+    (outcome,) = outcomes(zip(encoded.requests, nll, strict=True), end_is_target=True)
+    assert outcome.log_probs == list(log_probs)
+    assert outcome.correct == {TOTAL: float(total), PER_TARGET: float(per_target)}
+
+
+def test_accuracies_of_groups_and_of_all_pairs():
+    lm, other = language_model("adclm"), language_model("rnnlm")
+    runs = [[*model.minimal_pairs(PAIRS)] for model in (lm, other)]
+    measured = accuracies(runs, ["kind"])
+    keys = [(accuracy.cells, accuracy.criterion) for accuracy in measured]
+    groups = [("a",), ("b",), ("c",), ()]
+    assert keys == [(group, criterion) for group in groups for criterion in (TOTAL, PER_TARGET)]
+    for accuracy in measured:
+        correct = np.array(
+            [
+                [of_run[index].correct[accuracy.criterion] for of_run in runs]
+                for index, pair in enumerate(PAIRS)
+                if accuracy.cells in ((), (pair.columns["kind"],))
+            ]
+        )
+        is_apart = np.isnan(correct[:, 0])
+        assert (accuracy.pairs, accuracy.apart) == ((~is_apart).sum(), is_apart.sum())
+        mean, low, high = accuracy.values_3xX
+        if accuracy.cells == ("c",):
+            assert np.isnan(mean).all()
+            continue
+        np.testing.assert_allclose(mean, correct[~is_apart].mean(axis=0))
+        assert (low <= mean).all() and (mean <= high).all()
+    (pair,) = differences(runs, TOTAL)
+    a, b = measured[-2].values_3xX[0]
+    assert pair.difference == pytest.approx(a - b)
+    assert differences(runs[:1], TOTAL) == []
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ([["it sat", "it sat"]], "a pair: alternatives 1 and 2 are equal; expected different"),
+        ([["it sat", "dogs", "it sat"]], "a pair: alternatives 1 and 3 are equal"),
+        ([["it sat"]], "a pair: has 1 alternative; expected two or more, or one with --last_word"),
+        ([["it sat", " "]], "a pair: alternative 2 has no words; add its text"),
+        (["it sat"], "a pair: the alternatives are 'it sat'; expected a list of sentences"),
+        ([], "there are no pairs; choose another --input"),
+        (
+            [["unheard .", "unseen ."], ["it unheard", "it never"]],
+            "the alternatives differ only in OOV words in all 2 pairs, so that accuracy",
+        ),
+    ],
+)
+def test_pairs_that_leave_no_choice_are_refused(pairs, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        accuracies([[*language_model("rnnlm").minimal_pairs(pairs)]])
+
+
+def test_last_words_that_are_all_unknown_and_other_models_are_refused():
+    lm = language_model("rnnlm")
+    unknown = [*lm.minimal_pairs([Choice(["it unheard"])], last_word=True)]
+    with pytest.raises(InputError, match="the last word is OOV in all 1 pairs, so that accuracy"):
+        accuracies([unknown])
+    with pytest.raises(InputError, match="has no column 'field'; choose from: 'kind'"):
+        accuracies([[*lm.minimal_pairs(PAIRS)]], ["field"])
+    with pytest.raises(InputError, match="needs a language model, and standard_autoencoder is"):
+        language_model("standard_autoencoder").minimal_pairs(PAIRS)
+    mixture = api.mix(lm, language_model("adclm"), 0.0)
+    mixed, of_adclm = mixture.minimal_pairs(PAIRS), language_model("adclm").minimal_pairs(PAIRS)
+    for outcome, expected in zip(mixed, of_adclm, strict=True):
+        np.testing.assert_allclose(outcome.log_probs, expected.log_probs, rtol=1e-5)
+    with pytest.raises(InputError, match="the mixture scores only the words of a text"):
+        mixture.minimal_pairs(PAIRS, last_word=True)
