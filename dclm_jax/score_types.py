@@ -97,6 +97,10 @@ class DocumentScore:
         """The score of a document from the scores of its sentences."""
         return cls(name, math.fsum(sentence.log_prob for sentence in sentences), sentences)
 
+    def after(self, num_sentences: int) -> "DocumentScore":
+        """The score of the sentences after the first `num_sentences`, given all earlier text."""
+        return self.of(self.id, self.sentences[num_sentences:])
+
     def without_oov(self) -> "DocumentScore":
         """The score of in-vocabulary targets; OOV words have NaN."""
         return self.of(self.id, [sentence.without_oov() for sentence in self.sentences])

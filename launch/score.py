@@ -6,6 +6,7 @@
     python -m launch.score --workdirs=runs/ccdclm,runs/rnnlm --split=valid --output=scores.tsv
     python -m launch.score --workdir=runs/ccdclm --context=story.txt --input=endings.txt
     python -m launch.score --workdir=runs/adclm --input=docs.txt --attention --output=docs.html
+    python -m launch.score --workdir=runs/ccdclm --serve=-
 
 The surprisal of a word is -log P(word | everything before it in its document), in nats. Every
 sentence ends in <END>, which is predicted too. An OOV word has the surprisal of UNKNOWN and is
@@ -30,6 +31,13 @@ value; tsv has one column surprisal:RUN per run.
 --context=FILE scores each line of --input as the next sentence after the text of FILE. The id of a
 line is its number, from 1. Input may be larger than memory.
 
+--serve=- answers requests, one JSON line each, as they arrive on standard input:
+    {"id": "1a", "text": "The House agreed to it.", "context": "The President sent a message."}
+"sentences", a list of tokenised sentences, may replace "text", and "context" is optional. The
+answer is one line of jsonl on standard output, with the sentences of the text but not of the
+context. The answer to a bad request is {"id": "1a", "error": ...}. The end of the input ends the
+process.
+
 --no_context_too adds surprisal_no_context (jsonl: "surprisals_no_context"), the surprisal of a word
 given only its sentence. surprisal_no_context - surprisal is the surprisal reduction due to context.
 The reduction is 0 in the first sentence of a document, and under a model without context.
@@ -41,14 +49,18 @@ START and the words of the previous sentence. For rlm_seqbow_att_*, each positio
 previous sentences.
 """
 
+import functools
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from absl import flags
 
 from dclm_jax.data import readers
+from dclm_jax.data.documents import Document
 from dclm_jax.errors import InputError
-from dclm_jax.experiments import figures, score_files
+from dclm_jax.experiments import figures, requests, score_files
+from dclm_jax.experiments.requests import Request
 from dclm_jax.experiments.score_files import Attention
 from dclm_jax.experiments.subjects import Subject, matmul_precision
 from dclm_jax.files import open_output
@@ -61,6 +73,9 @@ flags.adopt_module_key_flags(_evaluation)
 flags.adopt_module_key_flags(_cluster)
 _CONTEXT = flags.DEFINE_string(
     "context", None, "Text of one document that comes before each line of --input."
+)
+_SERVE = flags.DEFINE_enum(
+    "serve", None, [readers.STDIN], "Answer JSON lines that arrive on standard input ('-')."
 )
 _OUTPUT = flags.DEFINE_string("output", "-", "File for the scores; '-' is standard output.")
 _OUTPUT_FORMAT = flags.DEFINE_enum(
@@ -92,9 +107,12 @@ def main(argv: Sequence[str]) -> None:
     _cluster.join()
     if _CONTEXT.value and not flags.FLAGS.input:
         raise InputError("--input is missing; add --input=PATH, a file, a folder or '-'")
-    _evaluation.check_data_flags(other_text=bool(_CONTEXT.value))
+    _evaluation.check_data_flags(other_text=bool(_CONTEXT.value or _SERVE.value))
     runs = _evaluation.restore_all()
     _check_flags(runs)
+    if _SERVE.value:
+        _serve(runs)
+        return
     file_format = _OUTPUT_FORMAT.value or score_files.format_of(_OUTPUT.value)
     if _ATTENTION.value and file_format == "tsv":
         raise InputError(
@@ -122,6 +140,9 @@ def main(argv: Sequence[str]) -> None:
 
 def _check_flags(runs: Sequence[Subject]) -> None:
     """Refuses flags that the models or the other flags do not allow."""
+    for name in ("input", "data", "split", "context", "output", "output_format", "plot"):
+        if _SERVE.value and flags.FLAGS[name].present:
+            raise InputError(f"--serve cannot be used with --{name}; remove --serve or --{name}")
     if _NO_CONTEXT.value:
         command = f"launch.score --{_NO_CONTEXT.name}"
         _evaluation.require_language_models((run.lm for run in runs), command)
@@ -142,8 +163,34 @@ def _check_flags(runs: Sequence[Subject]) -> None:
         figures.check_target(_PLOT.value)
 
 
+def _serve(runs: Sequence[Subject]) -> None:
+    """Answers the requests on standard input."""
+    options = _evaluation.text_options(*(run.lm.text.options for run in runs))
+    answer = functools.partial(_answer, runs)
+    with open_output(readers.STDIN) as file:
+        for line in requests.answers(sys.stdin.buffer, options, answer):
+            print(line, end="", file=file, flush=True)
+
+
+def _answer(runs: Sequence[Subject], request: Request) -> str:
+    """The JSON line of a request's document, without the sentences of its context."""
+    if request.num_context:
+        models = (run.lm for run in runs)
+        _evaluation.require_language_models(models, "launch.score --serve of a context")
+    scores = _scores(runs, [request.document])
+    ((by_run, attention),) = _with_attention(runs, scores, lambda done: None)
+    return score_files.json_line(
+        [run.label for run in runs],
+        [run.lm.matmul_precision for run in runs],
+        [score.after(request.num_context) for score in by_run],
+        [weights[request.num_context :] for weights in attention],
+    )
+
+
 def _with_attention(
-    runs: Sequence[Subject], scores: Iterable[list[DocumentScore]], progress: _evaluation.Progress
+    runs: Sequence[Subject],
+    scores: Iterable[list[DocumentScore]],
+    progress: Callable[[int], None],
 ) -> Iterator[tuple[list[DocumentScore], list[Attention]]]:
     """The scores of each document as --oov says, and its attention weights if --attention asks."""
     for number, by_run in enumerate(scores, start=1):
@@ -178,6 +225,12 @@ def _documents(runs: Sequence[Subject]) -> Iterator[list[DocumentScore]]:
     # autoencoder cannot read such a document.
     keep_empty = not any(run.lm.reads_source for run in runs)
     documents = _evaluation.read_words(runs, "launch.score", keep_empty=keep_empty)
+    return _scores(runs, documents)
+
+
+def _scores(
+    runs: Sequence[Subject], documents: Iterable[Document]
+) -> Iterator[list[DocumentScore]]:
     # Documents that one run has read ahead are buffered for the others.
     ahead = itertools.tee(documents, len(runs))
     scores = (
