@@ -4,10 +4,11 @@
     python -m dclm_jax.lm_eval --model dclm_jax --model_args workdir=RUN --include_path FOLDER \\
         --tasks TASK
 
-The command registers the model, and then is the command lm_eval with all its flags. In Python,
-`import dclm_jax.lm_eval` registers the model for `lm_eval.simple_evaluate`. Arguments of the model
-are `workdir`, `batch_size` (32 unless given; it changes speed and memory, not results) and
-`matmul_precision`, as for `dclm_jax.restore`. --device has no effect: JAX chooses the device.
+The command registers the model, and then is the command lm_eval with all its flags; PyTorch is not
+needed. In Python, `import dclm_jax.lm_eval` registers the model for `lm_eval.simple_evaluate`.
+Arguments of the model are `workdir`, `batch_size` (32 unless given; it changes speed and memory,
+not results) and `matmul_precision`, as for `dclm_jax.restore`. --device has no effect: JAX chooses
+the device.
 
 Every string is one document, divided into sentences and words as the run's training text.
 `experiments.strings` defines the targets of a continuation, and when END is one of them:
@@ -21,9 +22,9 @@ Every string is one document, divided into sentences and words as the run's trai
   answered one at a time. max_gen_toks counts words and ENDs.
 
 The harness counts the words between white space: its word_perplexity is exp(nats / these words),
-which can be compared with other models of the harness. `process_results: !function
-dclm_jax.lm_eval.per_target` in a task divides by the targets instead, and word_perplexity then is
-the perplexity of `launch.evaluate`.
+which can be compared with other models of the harness if few words are OOV. With `process_results:
+!function dclm_jax.lm_eval.per_target` in a task, word_perplexity is a perplexity per target, equal
+to the perplexity of `launch.evaluate`.
 
 The vocabulary is closed: every word outside it is UNKNOWN, whose probability does not say which
 word follows. Answers that differ only in such words have equal log-likelihoods, so that accuracy on

@@ -132,6 +132,15 @@ def test_the_argmax_of_every_target_and_nothing_else_is_greedy(name):
     assert end.is_greedy == (best[len(words) :] == [END])
 
 
+def test_a_word_outside_the_vocabulary_is_not_greedy_where_unknown_is_likeliest():
+    small, lm = small_model("rnnlm"), model("rnnlm")
+    params = jax.tree.map(np.array, random_params(small))
+    params["output"]["bias"][UNKNOWN] = 50
+    likeliest = dataclasses.replace(lm, make_reader=lambda: Reader(small, params))
+    (score,) = strings.score(likeliest, [("the", " unheard")], 1)
+    assert score.log_prob == pytest.approx(0, abs=1e-6) and not score.is_greedy
+
+
 @pytest.mark.parametrize("options", [LINES, RAW])
 def test_log_probabilities_of_parts_add_up_to_the_score_of_the_whole(options):
     lm = model("ccdclm", options)
@@ -174,7 +183,7 @@ def test_raw_text_is_generated_without_line_breaks():
 def test_stop_strings_end_the_text():
     lm = varied(LINES)
     text = strings.generate(lm, "the cat", 30)
-    for stops in (["absent", "slept"], ["\n"], ["t\ns"], ["lep", "\n"]):
+    for stops in (["absent", "slept"], ["\n"], ["t\ns"], ["ept", "lep"]):
         end = min(text.index(stop) for stop in stops if stop in text)
         assert strings.generate(lm, "the cat", 30, stops=stops) == text[:end]
 

@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import tracemalloc
 
 import pytest
@@ -145,6 +146,9 @@ def test_every_answer_arrives_before_the_next_request(space, ending, code):
         stderr=subprocess.PIPE,
         text=True,
     )
+    # An answer that does not arrive ends the test.
+    watch = threading.Timer(90, process.kill)
+    watch.start()
     stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
     assert stdin and stdout and stderr
 
@@ -157,6 +161,7 @@ def test_every_answer_arrives_before_the_next_request(space, ending, code):
     else:
         process.send_signal(ending)
     assert (process.wait(timeout=60), stderr.read()) == (code, "")
+    watch.cancel()
     for stream in (stdin, stdout, stderr):
         stream.close()
 
