@@ -220,7 +220,7 @@ def _plotted(
 
 
 def _documents(runs: Sequence[Subject]) -> Iterator[list[DocumentScore]]:
-    """The scores of each document by every run."""
+    """The scores of each document of the text or split."""
     # A document without words has a line, too, so that results can be joined with the text. An
     # autoencoder cannot read such a document.
     keep_empty = not any(run.lm.reads_source for run in runs)
@@ -231,6 +231,7 @@ def _documents(runs: Sequence[Subject]) -> Iterator[list[DocumentScore]]:
 def _scores(
     runs: Sequence[Subject], documents: Iterable[Document]
 ) -> Iterator[list[DocumentScore]]:
+    """The scores of each document by every run."""
     # Documents that one run has read ahead are buffered for the others.
     ahead = itertools.tee(documents, len(runs))
     scores = (

@@ -53,7 +53,7 @@ def _lines(stream: BinaryIO) -> Iterator[bytes | None]:
 def _answered(
     line: bytes | None, number: int, options: TextOptions, answer: Callable[[Request], str]
 ) -> str:
-    name: dict[str, Any] = {}
+    name: dict[str, str] = {}
     try:
         if line is None:
             raise InputError(
@@ -61,7 +61,9 @@ def _answered(
                 "text per request"
             )
         record = parse_json(line, f"{STDIN}:{number}", dict[str, Any])
-        name = {"id": record["id"]} if isinstance(record.get("id"), str | int) else {}
+        if isinstance(record.get("id"), str | int):
+            # As in answers.
+            name = {"id": str(record["id"])}
         return answer(_request(record, line.decode(UTF8), number, options))
     except InputError as error:
         return json_text({**name, "error": str(error)}) + "\n"

@@ -88,14 +88,16 @@ def test_a_bad_line_gets_an_error_and_the_others_their_answers(space):
     assert answers[1::2] == [right] * len(bad) and answers[-1] == right
     for answer, message in zip(answers[:-1:2], bad.values(), strict=True):
         assert message in answer["error"]
-    assert [answer.get("id") for answer in answers[4:9:2]] == ["x", 2, "c"]
+    assert [answer.get("id") for answer in answers[4:9:2]] == ["x", "2", "c"]
     assert all(set(answer) <= {"id", "error"} for answer in answers[:-1:2])
 
 
 def test_an_autoencoder_has_no_context(space):
-    asked = [{"sentences": ["w1"]}, {"sentences": ["w1"], "context": ["w2"]}]
-    first, second = scored("--serve=-", f"--workdir={space.autoencoder}", stdin=lines(*asked))
+    asked = [{"sentences": ["w1"]}, {"sentences": ["w1"], "context": ["w2"]}, {"sentences": []}]
+    answers = scored("--serve=-", f"--workdir={space.autoencoder}", stdin=lines(*asked))
+    first, second, empty = answers
     assert "log_prob" in first and "needs a language model" in second["error"]
+    assert (empty["log_prob"], empty["sentences"]) == (0, [])
 
 
 class Endless(io.RawIOBase):
