@@ -105,6 +105,8 @@ _CANDIDATES = 256
 def main(argv: Sequence[str]) -> None:
     del argv
     _cluster.join()
+    if _SERVE.value:
+        _check_serving()
     if _CONTEXT.value and not flags.FLAGS.input:
         raise InputError("--input is missing; add --input=PATH, a file, a folder or '-'")
     _evaluation.check_data_flags(other_text=bool(_CONTEXT.value or _SERVE.value))
@@ -140,9 +142,6 @@ def main(argv: Sequence[str]) -> None:
 
 def _check_flags(runs: Sequence[Subject]) -> None:
     """Refuses flags that the models or the other flags do not allow."""
-    for name in ("input", "data", "split", "context", "output", "output_format", "plot"):
-        if _SERVE.value and flags.FLAGS[name].present:
-            raise InputError(f"--serve cannot be used with --{name}; remove --serve or --{name}")
     if _NO_CONTEXT.value:
         command = f"launch.score --{_NO_CONTEXT.name}"
         _evaluation.require_language_models((run.lm for run in runs), command)
@@ -163,6 +162,13 @@ def _check_flags(runs: Sequence[Subject]) -> None:
         figures.check_target(_PLOT.value)
 
 
+def _check_serving() -> None:
+    """Refuses flags that have no effect on requests."""
+    for name in ("input", "data", "split", "context", "output", "output_format", "plot"):
+        if flags.FLAGS[name].present:
+            raise InputError(f"--serve cannot be used with --{name}; remove --serve or --{name}")
+
+
 def _serve(runs: Sequence[Subject]) -> None:
     """Answers the requests on standard input."""
     options = _evaluation.text_options(*(run.lm.text.options for run in runs))
@@ -179,12 +185,17 @@ def _answer(runs: Sequence[Subject], request: Request) -> str:
         _evaluation.require_language_models(models, "launch.score --serve of a context")
     scores = _scores(runs, [request.document])
     ((by_run, attention),) = _with_attention(runs, scores, lambda done: None)
-    return score_files.json_line(
+    by_run = [score.after(request.num_context) for score in by_run]
+    attention = [weights[request.num_context :] for weights in attention]
+    (line,) = score_files.lines(
+        "jsonl",
         [run.label for run in runs],
-        [run.lm.matmul_precision for run in runs],
-        [score.after(request.num_context) for score in by_run],
-        [weights[request.num_context :] for weights in attention],
+        [(by_run, attention)],
+        title="",
+        precisions=[run.lm.matmul_precision for run in runs],
+        compared=_NO_CONTEXT.value,
     )
+    return line
 
 
 def _with_attention(

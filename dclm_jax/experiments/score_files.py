@@ -62,12 +62,12 @@ def lines(
         elif file_format == "html":
             yield html.document(labels, scores, attention)
         else:
-            yield json_line(labels, precisions, scores, attention)
+            yield _json_line(labels, precisions, scores, attention)
     if file_format == "html":
         yield html.foot()
 
 
-def json_line(
+def _json_line(
     labels: Sequence[str],
     precisions: Sequence[str | None],
     scores: Sequence[DocumentScore],
