@@ -20,7 +20,7 @@ from tests.launch.test_score import assert_scores
 
 REQUESTS = [
     {"id": "a", "sentences": ["w1 w2 w3", ["w4", "unheard"]]},
-    {"sentences": ["w6 w7"], "other": 1},
+    {"sentences": ["w6 w7"]},
     {"id": 7, "text": "w1 w2. W3 w4?"},
     {"id": "a", "text": " "},
     {"id": "gap", "sentences": ["w1", "", "w2"]},
