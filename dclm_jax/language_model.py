@@ -155,17 +155,25 @@ class DocumentState:
         num_sentences: int = DEFAULT_NUM_SENTENCES,
         decoding: Decoding = GREEDY,
         *,
+        prefix: Sentence = "",
         max_sentence_words: int = DEFAULT_MAX_SENTENCE_WORDS,
         seed: int = 0,
     ) -> Iterator[tuple[str, float]]:
         """Yields the words of `generate` as soon as they are chosen, each with log P in nats. END
-        closes every sentence. Beam search yields all words at the end."""
+        closes every sentence. Beam search yields all words at the end.
+
+        Args:
+          prefix: the first words of the first sentence, which are read and not yielded; not for
+            beam search.
+        """
         self.lm.require_generating()
         limits, (key,) = (
             Limits(num_sentences, max_sentence_words),
             generation.random_keys([seed], [0]),
         )
-        for word, log_prob in generation.stream(self.state, decoding, limits, key):
+        (words,) = _words([prefix])
+        begun = self.lm.vocabulary.encode(words)
+        for word, log_prob in generation.stream(self.state, decoding, limits, key, begun):
             yield self.lm.vocabulary.words[word], log_prob
 
     @property
@@ -287,19 +295,22 @@ class LanguageModel:
 
         Args:
           text: a text such as "It rained. We left."
-          options: text options, by default the options of the training corpus; a model trained on
-            tagged text or trees reads lines of words.
+          options: text options, by default `string_options`.
           name: name of the text; documents without a name are called NAME:LINE.
 
         A Python warning counts omitted words and invisible characters.
         """
         if not isinstance(text, str):
             raise InputError(f"text is {brief(text)}; expected a string")
-        if options is None:
-            options = self.text.options or PLAIN
-            if options.format in ("tagged", "treebank"):
-                options = dataclasses.replace(options, format=PLAIN.format)
-        return list(parse_documents(text, options, name, report=_warn))
+        return list(parse_documents(text, options or self.string_options(), name, report=_warn))
+
+    def string_options(self, **others: Any) -> TextOptions:
+        """The text options of the training corpus for strings, with other values of some options: a
+        model trained on tagged text or trees reads lines of words."""
+        options = self.text.options or PLAIN
+        if options.format in ("tagged", "treebank"):
+            options = dataclasses.replace(options, format=PLAIN.format)
+        return dataclasses.replace(options, **others)
 
     def score_text(self, text: str, options: TextOptions | None = None) -> list[DocumentScore]:
         """The scores of `documents(text, options)`."""

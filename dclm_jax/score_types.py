@@ -176,6 +176,10 @@ class DocumentScore:
         log_prob = math.fsum(sentence.log_prob for sentence in sentences)
         return cls(name, log_prob, sentences, columns)
 
+    def after(self, num_sentences: int) -> "DocumentScore":
+        """The score of the sentences after the first `num_sentences`, given all earlier text."""
+        return self.of(self.id, self.sentences[num_sentences:])
+
     def without_oov(self) -> "DocumentScore":
         """The score of in-vocabulary targets; OOV words have NaN."""
         sentences = [sentence.without_oov() for sentence in self.sentences]

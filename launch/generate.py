@@ -27,6 +27,7 @@ launch.score gives the same values. has_ended is true if an autoencoder ended th
 import itertools
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from absl import flags
 
@@ -61,7 +62,10 @@ def main(argv: Sequence[str]) -> None:
         documents = iter([readers.Document("new", [])])
     else:
         documents = _evaluation.read_text([lm], path)
-    options = {"max_sentence_words": _MAX_SENTENCE_WORDS.value, "seed": _decoding.SEED.value}
+    options: dict[str, Any] = {
+        "max_sentence_words": _MAX_SENTENCE_WORDS.value,
+        "seed": _decoding.SEED.value,
+    }
     first = [] if _OUTPUT.value else list(itertools.islice(documents, 2))
     if len(first) == _SAMPLES.value == 1:
         space = ""

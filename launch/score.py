@@ -8,6 +8,7 @@
     python -m launch.score --workdirs=runs/ccdclm,runs/rnnlm --split=valid --output=scores.tsv
     python -m launch.score --workdir=runs/ccdclm --context=story.txt --input=endings.txt
     python -m launch.score --workdir=runs/adclm --input=docs.txt --attention --output=docs.html
+    python -m launch.score --workdir=runs/ccdclm --serve=-
 
 The surprisal of a word is -log P(word | everything before it in its document), in nats. Every
 sentence ends in <END>, which is predicted too. An OOV word has the surprisal of UNKNOWN and is
@@ -32,6 +33,13 @@ value; tsv has one column surprisal:RUN per run.
 
 --context=FILE scores each line of --input as the next sentence after the text of FILE. The id of a
 line is its number, from 1. Input may be larger than memory.
+
+--serve=- answers requests, one JSON line each, as they arrive on standard input:
+    {"id": "1a", "text": "The House agreed to it.", "context": "The President sent a message."}
+"sentences", a list of tokenised sentences, may replace "text", and "context" is optional. The
+answer is one line of jsonl on standard output, with the sentences of the text but not of the
+context. The answer to a bad request is {"id": "1a", "error": ...}. The end of the input ends the
+process.
 
 --no_context_too adds surprisal_no_context (jsonl: "surprisals_no_context"), the surprisal of a word
 given only its sentence. surprisal_no_context - surprisal is the surprisal reduction due to context.
@@ -66,8 +74,11 @@ START and the words of the previous sentence, or of the model.memory_sentences p
 For rlm_seqbow_att_*, each position is one of the n previous sentences.
 """
 
+import functools
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from absl import flags
 
@@ -75,8 +86,9 @@ from dclm_jax.data import readers
 from dclm_jax.data.documents import Document
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.distributions import MEASURES, NO_CONTEXT, SURPRISAL, column_names
-from dclm_jax.experiments import figures, region_means, score_files
+from dclm_jax.experiments import figures, region_means, requests, score_files
 from dclm_jax.experiments.region_means import RegionMeans
+from dclm_jax.experiments.requests import Request
 from dclm_jax.experiments.score_files import Attention
 from dclm_jax.experiments.subjects import Subject, matmul_precision
 from dclm_jax.files import open_output
@@ -89,6 +101,9 @@ flags.adopt_module_key_flags(_evaluation)
 flags.adopt_module_key_flags(_cluster)
 _CONTEXT = flags.DEFINE_string(
     "context", None, "Text of one document that comes before each line of --input."
+)
+_SERVE = flags.DEFINE_enum(
+    "serve", None, [readers.STDIN], "Answer JSON lines that arrive on standard input ('-')."
 )
 _OUTPUT = flags.DEFINE_string("output", "-", "File for the scores; '-' is standard output.")
 _OUTPUT_FORMAT = flags.DEFINE_enum(
@@ -133,11 +148,16 @@ _CANDIDATES = 256
 def main(argv: Sequence[str]) -> None:
     del argv
     _cluster.join()
+    if _SERVE.value:
+        _check_serving()
     if _CONTEXT.value and not flags.FLAGS.input:
         raise InputError("--input is missing; add --input=PATH, a file, a folder or '-'")
-    _evaluation.check_data_flags(other_text=bool(_CONTEXT.value))
+    _evaluation.check_data_flags(other_text=bool(_CONTEXT.value or _SERVE.value))
     runs = _evaluation.restore_all()
     _check_flags(runs)
+    if _SERVE.value:
+        _serve(runs)
+        return
     file_format = _OUTPUT_FORMAT.value or score_files.format_of(_OUTPUT.value)
     if _ATTENTION.value and file_format == "tsv":
         raise InputError(
@@ -160,21 +180,25 @@ def main(argv: Sequence[str]) -> None:
     title = f"{', '.join(labels)}: {flags.FLAGS.input or flags.FLAGS.split}"
     if precision := matmul_precision(runs):
         title += f" ({precision})"
-    layout = score_files.Layout(
-        title=title,
-        labels=labels,
-        precisions=[run.lm.matmul_precision for run in runs],
-        compared=_NO_CONTEXT.value,
-        measures=column_names(_MEASURES.value, no_context_too=_NO_CONTEXT.value),
-        columns=columns,
-        unit=BITS if _BITS.value else NATS,
-    )
+    layout = _layout(runs, title=title, columns=columns)
     with open_output(_OUTPUT.value) as file, _evaluation.Progress("scoring") as progress:
         scored = _with_attention(runs, scores, progress)
         if _BY.value:
             file.writelines(_means(scored, layout, file_format))
         else:
             file.writelines(score_files.lines(file_format, scored, layout))
+
+
+def _layout(runs: Sequence[Subject], **others: Any) -> score_files.Layout:
+    """The layout of the scores of these runs, as the flags ask."""
+    return score_files.Layout(
+        labels=[run.label for run in runs],
+        precisions=[run.lm.matmul_precision for run in runs],
+        compared=_NO_CONTEXT.value,
+        measures=column_names(_MEASURES.value, no_context_too=_NO_CONTEXT.value),
+        unit=BITS if _BITS.value else NATS,
+        **others,
+    )
 
 
 def _means(
@@ -236,8 +260,42 @@ def _check_flags(runs: Sequence[Subject]) -> None:
         figures.check_target(_PLOT.value)
 
 
+def _check_serving() -> None:
+    """Refuses flags that have no effect on requests."""
+    for name in (
+        *("input", "data", "split", "context", "output", "output_format", "plot"),
+        *("by", "join_rows", "columns"),
+    ):
+        if flags.FLAGS[name].present:
+            raise InputError(f"--serve cannot be used with --{name}; remove --serve or --{name}")
+
+
+def _serve(runs: Sequence[Subject]) -> None:
+    """Answers the requests on standard input."""
+    options = _evaluation.text_options(*(run.lm.text.options for run in runs))
+    answer = functools.partial(_answer, runs)
+    with open_output(readers.STDIN) as file:
+        for line in requests.answers(sys.stdin.buffer, options, answer):
+            print(line, end="", file=file, flush=True)
+
+
+def _answer(runs: Sequence[Subject], request: Request) -> str:
+    """The JSON line of a request's document, without the sentences of its context."""
+    if request.num_context:
+        models = (run.lm for run in runs)
+        _evaluation.require_language_models(models, "launch.score --serve of a context")
+    scores = _scores(runs, [request.document])
+    ((by_run, attention),) = _with_attention(runs, scores, lambda done: None)
+    by_run = [score.after(request.num_context) for score in by_run]
+    attention = [weights[request.num_context :] for weights in attention]
+    (line,) = score_files.lines("jsonl", [(by_run, attention)], _layout(runs, title=""))
+    return line
+
+
 def _with_attention(
-    runs: Sequence[Subject], scores: Iterable[list[DocumentScore]], progress: _evaluation.Progress
+    runs: Sequence[Subject],
+    scores: Iterable[list[DocumentScore]],
+    progress: Callable[[int], None],
 ) -> Iterator[tuple[list[DocumentScore], list[Attention]]]:
     """The scores of each document as --oov and --bits say, and its attention weights if --attention
     asks."""

@@ -24,6 +24,7 @@ LAYERS = [
     ("score_types",),
     ("language_model",),
     ("experiments", "benchmark", "planning"),
+    ("lm_eval",),
     ("launch",),
 ]
 HEIGHTS = {part: height for height, parts in enumerate(LAYERS) for part in parts}

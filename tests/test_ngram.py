@@ -26,6 +26,7 @@ from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.data.vocabulary import END, SPECIAL_TOKENS, START, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.scoring import Continuation
+from dclm_jax.experiments import strings
 
 REPOSITORY = Path(__file__).parents[1]
 # Asked before a test puts something in its place.
@@ -370,6 +371,21 @@ def run(tiny, fakes, tmp_path) -> Path:
     """A run with the model above."""
     ngram.train(tiny, tmp_path / "kn", order=3, report=lambda line: None)
     return tmp_path / "kn"
+
+
+def test_continuations_of_strings_are_scored(run):
+    lm = dclm_jax.restore(run)
+    asked = [("b a\na", " b\n"), ("b a\n", "b b\na"), ("", "a x b")]
+    (document, other, third) = lm.score([["b a", "a b"], ["b a", "b b", "a"], ["a x b"]])
+    expected = [
+        document.sentences[1].log_probs[1:],
+        [*other.sentences[1].log_probs, other.sentences[2].log_probs[0]],
+        third.sentences[0].log_probs[:-1],
+    ]
+    scores = strings.score(lm, asked, 4)
+    for score, log_probs in zip(scores, expected, strict=True):
+        assert score.log_prob == pytest.approx(sum(log_probs), rel=TOLERANCE)
+    assert [score.is_greedy for score in scores] == [True, False, False]
 
 
 def test_a_workdir_is_reused_or_refused(tiny, fakes, tmp_path, monkeypatch):

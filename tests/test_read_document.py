@@ -1,5 +1,7 @@
 """`lm.read` and `lm.generate`: documents read on by people, with text, and by models."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -133,7 +135,7 @@ def words_of(text):
 @pytest.mark.parametrize("method", ["greedy", "beam", "sample"])
 def test_a_generated_text_has_the_scores_of_that_text(method):
     lm, decoding = language_model("adclm"), Decoding(method)
-    options = {"max_sentence_words": 4, "seed": 5}
+    options: dict[str, Any] = {"max_sentence_words": 4, "seed": 5}
     text = lm.read(TEXT).generate(3, decoding, **options)
     assert len(text.sentences) == 3 and not text.has_ended
     (score,) = lm.score([[*TEXT, *(sentence.text for sentence in text.sentences)]])

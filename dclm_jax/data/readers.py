@@ -243,6 +243,15 @@ def parse_documents(
     reader.finish(name, report)
 
 
+def parse_record(line: Line, options: TextOptions, source: str) -> Document:
+    """The document in a JSON line of the text `source`, read as in a file of JSON lines, also if
+    the document has no words."""
+    reader = TextReader(dataclasses.replace(options, format="jsonl"))
+    text = reader.text(iter([line]), source, source)
+    (document,) = reader.written(reader.parsed("jsonl", text), keep_empty=True)
+    return document
+
+
 def read_candidates(
     path: str,
     options: TextOptions = PLAIN,

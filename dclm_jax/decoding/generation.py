@@ -157,15 +157,28 @@ def generate(
 
 
 def stream(
-    start: ReaderState, decoding: Decoding, limits: Limits, key: jax.Array
+    start: ReaderState,
+    decoding: Decoding,
+    limits: Limits,
+    key: jax.Array,
+    prefix: Sequence[int] | np.ndarray = (),
 ) -> Iterator[tuple[int, float]]:
     """The text that `generate` returns for a state of one row, word by word.
 
     Beam search yields all words at the end, because it fixes the first word last.
 
+    Args:
+      start, decoding, limits, key: as for `generate`, of one text.
+      prefix: ids of the first words of the first sentence, which are read and not yielded, and
+        which count in `limits.max_sentence_words`; none for beam search.
+
     Yields:
       Word ids, including END, each with its log P in nats.
     """
+    if len(prefix) and decoding.width > 1:
+        raise InputError(
+            "beam search begins with a sentence; use greedy search or sampling after a prefix"
+        )
     if decoding.width > 1:
         (text,) = generate(start, decoding, [limits], key[None])
         for ids, log_probs in zip(text.sentences, text.log_probs, strict=True):
@@ -180,6 +193,10 @@ def stream(
             if sentence.token_R[0] == END:
                 break
             sentence = programs.step(reader.params, sentence)
+            if number == 0 and position < len(prefix):
+                forced_1 = jnp.array(prefix[position : position + 1], jnp.int32)
+                sentence = sentence._replace(token_R=forced_1)
+                continue
             yield int(sentence.token_R[0]), float(sentence.log_probs_NxR[position, 0])
         state, *_ = programs.end(reader.params, sentence)
         if not state.partials.goes_on_R[0]:

@@ -1,0 +1,217 @@
+"""A run as the model `dclm_jax` of the lm-evaluation-harness (https://pypi.org/project/lm_eval).
+
+    pip install 'dclm_jax[lm_eval]'
+    python -m dclm_jax.lm_eval --model dclm_jax --model_args workdir=RUN --include_path FOLDER \\
+        --tasks TASK
+
+The command registers the model, and then is the command lm_eval with all its flags; PyTorch is not
+needed. In Python, `import dclm_jax.lm_eval` registers the model for `lm_eval.simple_evaluate`.
+Arguments of the model are `workdir`, `batch_size` (32 unless given; it changes speed and memory,
+not results) and `matmul_precision`, as for `dclm_jax.restore`. --device has no effect: JAX chooses
+the device.
+
+Every string is one document, divided into sentences and words as the run's training text.
+`experiments.strings` defines the targets of a continuation, and when END is one of them:
+
+- loglikelihood: log P of the targets of the continuation, which may begin inside a sentence. END is
+  a target between two sentences, and at the end of a string that shows the end of its sentence.
+- loglikelihood_rolling: log P of all targets of a document, END of every sentence included, equal
+  to the nats of `launch.evaluate` of this document.
+- generate_until: words with spaces between them, by greedy search or sampling. If the training text
+  had one sentence per line, a line break stands for END; otherwise END is not written. Requests are
+  answered one at a time. max_gen_toks counts words and ENDs.
+
+The harness counts the words between white space: its word_perplexity is exp(nats / these words),
+which can be compared with other models of the harness if few words are OOV. With `process_results:
+!function dclm_jax.lm_eval.per_target` in a task, word_perplexity is a perplexity per target, equal
+to the perplexity of `launch.evaluate`.
+
+The vocabulary is closed: every word outside it is UNKNOWN, whose probability does not say which
+word follows. Answers that differ only in such words have equal log-likelihoods, so that accuracy on
+them is chance; a warning counts the items. An OOV word is never greedy, and is never generated.
+"""
+
+import collections
+import dataclasses
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+
+from dclm_jax.decoding.choices import Decoding
+from dclm_jax.errors import InputError, brief, did_you_mean, importing
+from dclm_jax.experiments import strings
+from dclm_jax.experiments.strings import Continuation
+from dclm_jax.language_model import DEFAULT_BATCH_SIZE, restore
+from dclm_jax.nn.precision import SCORING_PRECISION
+
+NAME = "dclm_jax"
+_MAX_TARGETS = 256
+"""Default of max_gen_toks, as in other models of the harness."""
+
+
+def _end(error: InputError) -> NoReturn:
+    print(f"error: {error}", file=sys.stderr, flush=True)
+    sys.exit(2)
+
+
+try:
+    with importing(f"the model {NAME} of the lm-evaluation-harness", "lm_eval"):
+        from lm_eval.__main__ import cli_evaluate  # pyright: ignore[reportMissingImports]
+        from lm_eval.api.instance import Instance  # pyright: ignore[reportMissingImports]
+        from lm_eval.api.model import LM  # pyright: ignore[reportMissingImports]
+        from lm_eval.api.registry import (  # pyright: ignore[reportMissingImports]
+            model_registry,
+        )
+        from lm_eval.models.utils import (  # pyright: ignore[reportMissingImports]
+            normalize_gen_kwargs,
+        )
+except InputError as error:
+    if __name__ != "__main__":
+        raise
+    _end(error)
+
+
+class LogLikelihood(float):
+    """log P of a document in nats, and the number of its targets, `targets`."""
+
+    targets: int
+
+    def __new__(cls, log_prob: float, targets: int = 0) -> "LogLikelihood":
+        new = super().__new__(cls, log_prob)
+        new.targets = targets
+        return new
+
+
+def per_target(document: Any, results: Sequence[LogLikelihood]) -> dict[str, tuple[float, int]]:
+    """The results of a document for which word_perplexity is a perplexity per target."""
+    del document
+    (log_likelihood,) = results
+    return {"word_perplexity": (log_likelihood, log_likelihood.targets)}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Arguments:
+    workdir: str
+    batch_size: int = DEFAULT_BATCH_SIZE
+    matmul_precision: str = SCORING_PRECISION
+
+
+class HarnessModel(LM):
+    """A run as a model of the harness."""
+
+    def __init__(self, **arguments: Any):
+        """Restores the run of the argument `workdir`; see the module for other arguments."""
+        super().__init__()
+        options = _arguments(arguments)
+        self._lm, self._batch_size = restore(**dataclasses.asdict(options)), options.batch_size
+        self._lm.require_language_model(f"the model {NAME}")
+
+    def loglikelihood(self, requests: list[Instance]) -> list[tuple[float, bool]]:
+        """log P in nats of the continuation of each request, and whether it is the likeliest."""
+        strings_of_requests = [request.args for request in requests]
+        scores = strings.score(self._lm, strings_of_requests, self._batch_size)
+        for warning in _unknown_answers(requests, scores):
+            logging.getLogger(__name__).warning(warning)
+        return [(score.log_prob, score.is_greedy) for score in scores]
+
+    def loglikelihood_rolling(self, requests: list[Instance]) -> list[LogLikelihood]:
+        """log P in nats of each document."""
+        documents = (strings.sentences_of(self._lm, *request.args) for request in requests)
+        return [
+            LogLikelihood(score.log_prob, sum(len(part.tokens) for part in score.sentences))
+            for score in self._lm.score(documents)
+        ]
+
+    def generate_until(self, requests: list[Instance]) -> list[str]:
+        """The continuation of each context, without the string that stops it."""
+        texts = []
+        for seed, request in enumerate(requests):
+            context, options = request.args
+            decoding, stops, max_targets = _generation(options)
+            texts.append(
+                strings.generate(
+                    self._lm, context, max_targets, stops=stops, decoding=decoding, seed=seed
+                )
+            )
+        return texts
+
+
+# By its name, because `python -m` loads this module under two names.
+model_registry.register(NAME, target=f"dclm_jax.lm_eval:{HarnessModel.__name__}")
+
+
+def _arguments(arguments: dict[str, Any]) -> _Arguments:
+    """The arguments of the model. The harness adds `batch_size`, 1 or auto unless it is given, and
+    the device of other models; JAX chooses the device."""
+    known = {field.name: field for field in dataclasses.fields(_Arguments)}
+    given = {key: arguments[key] for key in arguments.keys() - {"device", "max_batch_size"}}
+    for name in given:
+        if name not in known:
+            raise InputError(f"model_args: {brief(name)} is unknown{did_you_mean(name, known)}")
+    if not given.get("workdir"):
+        raise InputError(
+            "model_args: workdir is missing; add --model_args workdir=RUN, the directory of a "
+            "trained run"
+        )
+    size = str(given.pop("batch_size", 1))
+    if size == "1" or size.startswith("auto"):
+        return _Arguments(**given)
+    if not size.isdecimal():
+        raise InputError(f"batch_size is {brief(size)}; expected a whole number, or auto")
+    return _Arguments(**given, batch_size=int(size))
+
+
+def _unknown_answers(requests: Sequence[Instance], scores: Sequence[Continuation]) -> Iterator[str]:
+    """A warning for each task with items that OOV words make a matter of chance."""
+    items: dict[str, dict[Any, list[Continuation]]] = collections.defaultdict(dict)
+    for request, score in zip(requests, scores, strict=True):
+        task = items[str(request.task_name)]
+        task.setdefault(request.doc_id, []).append(score)
+    for task, answers in items.items():
+        count = sum(map(_is_chance, answers.values()))
+        if count:
+            yield (
+                f"{task}: in {count:,} of {len(answers):,} items the answers are equal for the "
+                "model, because they differ only in words outside its vocabulary (OOV); accuracy "
+                "on these items is chance"
+            )
+
+
+def _is_chance(answers: Sequence[Continuation]) -> bool:
+    """Whether no answer of an item can be distinguished from the other answers, or from other
+    words if there is only one answer."""
+    if len(answers) == 1:
+        return answers[0].is_unknown
+    return len({answer.ids for answer in answers}) == 1
+
+
+def _generation(options: dict[str, Any]) -> tuple[Decoding, list[str], int]:
+    """The decoding, the stop strings and the maximum number of targets of a request."""
+    given = dict(normalize_gen_kwargs(options, _MAX_TARGETS))
+    stops = [stop for stop in given.pop("until") if stop]
+    max_targets, temperature = given.pop("max_gen_toks"), given.pop("temperature", 1.0)
+    chosen = {"top_k": given.pop("top_k", None) or None, "top_p": given.pop("top_p", 1.0)}
+    samples = given.pop("do_sample") and temperature > 0
+    if given:
+        name = min(given)
+        raise InputError(
+            f"the generation argument {brief(name)} is {brief(given[name])}; expected only until, "
+            "max_gen_toks, do_sample, temperature, top_k and top_p"
+        )
+    if max_targets < 1:
+        raise InputError(f"max_gen_toks is {max_targets}; expected at least 1")
+    decoding = Decoding("sample", temperature=temperature, **chosen) if samples else Decoding()
+    return decoding, stops, max_targets
+
+
+def main() -> None:
+    """Runs the command of the harness; bad input ends in one line and exit code 2."""
+    try:
+        cli_evaluate()
+    except InputError as error:
+        _end(error)
+
+
+if __name__ == "__main__":
+    main()
