@@ -16,7 +16,6 @@ from absl import logging as absl_logging
 
 from dclm_jax import processes
 from dclm_jax.allocation import keep_freed_memory
-from dclm_jax.cuda_graphs import use_cuda_graphs
 from dclm_jax.errors import DivergenceError, InputError, printable
 
 EXIT_BAD_INPUT = 2
@@ -54,7 +53,6 @@ def run(
     _open_streams()
     _keep_compiled_programs()
     keep_freed_memory()
-    use_cuda_graphs()
     sys.unraisablehook = _unraisable
     app.define_help_flags()
     flags.DEFINE_flag(_HelpFlag())

@@ -10,7 +10,7 @@ REPOSITORY = Path(__file__).parents[1]
 # From the ground up; of parts in one line none imports another.
 LAYERS = [
     ("errors", "tables"),
-    ("allocation", "cuda_graphs", "processes", "storage"),
+    ("allocation", "processes", "storage"),
     ("files",),
     ("data",),
     ("nn",),

@@ -123,10 +123,11 @@ class _SentenceLevel(_Lin):
         return SentenceContext(sentence_state, resized(words_BxN, length, axis=1, fill=-1))
 
     def resize_context(
-        self, context: SentenceContext, length: int, *, cut: bool = False
+        self, context: SentenceContext, length: int, *, sentences: int = 0
     ) -> SentenceContext:
-        capacity = length if cut else max(length, context.words_BxM.shape[1])
-        return context._replace(words_BxM=resized(context.words_BxM, capacity, axis=1, fill=-1))
+        if not sentences:
+            length = max(length, context.words_BxM.shape[1])
+        return context._replace(words_BxM=resized(context.words_BxM, length, axis=1, fill=-1))
 
     def sentence_layer(self, params: Params) -> OutputLayer:
         """The softmax over the words of a sentence, given earlier sentences (Eq. 5, 8)."""

@@ -80,7 +80,7 @@ class Plan:
         return next(size for size in sizes if num_sentences % size == 0)
 
 
-GPU = Plan(unrolled_steps=4)
+GPU = Plan(max_round=1, unrolled_steps=4)
 TPU = Plan(chunk_logits=2**23, bias_by_product=True, repeats_products=True, fuses_scans=True)
 TPU_V4 = Plan(bias_by_product=True, repeats_products=True)
 CPU = Plan(chunk_logits=2**22, bound_by_parts=True, stops_early=True)

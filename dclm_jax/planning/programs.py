@@ -115,7 +115,7 @@ def training_cost(training: Training, shape: Shape, target: Target) -> Cost:
     batch = of_device.batch(num_devices, bool(model.hashed))
     key = jax.eval_shape(lambda: jax.random.key(0))
     step = parallel_step(model, training.optimizer, training.loss_per, target.devices)
-    compiled = _compiled(step.lower(state, batch, key), target)
+    compiled = _compiled(step.lower(state, batch, key))
 
     counted = dataclasses.replace(model, plan=GPU)
     chunks = _chunks(counted, of_device, training.share_real)
@@ -151,7 +151,7 @@ def scoring_cost(training: Training, shape: Shape, target: Target) -> Cost:
         (params, context, batch),
     )
     lowered = jax.jit(at_precision(model.matmul_precision, score)).lower(*arguments)
-    compiled = _compiled(lowered, target)
+    compiled = _compiled(lowered)
     counted = dataclasses.replace(model, plan=GPU)
     flops = product_flops(
         lambda params, context, batch: block_nll(counted, params, context, batch),
@@ -210,10 +210,10 @@ def _chunks(model: DocumentModel, shape: Shape, share_real: float) -> Chunks:
     return Chunks(trips, bisect.bisect_left(sizes, count - trips * sizes[-1]), len(sizes))
 
 
-def _compiled(lowered: jax.stages.Lowered, target: Target) -> jax.stages.Compiled | int:
+def _compiled(lowered: jax.stages.Lowered) -> jax.stages.Compiled | int:
     """The compiled program; for a TPU with less memory than it needs, the bytes that it needs."""
     try:
-        return lowered.compile(compiler_options=target.options or None)
+        return lowered.compile()
     except jax.errors.JaxRuntimeError as error:
         needed = _NEEDED.search(str(error))
         if needed is None:

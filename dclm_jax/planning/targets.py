@@ -12,7 +12,6 @@ from typing import Any
 import jax
 from jax.experimental import topologies
 
-from dclm_jax import cuda_graphs
 from dclm_jax.allocation import machine_memory
 from dclm_jax.errors import InputError, importing
 from dclm_jax.nn.plan import Plan, plan_of
@@ -78,14 +77,12 @@ class Target:
       device: the constants of each device.
       plan: arrangement of computations on the machine.
       devices: compile-only devices of JAX.
-      options: XLA's options for its programs.
     """
 
     name: str
     device: Device
     plan: Plan
     devices: list[Any]
-    options: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 _TPUS = {
@@ -148,7 +145,7 @@ def _h100(name: str, count: int) -> Target:
         target_config=_H100,
         topology=f"1x1x{count}",
     )
-    return Target(name, _GPU, plan_of(devices[0]), devices, dict(cuda_graphs.OPTIONS))
+    return Target(name, _GPU, plan_of(devices[0]), devices)
 
 
 def _devices(name: str, **options: Any) -> list[Any]:

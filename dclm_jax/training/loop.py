@@ -13,7 +13,6 @@ training raises DivergenceError.
 import contextlib
 import dataclasses
 import math
-import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -479,8 +478,6 @@ def _start_lines(job: Job, state: TrainState, start: Start) -> Iterator[str]:
     yield statistics_table(read_manifest(config.data.directory))
     devices = jax.devices()
     yield f"devices: {len(devices)} x {devices[0].device_kind} ({devices[0].platform})"
-    if devices[0].platform == "gpu":
-        yield f"XLA_FLAGS: {os.environ.get('XLA_FLAGS', '')}"
     yield f"matmul precision: {job.model.matmul_precision}; in validation {SCORING_PRECISION}"
 
 
