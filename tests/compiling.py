@@ -6,9 +6,11 @@ import hashlib
 import os
 import pathlib
 import platform
+from collections.abc import Iterator
 from typing import Any
 
 import jax
+from jax.experimental.compilation_cache import compilation_cache
 
 OPTIMISED = os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true") == "false"
 """Whether the programs that users run were asked for."""
@@ -56,6 +58,18 @@ def bound_cache(directory: pathlib.Path, limit: int = _CACHE_BYTES) -> None:
         total += status.st_size
         if total > limit:
             path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def without_cache() -> Iterator[None]:
+    """Neither reads nor writes compiled programs."""
+    jax.config.update("jax_enable_compilation_cache", False)
+    compilation_cache.reset_cache()
+    try:
+        yield
+    finally:
+        jax.config.update("jax_enable_compilation_cache", True)
+        compilation_cache.reset_cache()
 
 
 def compile_quickly() -> None:

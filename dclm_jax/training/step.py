@@ -180,10 +180,16 @@ class CompiledSteps:
         # XLA does not compile for sizes beyond any memory.
         state_size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self._state))
         _require_device_memory(state_size, sizes)
-        key = jax.eval_shape(lambda: jax.random.key(0))
-        compiled = self._step.lower(self._state, batch, key).compile()
+        arguments = self._state, batch
+        in_one_process = jax.process_count() == 1
+        if not in_one_process:
+            # With several processes `pmap` compiles for arrays only.
+            arguments = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), arguments)
+        compiled = self._step.lower(*arguments, jax.random.key(0)).compile()
         _require_device_memory(peak_memory(compiled), sizes)
-        self._programs[_shapes(batch)] = compiled
+        # A program of several processes has no arguments of one process; `pmap` has, and compiles
+        # again at the first step, from the compilation cache.
+        self._programs[_shapes(batch)] = compiled if in_one_process else self._step
 
     def __call__(
         self, state: TrainState, batch: Batch, key: jax.Array

@@ -48,7 +48,7 @@ def test_an_output_that_cannot_be_written_is_told(space, command, stream, reason
 
 def test_a_closed_input_is_empty_and_a_closed_error_stream_harms_nothing(space):
     done = run(space, "$PYTHON launch.score --workdir=$RUN --input=- <&-")
-    assert (done.returncode, done.stderr) == (2, b"error: -: is empty\n")
+    assert (done.returncode, done.stderr) == (2, b"error: -: is empty; expected text\n")
     done = run(space, "$PYTHON launch.score --workdir=$RUN --input=absent 2>&-")
     assert (done.returncode, done.stdout) == (2, b"")
 

@@ -5,9 +5,7 @@ import functools
 import importlib.util
 from collections.abc import Iterator
 
-import jax
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
 from dclm_jax import models
 from dclm_jax.data.batches import Shape
@@ -17,6 +15,7 @@ from dclm_jax.planning.targets import Target, parse_target
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.loop import first_shapes
 from dclm_jax.training.optimizer import create_optimizer
+from tests.compiling import without_cache
 from tests.exhaustive import pairs
 from tests.models.support import LIN
 
@@ -59,13 +58,10 @@ GATHERED_LOGITS = ("codclm", "rnn_lin", "hrnnlm_two_step")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def without_cache() -> Iterator[None]:
+def no_cache() -> Iterator[None]:
     """JAX would write these programs to its cache, and cannot load them."""
-    jax.config.update("jax_enable_compilation_cache", False)
-    compilation_cache.reset_cache()
-    yield
-    jax.config.update("jax_enable_compilation_cache", True)
-    compilation_cache.reset_cache()
+    with without_cache():
+        yield
 
 
 def is_tpu(target: str) -> bool:

@@ -28,6 +28,7 @@ from dclm_jax.training.checkpoints import CHECKSUMS_FILE, Checkpoints
 from dclm_jax.training.run_writer import RunWriter, locked
 from dclm_jax.training.step import TrainState
 from dclm_jax.training.workdir import restore_run
+from tests.compiling import without_cache
 from tests.training.support import (
     after_step,
     assert_same_bits,
@@ -221,6 +222,8 @@ def test_read_only_workdir_is_one_line(data, uninterrupted, tmp_path, existing):
         if existing:
             lock.chmod(0o444)
         with (
+            # Nobody may not read the cache of root.
+            without_cache(),
             without_rights(),
             pytest.raises(InputError, match="run: cannot be written: Permission"),
         ):
