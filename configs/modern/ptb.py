@@ -28,25 +28,23 @@ def get_config(model: str = "adclm") -> ml_collections.ConfigDict:
     config = default_config(model)
     config.update(
         model={
-            "embedding_dim": 160,
-            "hidden_dim": 424,
+            "embedding_dim": 256,
+            "hidden_dim": 256,
             "num_layers": 1,
             "cell": "lstm",
             "tie_embeddings": True,
-            "input_dropout": 0.4,
-            "output_dropout": 0.3,
-            "recurrent_dropout": 0.2,
+            "dropout": 0.35,
             "variational_dropout": True,
+            "recurrent_dropout": 0.15,
         },
-        data={"segment_length": 5, "batch_size": 64, "carry_context": True},
+        data={"segment_length": 5, "batch_size": 8},
         optimizer={
             "name": "adam",
-            "learning_rate": 0.005,
-            "warmup_steps": 200,
-            "schedule": "constant",
+            "learning_rate": 0.002,
+            "warmup_steps": 300,
+            "schedule": "cosine",
             "clip_norm": 1.0,
-            "average_decay": 0.995,
         },
-        training={"epochs": 100, "patience": 3, "evaluation_batch_size": 160},
+        training={"epochs": 16, "patience": 0},
     )
     return config

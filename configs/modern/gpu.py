@@ -1,0 +1,43 @@
+"""A recipe for GPUs on the Penn Treebank: 64 segments per step, factorised embeddings, an EMA.
+
+The name of the model follows the name of the file, after a colon: any model of
+dclm_jax/models/README.md. The corpus is prepared as in configs/modern/ptb.py:
+
+    python -m launch.train --config=configs/modern/gpu.py:drnnlm \
+        --config.data.directory=data/ptb --workdir=runs/gpu/drnnlm
+    python -m launch.evaluate --workdir=runs/gpu/drnnlm --adapt=cache
+
+The settings differ from configs/modern/ptb.py in these values: embeddings of 160 dimensions and
+424 hidden units, dropout 0.4 on embeddings, 0.3 on features and 0.2 on recurrent weights, context
+carried across segments, 64 segments per step, a constant learning rate of 0.005, an exponential
+moving average (EMA) of weights, and training until the validation perplexity has had no new
+minimum for three epochs of 144 steps. configs/modern/README.md has the results and the times.
+"""
+
+import ml_collections
+
+from configs.modern import ptb
+
+
+def get_config(model: str = "drnnlm") -> ml_collections.ConfigDict:
+    """Returns the settings for `model`; set the data directory with --config.data.directory."""
+    config = ptb.get_config(model)
+    config.update(
+        model={
+            "embedding_dim": 160,
+            "hidden_dim": 424,
+            "dropout": 0.0,
+            "input_dropout": 0.4,
+            "output_dropout": 0.3,
+            "recurrent_dropout": 0.2,
+        },
+        data={"batch_size": 64, "carry_context": True},
+        optimizer={
+            "learning_rate": 0.005,
+            "warmup_steps": 200,
+            "schedule": "constant",
+            "average_decay": 0.995,
+        },
+        training={"epochs": 100, "patience": 3, "evaluation_batch_size": 160},
+    )
+    return config
