@@ -51,7 +51,7 @@ device_description_str: "NVIDIA H100 80GB HBM3"
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """The constants of one device, as its maker states them.
+    """The constants of one device, as its maker states them, and the measured time of a launch.
 
     Attributes:
       memory: bytes.
@@ -99,7 +99,8 @@ _TPU_TOPOLOGIES = {
 }
 # One host has all chips of these topologies.
 _ONE_HOST = {"1x1": (1, 1, 1), "2x4": (2, 4, 1)}
-_GPU = Device(memory=84.9e9, flops=989e12, bandwidth=3352e9, launch=4e-6)
+# Steps of small models on an H200 took 2 us per kernel (launch/benchmark.md).
+_GPU = Device(memory=84.9e9, flops=989e12, bandwidth=3352e9, launch=2e-6)
 
 
 def parse_target(text: str) -> Target:
