@@ -30,15 +30,16 @@ FOUR_TPUS, FOUR_H100 = "tpu-v5e:2x2", "h100:4"
 KINDS = ("ccdclm", "adclm")
 
 # Maximum number of kernels in loops over tokens and sentences, per position of a sentence, on a TPU
-# and on an H100. A fused scan on a TPU is one kernel and no loop. With hashed features a TPU also
-# reads the logits of a chunk in a loop over its tokens: `rnn_lin`, `hrnnlm_two_step`.
+# and on an H100. An H100 reads one sentence per round, so that kernels between sentences count. A
+# fused scan on a TPU is one kernel and no loop. With hashed features a TPU also reads the logits of
+# a chunk in a loop over its tokens: `rnn_lin`, `hrnnlm_two_step`.
 KERNELS_PER_TOKEN = {
     "rnnlm": (0, 8),
-    "drnnlm": (0, 15),
+    "drnnlm": (0, 19),
     "hrnnlm": (3, 12),
-    "ccdclm": (0, 15),
+    "ccdclm": (0, 20),
     "codclm": (1, 11),
-    "adclm": (0, 44),
+    "adclm": (0, 54),
     "rlm": (0, 8),
     "rlm_bow_ef": (4, 12),
     "rlm_bow_lf": (4, 16),
@@ -49,9 +50,9 @@ KERNELS_PER_TOKEN = {
     "rnn_lin": (48, 7),
     "rnnslm": (2, 3),
     "hrnnlm_two_step": (50, 9),
-    "standard_autoencoder": (0, 26),
-    "hierarchical_autoencoder": (0, 20),
-    "hierarchical_attention_autoencoder": (0, 20),
+    "standard_autoencoder": (0, 31),
+    "hierarchical_autoencoder": (0, 28),
+    "hierarchical_attention_autoencoder": (0, 30),
 }
 # On TPUs the part of a chunk's logits that is gathered is then laid out anew, in VMEM.
 GATHERED_LOGITS = ("codclm", "rnn_lin", "hrnnlm_two_step")
