@@ -4,6 +4,7 @@
     python -m launch.benchmark --suite=quick --rounds=3         # one benchmark, under a minute
     python -m launch.benchmark --rows=train_adclm_16,input_16   # two benchmarks
     python -m launch.benchmark --output=benchmark.json          # all benchmarks, some minutes
+    python -m launch.benchmark --suite=accelerator              # on a GPU or TPU
 
 For each benchmark the command prints the measured value (a ratio or targets per second), the
 smallest acceptable value, the aim, and a verdict. Values are medians over rounds in which the
@@ -29,7 +30,11 @@ from dclm_jax.errors import InputError, did_you_mean
 from launch import _app
 
 _SUITE = flags.DEFINE_enum(
-    "suite", "full", list(rows.SUITES), "Suite: quick (one benchmark) or full (all benchmarks)."
+    "suite",
+    "full",
+    list(rows.SUITES),
+    "Suite: quick (one benchmark), full (all benchmarks of CPUs) or accelerator (training on a GPU "
+    "or TPU, at several sizes and precisions).",
 )
 _ROWS = flags.DEFINE_list("rows", None, f"Benchmarks in place of --suite: {', '.join(rows.ROWS)}.")
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "Number of turns of each contender.")

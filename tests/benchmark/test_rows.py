@@ -71,6 +71,17 @@ def test_training_of_an_autoencoder_reads_sources_and_other_losses_are_errors(se
         train(twin(1.001), model=model)("name", setting)
 
 
+def test_a_row_without_a_goal_reports_its_size_and_precision(setting):
+    size = {"hidden_dim": 6, "precision": "bfloat16"}
+    (row,) = Training("rnnlm", 2, (twin(1.001),), None, num_batches=1, **size)("name", setting)
+    assert (row.verdict, row.measured) == ("reported", None)
+    assert "H = 6, bfloat16 precision" in row.work
+    assert set(row.details["ratios"]) == {"Twin"}
+    # The losses of float32 are nearer to each other than those of bfloat16.
+    with pytest.raises(PeerError, match="Twin computes a different rnnlm"):
+        Training("rnnlm", 2, (twin(1.001),), None, num_batches=1, hidden_dim=6)("name", setting)
+
+
 def test_scoring_has_the_same_loss_as_the_definition(setting, monkeypatch):
     monkeypatch.setattr(contests, "PYTORCH", (twin(), twin().with_our_allocator()))
     monkeypatch.setattr(contests, "SCORED_BATCHES", 1)
