@@ -4,7 +4,7 @@
     python -m dclm_jax.lm_eval --model dclm_jax --model_args workdir=RUN --include_path FOLDER \\
         --tasks TASK
 
-The command registers the model, and then is the command lm_eval with all its flags; PyTorch is not
+The command registers the model and then runs the command lm_eval with all its flags; PyTorch is not
 needed. In Python, `import dclm_jax.lm_eval` registers the model for `lm_eval.simple_evaluate`.
 Arguments of the model are `workdir`, `batch_size` (32 unless given; it changes speed and memory,
 not results) and `matmul_precision`, as for `dclm_jax.restore`. --device has no effect: JAX chooses
@@ -144,26 +144,26 @@ model_registry.register(NAME, target=f"dclm_jax.lm_eval:{HarnessModel.__name__}"
 def _arguments(arguments: dict[str, Any]) -> _Arguments:
     """The arguments of the model. The harness adds `batch_size`, 1 or auto unless it is given, and
     the device of other models; JAX chooses the device."""
-    known = {field.name: field for field in dataclasses.fields(_Arguments)}
-    given = {key: arguments[key] for key in arguments.keys() - {"device", "max_batch_size"}}
-    for name in given:
-        if name not in known:
-            raise InputError(f"model_args: {brief(name)} is unknown{did_you_mean(name, known)}")
-    if not given.get("workdir"):
+    names = [field.name for field in dataclasses.fields(_Arguments)]
+    values = {key: arguments[key] for key in arguments.keys() - {"device", "max_batch_size"}}
+    for name in values:
+        if name not in names:
+            raise InputError(f"model_args: {brief(name)} is unknown{did_you_mean(name, names)}")
+    if not values.get("workdir"):
         raise InputError(
             "model_args: workdir is missing; add --model_args workdir=RUN, the directory of a "
             "trained run"
         )
-    size = str(given.pop("batch_size", 1))
+    size = str(values.pop("batch_size", 1))
     if size == "1" or size.startswith("auto"):
-        return _Arguments(**given)
+        return _Arguments(**values)
     if not size.isdecimal():
         raise InputError(f"batch_size is {brief(size)}; expected a whole number, or auto")
-    return _Arguments(**given, batch_size=int(size))
+    return _Arguments(**values, batch_size=int(size))
 
 
 def _unknown_answers(requests: Sequence[Instance], scores: Sequence[Continuation]) -> Iterator[str]:
-    """A warning for each task with items that OOV words make a matter of chance."""
+    """A warning for each task with items whose answers OOV words make equal for the model."""
     items: dict[str, dict[Any, list[Continuation]]] = collections.defaultdict(dict)
     for request, score in zip(requests, scores, strict=True):
         task = items[str(request.task_name)]
@@ -188,20 +188,20 @@ def _is_chance(answers: Sequence[Continuation]) -> bool:
 
 def _generation(options: dict[str, Any]) -> tuple[Decoding, list[str], int]:
     """The decoding, the stop strings and the maximum number of targets of a request."""
-    given = dict(normalize_gen_kwargs(options, _MAX_TARGETS))
-    stops = [stop for stop in given.pop("until") if stop]
-    max_targets, temperature = given.pop("max_gen_toks"), given.pop("temperature", 1.0)
-    chosen = {"top_k": given.pop("top_k", None) or None, "top_p": given.pop("top_p", 1.0)}
-    samples = given.pop("do_sample") and temperature > 0
-    if given:
-        name = min(given)
+    unused = dict(normalize_gen_kwargs(options, _MAX_TARGETS))
+    stops = [stop for stop in unused.pop("until") if stop]
+    max_targets, temperature = unused.pop("max_gen_toks"), unused.pop("temperature", 1.0)
+    limits = {"top_k": unused.pop("top_k", None) or None, "top_p": unused.pop("top_p", 1.0)}
+    samples = unused.pop("do_sample") and temperature > 0
+    if unused:
+        name = min(unused)
         raise InputError(
-            f"the generation argument {brief(name)} is {brief(given[name])}; expected only until, "
+            f"the generation argument {brief(name)} is {brief(unused[name])}; expected only until, "
             "max_gen_toks, do_sample, temperature, top_k and top_p"
         )
     if max_targets < 1:
         raise InputError(f"max_gen_toks is {max_targets}; expected at least 1")
-    decoding = Decoding("sample", temperature=temperature, **chosen) if samples else Decoding()
+    decoding = Decoding("sample", temperature=temperature, **limits) if samples else Decoding()
     return decoding, stops, max_targets
 
 

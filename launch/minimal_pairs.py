@@ -9,15 +9,15 @@
         --alternatives=text --last_word
 
 --input is a table (.csv, .tsv) or JSON lines with one pair per row; for '-' add --format. The
-default columns are those of BLiMP (Warstadt et al. 2020). Any number of columns may be
---alternatives; the first is right, or the one whose number, from 1, is in the column --answer. An
-alternative is one sentence. The sentences of the column "context", or of --context_columns, are
-read before each alternative; in JSON a context may be a list of sentences.
+default columns are those of BLiMP (Warstadt et al. 2020). --alternatives names any number of
+columns. The first alternative is right, unless a column --answer has the number of the right one,
+from 1. An alternative is one sentence. The sentences of the column "context", or of
+--context_columns, are read before each alternative; in JSON a context may be a list of sentences.
 
 The accuracy is the share of pairs in which the right alternative has the highest log P, in total
-and per target (a word or <END>). k equal alternatives count 1/k. Pairs that the vocabulary makes
-equal, because the alternatives differ only in OOV words, are set apart: they are counted, but not
-in the accuracy.
+and per target (a word or <END>). If k alternatives share the highest log P, the right one counts
+1/k. Pairs whose right alternative differs from another only in OOV words are set apart: the table
+has their number, and the accuracy omits them.
 
 --last_word measures the rank of the last word of the right alternative among all entries of the
 vocabulary, given everything before it, and how often the rank is 1. With one alternative and no
@@ -111,9 +111,9 @@ def main(argv: Sequence[str]) -> None:
     require_columns(choices, _BY.value)
     outcomes = [[] for _ in runs]
     with _evaluation.Progress("scoring", len(choices) * len(runs)) as progress:
-        for run, of_run in zip(runs, outcomes, strict=True):
+        for run, run_outcomes in zip(runs, outcomes, strict=True):
             for outcome in run.lm.minimal_pairs(choices, last_word=_LAST_WORD.value):
-                of_run.append(outcome)
+                run_outcomes.append(outcome)
                 progress(sum(map(len, outcomes)), len(choices) * len(runs))
     results = PairResults.of([run.label for run in runs], _ALTERNATIVES.value, _BY.value, outcomes)
     to_stderr = files.STDOUT in (_OUTPUT.value, _METRICS.value)

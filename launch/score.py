@@ -63,9 +63,9 @@ sentences. --columns chooses columns. --join_rows=item,condition makes one docum
 rows with equal cells in these columns; each row is a region of its text. A word has the columns of
 the row that it begins in, and <END> those that are equal in all rows.
 
---by=region,condition writes one record per region, tsv or jsonl, in place of words: the mean over
-documents of the mean over the document's words in the region, without <END>, and the ends of its
-95% interval from a bootstrap over documents. --plot then draws the means of the first measure.
+--by=region,condition writes one record per region (tsv or jsonl) in place of words. A document's
+value is the mean over its words in the region, without <END>. The record has the mean over
+documents and its 95% interval (bootstrap over documents). --plot draws the means of one measure.
 
 --attention (adclm, rlm_seqbow_att_*) adds attention weights. In jsonl a sentence then has
     "attention": {"positions": ["<START>", "the", ...], "weights": [[0.02, 0.4, ...], ...]}
@@ -100,7 +100,7 @@ _evaluation.define_workdirs()
 flags.adopt_module_key_flags(_evaluation)
 flags.adopt_module_key_flags(_cluster)
 _CONTEXT = flags.DEFINE_string(
-    "context", None, "Text of one document that comes before each line of --input."
+    "context", None, "File with one document, read before each line of --input; '-' for stdin."
 )
 _SERVE = flags.DEFINE_enum(
     "serve", None, [readers.STDIN], "Answer JSON lines that arrive on standard input ('-')."
@@ -297,8 +297,8 @@ def _with_attention(
     scores: Iterable[list[DocumentScore]],
     progress: Callable[[int], None],
 ) -> Iterator[tuple[list[DocumentScore], list[Attention]]]:
-    """The scores of each document as --oov and --bits say, and its attention weights if --attention
-    asks."""
+    """The scores of each document after --oov and --bits are applied, and with --attention its
+    attention weights."""
     for number, by_run in enumerate(scores, start=1):
         attention = list(map(_attention, runs, by_run)) if _ATTENTION.value else []
         if _OOV.value == "blank":

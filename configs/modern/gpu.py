@@ -11,7 +11,7 @@ The settings differ from configs/modern/ptb.py in these values: embeddings of 16
 424 hidden units, dropout 0.4 on embeddings, 0.3 on features and 0.2 on recurrent weights, context
 carried across segments, 64 segments per step, a constant learning rate of 0.005, an exponential
 moving average (EMA) of weights, and training until the validation perplexity has had no new
-minimum for three epochs of 144 steps. configs/modern/README.md has the results and the times.
+minimum for three epochs of 144 steps. configs/modern/gpu.md has the results.
 """
 
 import ml_collections

@@ -76,8 +76,8 @@ class Training:
     segments. If the model reads a source, each segment is its own source.
 
     Attributes:
-      goal: None if the benchmark only reports numbers.
-      hidden_dim: K and H; 0 for those of the setting.
+      goal: smallest acceptable value and aim; None if the benchmark only reports numbers.
+      hidden_dim: K and H; 0 for the K and H of the setting.
       precision: precision of our products: default, highest or bfloat16 (`compute_dtype`).
     """
 

@@ -55,7 +55,7 @@ _CPU_ROWS = tuple(ROWS)
 
 
 _PRECISIONS = ("default", "highest", "bfloat16")
-# PyTorch's LSTM runs in cuDNN. The peer has no model with a state of sentences.
+# PyTorch has no peer of models that carry a state from sentence to sentence.
 _WITHOUT_PEER = ("drnnlm", "hrnnlm")
 ROWS |= {
     f"{model}_{segments}x{hidden_dim}_{precision}": Training(

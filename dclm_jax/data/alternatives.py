@@ -58,8 +58,8 @@ def read_alternatives(
     line of a context is a sentence. In JSON a context may also be a list of sentences.
 
     Args:
-      path: a file, a folder, or "-" for standard input; the format is that of the file's name, else
-        of the options.
+      path: a file, a folder, or "-" for standard input; the extension of a file sets its format,
+        otherwise the options.
       columns: columns of alternatives and contexts.
       options, encoding, report: as for `readers.read_documents`.
     """
@@ -77,14 +77,14 @@ def read_alternatives(
         alternatives = [_text(cells, name, where) for name in columns.alternatives]
         right = _right(cells, columns, where) if columns.answer else 0
         alternatives = [alternatives[right], *alternatives[:right], *alternatives[right + 1 :]]
-        before = [words for name in context for words in text.context(cells[name], name, where)]
+        earlier = [words for name in context for words in text.context(cells[name], name, where)]
         if columns.is_passage:
-            *earlier, last = text.sentences(alternatives[0]) or [[]]
-            sentences, before = [last], [*before, *earlier]
+            *passage, last = text.sentences(alternatives[0]) or [[]]
+            sentences, earlier = [last], [*earlier, *passage]
         else:
             sentences = list(map(text.words, alternatives))
-        others = formats.cells_of(cells, [*columns.alternatives, *context])
-        yield Alternatives(sentences, before, others, where)
+        other_cells = formats.cells_of(cells, [*columns.alternatives, *context])
+        yield Alternatives(sentences, earlier, other_cells, where)
     if not count:
         raise InputError(f"{path}: has no records; expected pairs")
 

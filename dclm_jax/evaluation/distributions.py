@@ -5,7 +5,7 @@ vocabulary. It is the distribution whose -log p(w_n) is the surprisal of w_n.
 
     entropy            H_n = -sum_w p(w) log p(w), in nats (Pimentel et al. 2023)
     entropy_reduction  H_n - H_{n+1}, in nats: the entropy at w_n minus the entropy at the next
-                       target, which follows w_n (Hale 2006, with the entropy of one next word in
+                       target of the sentence (Hale 2006, with the entropy of one next word in
                        place of the entropy of all continuations). The difference may be negative.
                        END has none (NaN), because no target of the sentence follows.
     rank               1 + the number of entries that are more probable than w_n; equally probable
@@ -87,11 +87,11 @@ def measure(
     no_context_too: bool,
     batch_size: int = 32,
 ) -> Iterator[tuple[Scored, list[Measured]]]:
-    """All measures of documents, as `Scorer.score` takes them, in their order, in one pass.
+    """All measures of documents, in the order of the documents and in one pass.
 
     Args:
       model, params, batch_size: as for `Scorer`; the model predicts words.
-      documents: documents, or continuations.
+      documents: documents, or continuations, as `Scorer.score` takes them.
       no_context_too: whether to compute the measures of q, named NAME_no_context, and the
         divergence.
     """

@@ -7,9 +7,9 @@ The value is log P of the sentence, or log P per target (a word or END), which d
 sentences. A third criterion is the last word: whether the last word of the right alternative is the
 most probable entry of the vocabulary, given everything before it (rank 1).
 
-OOV words become UNKNOWN. If the right alternative then has the word ids of another alternative, the
-vocabulary makes the pair equal, and a model can only guess. Such pairs are set apart: they are
-counted, but have no outcome. Pairs whose last word is OOV have no outcome by the third criterion.
+OOV words become UNKNOWN. If the right alternative then has the word ids of another alternative, a
+model can only guess. Such pairs are set apart: `Accuracy.apart` is their number, and they have no
+outcome. Pairs whose last word is OOV have no outcome by the third criterion.
 
 Shapes: A alternatives, D pairs with an outcome, X runs.
 """

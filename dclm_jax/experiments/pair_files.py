@@ -60,13 +60,13 @@ class PairResults(NamedTuple):
             counts = f"{accuracy.pairs:,}", f"{accuracy.apart:,}"
             rows.append([*cells, accuracy.criterion, *counts, *values])
         lines = [
-            "accuracy in % and its 95% interval (bootstrap over pairs); ties count half; "
+            "accuracy in % and its 95% interval (bootstrap over pairs); ties of k count 1/k; "
             f"{self._chance()}",
             *aligned(rows),
         ]
         if any(accuracy.apart for accuracy in self.accuracies):
             lines.append(
-                "set apart: pairs in which OOV words leave no choice, or hide the last word"
+                "set apart: pairs in which OOV words leave no choice, or whose last word is OOV"
             )
         if ranks := self._ranks():
             lines += ["", *aligned(ranks)]

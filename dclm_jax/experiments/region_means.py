@@ -42,35 +42,35 @@ def carry(
 
     Args:
       documents: documents; the first is read at once.
-      names: names of the columns; None for the columns of the first document. Then a cell that
-        another document lacks is empty, and `report` gets a note about its other columns.
-      report: called with a note.
+      names: names of the columns; None for the columns of the first document. In later documents a
+        missing cell is then empty, and further columns are omitted with a note.
+      report: called with the note.
     """
     documents = iter(documents)
     first = list(itertools.islice(documents, 1))
-    found = [name for document in first for row in document.rows[:1] for name in row]
-    chosen = found if names is None else list(names)
-    for name in chosen:
-        if first and name not in found:
+    input_names = [name for document in first for row in document.rows[:1] for name in row]
+    repeated = input_names if names is None else list(names)
+    for name in repeated:
+        if first and name not in input_names:
             raise InputError(
-                f"the input has no column {brief(name)}; its columns are: {listed(found)}"
+                f"the input has no column {brief(name)}; its columns are: {listed(input_names)}"
             )
-    require_free_names(chosen)
+    require_free_names(repeated)
 
     def carried() -> Iterator[Document]:
         is_reported = False
         for document in itertools.chain(first, documents):
-            others = [name for row in document.rows for name in row if name not in chosen]
-            if others and names is None and not is_reported:
+            omitted = [name for row in document.rows for name in row if name not in repeated]
+            if omitted and names is None and not is_reported:
                 is_reported = True
                 report(
                     f"note: {document.id} has columns that the first document lacks, which are "
-                    f"omitted: {listed(others)} (--columns names columns)"
+                    f"omitted: {listed(omitted)} (--columns names columns)"
                 )
-            rows = [{name: row.get(name, "") for name in chosen} for row in document.rows]
-            yield document._replace(rows=rows if chosen else ())
+            rows = [{name: row.get(name, "") for name in repeated} for row in document.rows]
+            yield document._replace(rows=rows if repeated else ())
 
-    return Carried(chosen, carried())
+    return Carried(repeated, carried())
 
 
 class Mean(NamedTuple):
@@ -119,8 +119,8 @@ class RegionMeans:
             first = rows[0]
             if first.position == len(scores[0].sentences[first.sentence - 1].tokens):
                 continue
-            of_word = [value for name in self.measures for value in _values(rows, name)]
-            values.setdefault(self._cells(first), []).append(of_word)
+            word_values = [value for name in self.measures for value in _values(rows, name)]
+            values.setdefault(self._cells(first), []).append(word_values)
         for cells, words in values.items():
             words_MxX = np.array(words)
             is_scored_M = np.isfinite(words_MxX[:, 0])

@@ -1,11 +1,11 @@
-"""Log-probabilities of strings that continue strings, and strings that a model generates.
+"""Log-probabilities of continuations of strings, and strings that a model generates.
 
 A string is one document, divided into sentences and words as the run's training text. Dividers and
 blank lines end no document. Raw text is tokenised; a blank line ends its paragraph. In other text
 every line is a sentence. The targets of a string are its words, and END wherever the string shows
 that a sentence ends: between two of its sentences, and after its last word if another word, in
-upper case, would begin a new sentence there. Raw text shows this end by its punctuation, lines show
-it by a line break.
+upper case, would begin a new sentence there. Punctuation shows the end of a sentence in raw text,
+and a line break shows it in other text.
 
 A continuation has the targets of context + continuation without the targets of the context. A
 context that ends inside a sentence leaves the sentence open, and the continuation begins there. If
@@ -103,12 +103,12 @@ def score(
     parts = [_parts(lm.vocabulary, divide, *request) for request in requests]
     scores = iter(_score_parts(lm.reader, list(itertools.chain(*parts)), batch_size))
     continuations = []
-    for of_request in parts:
+    for request_parts in parts:
         log_probs, greedy = [], True
-        for part, (log_prob, is_greedy) in zip(of_request, scores, strict=False):
+        for part, (log_prob, is_greedy) in zip(request_parts, scores, strict=False):
             log_probs.append(log_prob)
             greedy &= is_greedy and UNKNOWN not in part.targets
-        ids = itertools.chain.from_iterable(part.targets for part in of_request)
+        ids = itertools.chain.from_iterable(part.targets for part in request_parts)
         continuations.append(Continuation(math.fsum(log_probs), greedy, tuple(ids)))
     return continuations
 

@@ -120,9 +120,9 @@ class CODCLM(_LastHiddenState):
 
 
 class RecentSentences(NamedTuple):
-    """The ADCLM's context: the hidden states of the last n sentences, oldest first, and their mask,
-    with at least one real state per batch element; with `carry_state` also the state after the last
-    token. Each sentence has M positions."""
+    """The ADCLM's context: the hidden states of the last C = `memory_sentences` sentences, oldest
+    first, and their mask, with at least one real state per batch element; with `carry_state` also
+    the state after the last token. Each sentence has M positions."""
 
     values_CxMxBxH: jax.Array
     mask_CxMxB: jax.Array
@@ -131,19 +131,18 @@ class RecentSentences(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ADCLM(DocumentModel):
-    """Attention over the words of the last n sentences, in the paper the previous sentence (section
-    2.3, Eq. 8-12).
+    """Attention over the words of the last k sentences; in the paper k = 1 (section 2.3, Eq. 8-12).
 
     Eq. 8-11 are circular: c_{t-1,n} is computed from h_{t,n} and h_{t,n} from c_{t-1,n}. This class
     computes c_{t-1,n} from h_{t,n-1}, as in the attention of Bahdanau et al. (2015), which the
     paper adapts. The memory of the first sentence is only the learned c_0, so that its context is
-    c_0. The memory of sentence t is the words of the sentences t-n..t-1 that exist, without c_0. In
+    c_0. The memory of sentence t is the words of the sentences t-k..t-1 that exist, without c_0. In
     training these are sentences of the segment and, with `data.carry_context`, of the previous
     segment.
 
     Attributes:
       attention_dim: A, the width of queries and keys.
-      memory_sentences: n, maximum number of sentences in memory. With n > 1 a learned offset [A]
+      memory_sentences: k, maximum number of sentences in memory. With k > 1 a learned offset [A]
         for each distance, initially 0, is added to the keys of the sentence at this distance.
       carry_state: start each sentence from the last recurrent state of the previous sentence, as in
         `drnnlm`; by default the state is zero.
@@ -187,7 +186,7 @@ class ADCLM(DocumentModel):
         params["initial_context"] = glorot_uniform(keys[0], 1, H)[0]
         params["attention"] = init_attention(keys[1], H, H, A)
         if C > 1:
-            # One vector, oldest sentence first, because matrices can only be multiplied.
+            # A flat vector, oldest sentence first, because a matrix (`Weight`) allows only x @ W.
             params["attention"]["offset"] = jnp.zeros(C * A)
         return params
 

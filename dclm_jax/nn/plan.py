@@ -12,7 +12,7 @@ import jax
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """An arrangement of computations; the defaults are for GPUs.
+    """An arrangement of computations; GPU, TPU and CPU below are the values for platforms.
 
     The times of TPUs are XLA's estimates of the compiled training step of `rnnlm` (two layers,
     H = 128, V = 10,003, 64 segments of five sentences) on a v5e.
@@ -41,8 +41,8 @@ class Plan:
         other platforms the host would have to decide after every step.
       max_round: maximum number of sentences per round of a loop over sentences. Rounds of five
         sentences take 3 to 5% less time on two CPU cores, because values for the backward pass are
-        copied once per round. Each sentence of a round is compiled separately; on GPUs one
-        sentence per round compiles in half of the time.
+        copied once per round. Each sentence of a round is compiled separately: on GPUs a
+        round of one sentence compiles in half of the time of a round of five.
       unrolled_steps: number of steps per iteration of a loop over tokens. With four, an H100
         launches 448 kernels in such loops instead of 832 (`ccdclm`: 2,240 instead of 4,160), and a
         step of `ccdclm` on an H200 beside other work took 13.7 ms instead of 29.2 ms.
