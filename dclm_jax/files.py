@@ -102,7 +102,10 @@ def write_json(path: storage.PathLike, value: dict[str, Any]) -> None:
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
     """The JSON of a value, as text that UTF-8 can encode; see `finite`."""
-    text = json.dumps(finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
+    try:
+        text = json.dumps(finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
+    except RecursionError as error:
+        raise InputError("a value is nested too deeply to be written; remove it") from error
     # File names may not be valid UTF-8. JSON has the same escapes.
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 

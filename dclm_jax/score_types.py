@@ -132,7 +132,7 @@ def require_free_names(columns: Iterable[str]) -> None:
         if name.partition(":")[0].removesuffix(NO_CONTEXT) in RESULT_COLUMNS:
             raise InputError(
                 f"the column {brief(name)} of the input has the name of a column of the result; "
-                "rename the column, or choose other columns"
+                "rename the column, or name the columns to repeat by --columns"
             )
 
 
@@ -178,7 +178,8 @@ class DocumentScore:
 
     def after(self, num_sentences: int) -> "DocumentScore":
         """The score of the sentences after the first `num_sentences`, given all earlier text."""
-        return self.of(self.id, self.sentences[num_sentences:])
+        columns = {name: cells[num_sentences:] for name, cells in self.columns.items()}
+        return self.of(self.id, self.sentences[num_sentences:], columns)
 
     def without_oov(self) -> "DocumentScore":
         """The score of in-vocabulary targets; OOV words have NaN."""

@@ -65,7 +65,7 @@ the row that it begins in, and <END> those that are equal in all rows.
 
 --by=region,condition writes one record per region (tsv or jsonl) in place of words. A document's
 value is the mean over its words in the region, without <END>. The record has the mean over
-documents and its 95% interval (bootstrap over documents). --plot draws the means of one measure.
+documents and its 95% interval (bootstrap over documents). --plot draws the first of --measures.
 
 --attention (adclm, rlm_seqbow_att_*) adds attention weights. In jsonl a sentence then has
     "attention": {"positions": ["<START>", "the", ...], "weights": [[0.02, 0.4, ...], ...]}
@@ -213,7 +213,7 @@ def _means(
     for scores, _ in scored:
         means.add(scores)
     if _PLOT.value:
-        figure = means.figure(layout.unit)
+        figure = means.figure(_MEASURES.value[0], layout.unit)
         if figure.undrawn:
             raise InputError(
                 f"--plot={_PLOT.value}: {figure.undrawn}; choose other columns by --by"

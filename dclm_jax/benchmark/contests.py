@@ -145,6 +145,8 @@ class Training:
         if self.goal is not None:
             measured = fraction if self.goal.unit == FLOPS else ratio(seconds, peers)
         note = "memory: ours: temporary memory of the compiled step; peers: growth of the process"
+        if missing := missing_libraries(self.peers):
+            note = how_to_install(missing[0])
         return Row(name, work, self.goal, measured, note, details, lines, rounds.disturbed)
 
 

@@ -3,9 +3,10 @@
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dclm_jax.errors import InputError, brief
+from dclm_jax.files import json_text
 
 NO_FORM = "none"
 FORMS = (NO_FORM, "nfc", "nfkc")
@@ -21,15 +22,15 @@ class Document(NamedTuple):
       id: name of the document.
       sentences: lists of at least one word.
       tags: the part of speech of each word, for tagged text.
-      rows: the other cells of the document's row in a table, by column; several rows if the
-        document was joined from rows.
+      rows: the other values of the document's row in a table, by column, or of its JSON object, by
+        key; several rows if the document was joined from rows.
       row_of_word: the index of each word's row, if there are several rows.
     """
 
     id: str
     sentences: list[list[str]]
     tags: list[list[str]] | None = None
-    rows: Sequence[Mapping[str, str]] = ()
+    rows: Sequence[Mapping[str, Any]] = ()
     row_of_word: list[list[int]] | None = None
 
 
@@ -43,16 +44,24 @@ def columns(document: Document) -> Columns:
     A word has the cells of its row. END has the cells that are equal in all rows of the document,
     and None in other columns: it belongs to no row.
     """
-    rows = document.rows
-    names = rows[0] if rows else ()
     of_words = document.row_of_word or [[0] * len(words) for words in document.sentences]
-    common = {name: _common([row[name] for row in rows]) for name in names}
-    return {
-        name: [
-            [*(rows[row][name] for row in of_sentence), common[name]] for of_sentence in of_words
-        ]
-        for name in names
+    cells_of = {
+        name: [cell_text(row.get(name)) for row in document.rows] for name in column_names(document)
     }
+    return {
+        name: [[*(cells[row] for row in of_sentence), _common(cells)] for of_sentence in of_words]
+        for name, cells in cells_of.items()
+    }
+
+
+def column_names(document: Document) -> list[str]:
+    """The names of the columns of a document's rows, in their order."""
+    return list(dict.fromkeys(name for row in document.rows for name in row))
+
+
+def cell_text(value: Any) -> str:
+    """The text of a cell: the JSON of a value that is no string, nothing for null."""
+    return value if isinstance(value, str) else "" if value is None else json_text(value)
 
 
 def _common(cells: Sequence[str]) -> str | None:

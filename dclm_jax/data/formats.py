@@ -16,11 +16,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from dclm_jax.data import prose
 from dclm_jax.data.corpora import treebank, wikitext
-from dclm_jax.data.documents import NO_DIVIDER, Document, TextOptions
+from dclm_jax.data.documents import NO_DIVIDER, Document, TextOptions, cell_text
 from dclm_jax.data.notes import Notes, composed
 from dclm_jax.data.text_files import LONGEST_LINE, Line
 from dclm_jax.errors import InputError, brief
-from dclm_jax.files import converted, json_text, parse_json
+from dclm_jax.files import converted, parse_json
 
 Value = TypeVar("Value")
 
@@ -37,13 +37,13 @@ _ONE_WORD, _LONGEST_WORD = re.compile(r"\S+"), 1_000_000
 
 
 class RawDocument(NamedTuple):
-    """A name and paragraphs of running text. From a table also the other cells of its row or of the
-    rows that were joined, and their numbers of characters without white space."""
+    """A name and paragraphs of running text. From a table also the other values of its row or of
+    the rows that were joined, and the texts of joined rows."""
 
     name: str
     paragraphs: prose.Paragraphs
-    rows: Sequence[Mapping[str, str]] = ()
-    sizes: Sequence[int] = ()
+    rows: Sequence[Mapping[str, Any]] = ()
+    parts: Sequence[str] = ()
 
 
 class Text(NamedTuple):
@@ -98,7 +98,7 @@ def parse(format: str, text: Text) -> Iterator[Document]:
         yield from _PARSERS[format](text)
         return
     tokenizer = prose.Tokenizer(text.options)
-    for name, paragraphs, rows, sizes in _PARSERS[format](text):
+    for name, paragraphs, rows, parts in _PARSERS[format](text):
         # Such a word would become thousands of sentences.
         if any(map(_has_long_word, paragraphs)):
             raise InputError(
@@ -109,9 +109,16 @@ def parse(format: str, text: Text) -> Iterator[Document]:
         words = (composed(part.split(), text.options.unicode, text.notes) for part in paragraphs)
         sentences = tokenizer.sentences(list(map(" ".join, words)))
         row_of_word = None
-        if len(rows) > 1:
+        if len(parts) > 1:
+            sizes = [_size(part, text.options, tokenizer) for part in parts]
             row_of_word = _rows_of_words(sentences, sizes, f"{text.source}: {brief(name)}")
         yield Document(name, sentences, rows=rows, row_of_word=row_of_word)
+
+
+def _size(part: str, options: TextOptions, tokenizer: prose.Tokenizer) -> int:
+    """The number of characters of the words of a row."""
+    words = composed(part.split(), options.unicode, Notes())
+    return sum(map(len, tokenizer.normalized(" ".join(words)).split()))
 
 
 def _rows_of_words(sentences: prose.Sentences, sizes: Sequence[int], where: str) -> list[list[int]]:
@@ -265,18 +272,17 @@ def _parse_jsonl(text: Text) -> Iterator[Document]:
             _check_tags(sentences, tags, where)
         name = text.named(record.id, number)
         _require_characters(itertools.chain([name], *sentences, *(tags or [])), where)
-        cells = cells_of(values, ("sentences", "tags", _ID))
+        cells = _without(values, ("sentences", "tags", _ID))
         yield Document(name, sentences, tags, [cells] if cells else ())
 
 
 def cells_of(record: Mapping[str, Any], others: Sequence[str]) -> dict[str, str]:
-    """The values of a JSON object as text, null as an empty text, without the values of other
-    keys."""
-    return {
-        name: value if isinstance(value, str) else "" if value is None else json_text(value)
-        for name, value in record.items()
-        if name not in others
-    }
+    """The values of a record as text, without the values of other keys."""
+    return {name: cell_text(value) for name, value in _without(record, others).items()}
+
+
+def _without(record: Mapping[str, Any], others: Sequence[str]) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if name not in others}
 
 
 def _words(sentence: Any, kind: str, where: str) -> list[str]:
@@ -338,9 +344,8 @@ def _rows_of_jsonl(text: Text) -> Iterator[_Row]:
         if not isinstance(record[key], str):
             raise InputError(f"{where}: {brief(key)} is {brief(record[key])}; expected text")
         require_columns(text.joined_by, record, where)
-        cells = cells_of(record, (SENTENCES,))
-        _require_characters((cells.get(_ID, ""), record[key]), where)
-        yield _Row(where, number, record[key], {**cells, _ID: record.get(_ID)})
+        _require_characters((cell_text(record.get(_ID)), record[key]), where)
+        yield _Row(where, number, record[key], _without(record, (SENTENCES,)))
 
 
 def _parse_table(text: Text, kind: str) -> Iterator[RawDocument]:
@@ -390,21 +395,25 @@ def _raw_documents(text: Text, rows: Iterable[_Row]) -> Iterator[RawDocument]:
         return
 
     def group(row: _Row) -> tuple[str, ...]:
-        return tuple(str(row.cells[name]) for name in text.joined_by)
+        return tuple(cell_text(row.cells[name]) for name in text.joined_by)
 
     for key, joined in itertools.groupby(rows, group):
-        first, *others = joined
-        regions = [first, *others]
-        sizes = []
+        regions = list(joined)
         for row in regions:
-            words = composed(row.text.split(), text.options.unicode, Notes())
-            sizes.append(sum(map(len, words)))
-            if not sizes[-1]:
+            if not any(composed(row.text.split(), text.options.unicode, Notes())):
                 raise InputError(f"{row.where}: the row has no word; add its text, or remove it")
-        name = text.named("/".join(key), first.number)
-        joined_text = "\n".join(row.text for row in regions)
+        name = "/".join(key)
+        if name in text.ids:
+            raise InputError(
+                f"{regions[0].where}: {brief(name)} also has rows at {text.ids[name]}, and other "
+                f"rows are between them; sort the rows by {', '.join(text.joined_by)}"
+            )
+        parts = [row.text for row in regions]
         yield RawDocument(
-            name, paragraphs(joined_text), [_others(text, row) for row in regions], sizes
+            text.named(name, regions[0].number),
+            paragraphs("\n".join(parts)),
+            [_others(text, row) for row in regions],
+            parts,
         )
 
 
@@ -413,9 +422,9 @@ def paragraphs(cell: str) -> prose.Paragraphs:
     return prose.paragraphs(_PARAGRAPH_BREAK.split(cell))
 
 
-def _others(text: Text, row: _Row) -> dict[str, str]:
-    """The cells of a row without its text and its id."""
-    return {name: cell for name, cell in row.cells.items() if name not in (text.key, _ID)}
+def _others(text: Text, row: _Row) -> dict[str, Any]:
+    """The values of a row without its text and its id."""
+    return _without(row.cells, (text.key, _ID))
 
 
 def read_table(

@@ -26,7 +26,11 @@ def paragraphs(pieces: Iterable[str]) -> Paragraphs:
 
 
 class Tokenizer:
-    """Divides raw text of a language into sentences and words."""
+    """Divides raw text of a language into sentences and words.
+
+    Attributes:
+      normalized: function that normalizes punctuation, if the options say so.
+    """
 
     def __init__(self, options: TextOptions = PLAIN):
         try:
@@ -39,9 +43,9 @@ class Tokenizer:
         self._language = options.language
         self._segment = cast(Any, sentencex).segment
         self._moses = sacremoses.MosesTokenizer(options.language)
-        self._normalize = str
+        self.normalized = str
         if options.normalize:
-            self._normalize = sacremoses.MosesPunctNormalizer(options.language).normalize
+            self.normalized = sacremoses.MosesPunctNormalizer(options.language).normalize
 
     def sentences(self, paragraphs: Paragraphs) -> Sentences:
         """The tokenised sentences of a document; no sentence crosses a paragraph."""
@@ -50,11 +54,11 @@ class Tokenizer:
 
     def words(self, sentence: str) -> list[str]:
         """The words of a single sentence."""
-        return self._words(self._normalize(sentence))
+        return self._words(self.normalized(sentence))
 
     def _sentences(self, paragraph: str) -> Iterator[str]:
         last = ""
-        for part in _parts(self._normalize(paragraph), _PARAGRAPH_WORDS):
+        for part in _parts(self.normalized(paragraph), _PARAGRAPH_WORDS):
             # The last sentence of a part may continue in the next part.
             *complete, last = self._segment(self._language, f"{last}{part} ")
             yield from complete

@@ -179,6 +179,11 @@ def stream(
         raise InputError(
             "beam search begins with a sentence; use greedy search or sampling after a prefix"
         )
+    if len(prefix) >= limits.max_sentence_words:
+        raise InputError(
+            f"the prefix has {len(prefix)} words; expected less than max_sentence_words, "
+            f"{limits.max_sentence_words}"
+        )
     if decoding.width > 1:
         (text,) = generate(start, decoding, [limits], key[None])
         for ids, log_probs in zip(text.sentences, text.log_probs, strict=True):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dclm_jax.data.documents import Document
+from dclm_jax.data.documents import Document, column_names
 from dclm_jax.data.formats import listed
 from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation import significance
@@ -48,7 +48,7 @@ def carry(
     """
     documents = iter(documents)
     first = list(itertools.islice(documents, 1))
-    input_names = [name for document in first for row in document.rows[:1] for name in row]
+    input_names = [name for document in first for name in column_names(document)]
     repeated = input_names if names is None else list(names)
     for name in repeated:
         if first and name not in input_names:
@@ -60,7 +60,7 @@ def carry(
     def carried() -> Iterator[Document]:
         is_reported = False
         for document in itertools.chain(first, documents):
-            omitted = [name for row in document.rows for name in row if name not in repeated]
+            omitted = [name for name in column_names(document) if name not in repeated]
             if omitted and names is None and not is_reported:
                 is_reported = True
                 report(
@@ -108,8 +108,9 @@ class RegionMeans:
         for name in self.by:
             if name not in (*columns, *PLACES):
                 raise InputError(
-                    f"--by={','.join(self.by)}: the input has no column {brief(name)}; choose from "
-                    f"{listed([*columns, *PLACES])}"
+                    f"--by={','.join(self.by)}: {brief(name)} is not among the columns of words; "
+                    f"choose from {listed([*columns, *PLACES])}, or add a column of the input to "
+                    "--columns"
                 )
 
     def add(self, scores: Sequence[DocumentScore]) -> None:
@@ -170,13 +171,14 @@ class RegionMeans:
                 }
                 yield json_text({"by": record, **counts, **values}) + "\n"
 
-    def figure(self, unit: str) -> Figure:
-        """The means of the first measure by the first column, one line per run and combination of
-        the other columns, with their intervals."""
+    def figure(self, measure: str, unit: str) -> Figure:
+        """The means of a measure by the first column, one line per run and combination of the other
+        columns, with their intervals."""
         means = self.means()
         ticks = list(dict.fromkeys(cells[0] for cells, *_ in means))
         points: dict[str, dict[str, np.ndarray]] = {}
-        for index, label in enumerate(self.labels):
+        first = self.measures.index(measure) * len(self.labels)
+        for index, label in enumerate(self.labels, start=first):
             for cells, _, _, values_3xX in means:
                 run = label if len(self.labels) > 1 or len(cells) == 1 else ""
                 name = ", ".join(filter(None, [run, *cells[1:]]))
@@ -185,9 +187,9 @@ class RegionMeans:
         for name, by_tick in points.items():
             places = [ticks.index(tick) for tick in by_tick]
             lines.append(Line(name, places, *np.stack([*by_tick.values()], axis=1)))
-        measure = self.measures[0].replace("_", " ")
-        title = f"Mean {measure} by {' and '.join(self.by)}"
-        y = measure if measure == "rank" else f"{measure}, {unit} per word"
+        name = measure.replace("_", " ")
+        title = f"Mean {name} by {' and '.join(self.by)}"
+        y = name if name == "rank" else f"{name}, {unit} per word"
         return Figure(title, self.by[0], y, lines, ticks)
 
 

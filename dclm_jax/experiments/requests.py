@@ -71,6 +71,8 @@ def _answered(
 
 def _request(record: dict[str, Any], line: str, number: int, options: TextOptions) -> Request:
     document = parse_record(Line(number, line), options, STDIN)
+    rows = [{key: value for key, value in row.items() if key != "context"} for row in document.rows]
+    document = document._replace(rows=rows)
     match record.get("context"):
         case None:
             return Request(document, 0)

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from dclm_jax.data import formats
 from dclm_jax.data.documents import Document, TextOptions, columns
 from dclm_jax.data.readers import TextReader, read_documents, remembered
 from dclm_jax.errors import InputError
@@ -95,12 +96,32 @@ def test_other_keys_of_json_lines_are_cells(tmp_path):
     ]
     path = write(tmp_path / "t.jsonl", "\n".join(map(json.dumps, records)))
     cells = [
-        [{"item": "3", "condition": "x", "is_filler": "true"}],
-        [{"condition": ""}],
+        {"item": "3", "condition": "x", "is_filler": "true"},
+        {"condition": ""},
     ]
-    assert [document.rows for document in read(path)] == cells
+    of_words = [
+        {name: words[0][0] for name, words in columns(document).items()} for document in read(path)
+    ]
+    assert of_words == cells
     sentences = {"id": "c", "sentences": ["It rained ."], "tags": ["a b c"], "item": 3}
-    assert read(write(path, json.dumps(sentences)))[0].rows == [{"item": "3"}]
+    (document,) = read(write(path, json.dumps(sentences)))
+    assert columns(document) == {"item": [["3"] * 4]}
+
+
+def test_a_deep_value_is_refused_only_where_it_is_a_cell(tmp_path):
+    depth = 600
+    path = write(tmp_path / "t.jsonl", f'{{"text": "a", "x": {"[" * depth}{"]" * depth}}}')
+    (document,) = read(path)
+    assert document.sentences == [["a"]]
+    with pytest.raises(InputError, match="nested too deeply to be written; remove it"):
+        columns(document)
+
+
+def test_rows_of_a_document_may_have_different_keys():
+    rows = [{"x": "1"}, {"y": 2}]
+    document = Document("a", [["we"], ["must"]], rows=rows, row_of_word=[[0], [1]])
+    cells = {"x": [["1", None], ["", None]], "y": [["", None], ["2", None]]}
+    assert columns(document) == cells
 
 
 REGIONS = """item,condition,region,text
@@ -127,6 +148,16 @@ def test_consecutive_rows_are_joined_and_words_know_their_rows(tmp_path):
     assert second.row_of_word == [[0, 1, 1]]
 
 
+def test_rows_are_found_after_punctuation_is_normalized(tmp_path):
+    """Of '' a character is lost, and of the ellipsis two are gained."""
+    text = "id,r,text\n1,x,He said ''yes'' and went\n1,y,I am\n1,z,a man\u2026 so\n"
+    path = write(tmp_path / "t.csv", text)
+    (document,) = read_documents(path, TextOptions(normalize=True), joined_by=["id"])
+    (words,), (rows,) = document.sentences, document.row_of_word
+    assert [word for word, row in zip(words, rows, strict=True) if row == 1] == ["I", "am"]
+    assert [word for word, row in zip(words, rows, strict=True) if row == 2][:2] == ["a", "man"]
+
+
 def test_words_of_only_format_characters_are_removed_with_their_rows():
     """As tokenizing may leave them."""
     rows = [{"r": "x"}, {"r": "y"}]
@@ -141,14 +172,18 @@ def test_words_of_only_format_characters_are_removed_with_their_rows():
     [
         (REGIONS, {}, r"t\.csv:1: has no column 'id'; choose from: 'item', 'condition', 'region'"),
         ("id,text\n1,a\n1, \n", {}, r"t\.csv:3: the row has no word; add its text, or remove it"),
-        ("id,text\n1,U.\n1,S\n2,a\n1,b\n", {}, r"t\.csv:5: the id '1' is also at .*t\.csv:2"),
-        ("id,text\n1,\u2026\n1,b\n", {"normalize": True}, "'1': normalized punctuation cannot be"),
+        ("id,text\n1,U.\n1,S\n2,a\n1,b\n", {}, r"t\.csv:5: '1' also has rows at .*t\.csv:2.*by id"),
     ],
 )
 def test_rows_that_cannot_be_joined_are_refused(tmp_path, content, options, message):
     path = write(tmp_path / "t.csv", content)
     with pytest.raises(InputError, match=message):
         list(read_documents(path, TextOptions(**options), joined_by=["id"]))
+
+
+def test_characters_that_no_row_has_are_refused():
+    with pytest.raises(InputError, match="t: normalized punctuation cannot be assigned to rows"):
+        formats._rows_of_words([["ab", "c"]], [1, 1], "t")
 
 
 def test_a_text_without_rows_is_refused(tmp_path):

@@ -331,6 +331,14 @@ def test_means_over_regions_are_means_of_words_and_documents(raw, tmp_path, blan
     figure = tmp_path / "means.svg"
     flags = [f"--workdir={run}", f"--input={table}", JOIN, "--measures=entropy,rank"]
     flags += ["--oov=blank"] if blank else []
+    assert (
+        "Mean entropy by"
+        in launch(
+            *("score", *flags, "--by=region,condition", f"--plot={figure}", "--output=-"),
+            quiet=False,
+        ).stdout
+        + figure.read_text()
+    )
     words = table_of(*flags)
     means = table_of(*flags, "--by=region,condition", f"--plot={figure}")
     groups = [("subject", "a"), ("verb", "a"), ("subject", "b"), ("verb", "b")]
@@ -393,7 +401,7 @@ def test_a_figure_of_one_region_is_refused(raw, tmp_path):
         (["--measures=entropie"], "the measure 'entropie' is unknown; choose from surprisal"),
         (
             [JOIN, "--by=phrase"],
-            "--by=phrase: the input has no column 'phrase'; choose from 'item'",
+            "--by=phrase: 'phrase' is not among the columns of words; choose from 'item'",
         ),
         (
             ["--columns=item,phrase"],

@@ -21,7 +21,7 @@ from tests.launch.test_score import assert_scores
 REQUESTS = [
     {"id": "a", "sentences": ["w1 w2 w3", ["w4", "unheard"]]},
     {"sentences": ["w6 w7"]},
-    {"id": 7, "text": "w1 w2. W3 w4?"},
+    {"id": 7, "text": "w1 w2. W3 w4?", "item": 3},
     {"id": "a", "text": " "},
     {"id": "gap", "sentences": ["w1", "", "w2"]},
 ]
@@ -47,7 +47,7 @@ def test_a_text_is_scored_after_its_context(space):
     context, text = ["w1 w2 w5", "w3 w5"], ["w2 w1 .", "w4 ."]
     asked = [
         {"id": "0", "context": context, "sentences": text},
-        {"id": "1", "context": "w1 w2.\n\nW3 w5", "text": "W2 w1."},
+        {"id": "1", "context": "w1 w2.\n\nW3 w5", "text": "W2 w1.", "item": 1},
         {"id": "2", "context": None, "sentences": text},
         {"id": "3", "context": " ", "sentences": text},
     ]
@@ -56,6 +56,7 @@ def test_a_text_is_scored_after_its_context(space):
     whole = list(lm.score(documents, no_context_too=True))
     expected = [score.after(n) for score, n in zip(whole, (2, 2, 0, 0), strict=True)]
     assert [len(score.sentences) for score in expected] == [2, 1, 2, 2]
+    assert answers[1].pop("columns", None) == {"item": "1"}
     assert_scores(answers, expected)
     assert expected[0].log_prob != pytest.approx(expected[2].log_prob, abs=1e-4)
 
@@ -80,6 +81,7 @@ def test_a_bad_line_gets_an_error_and_the_others_their_answers(space):
         "[" * 100_000: "-:15: nested too deeply",
         '{"id": [], "text": "w1"}': "-:17: expected 'id' to be a string or a whole number",
         "\u00e9": "-:19: not JSON",
+        f'{{"text": "w1", "x": {"[" * 900}{"]" * 900}}}': "a value is nested too deeply",
     }
     good = {"id": "good", "sentences": ["w1 w2"]}
     stdin = "".join(f"{line}\n{json.dumps(good)}\n" for line in bad) + "\n \n" + json.dumps(good)
