@@ -153,7 +153,7 @@ def test_rows_are_found_after_punctuation_is_normalized(tmp_path):
     text = "id,r,text\n1,x,He said ''yes'' and went\n1,y,I am\n1,z,a man\u2026 so\n"
     path = write(tmp_path / "t.csv", text)
     (document,) = read_documents(path, TextOptions(normalize=True), joined_by=["id"])
-    (words,), (rows,) = document.sentences, document.row_of_word
+    (words,), (rows,) = document.sentences, document.row_of_word or [[]]
     assert [word for word, row in zip(words, rows, strict=True) if row == 1] == ["I", "am"]
     assert [word for word, row in zip(words, rows, strict=True) if row == 2][:2] == ["a", "man"]
 
