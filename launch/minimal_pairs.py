@@ -12,7 +12,9 @@
 default columns are those of BLiMP (Warstadt et al. 2020). --alternatives names any number of
 columns. The first alternative is right, unless a column --answer has the number of the right one,
 from 1. An alternative is one sentence. The sentences of the column "context", or of
---context_columns, are read before each alternative; in JSON a context may be a list of sentences.
+--context_columns, are read before each alternative. Cells and strings are raw text, which is
+tokenised. In JSON an alternative may also be a list of words, and a context a list of sentences,
+each a list of words or a string of words between spaces.
 
 The accuracy is the share of pairs in which the right alternative has the highest log P, in total
 and per target (a word or <END>). If k alternatives share the highest log P, the right one counts
@@ -28,10 +30,12 @@ al. 2016). An OOV last word sets its pair apart.
 bootstrap over pairs. Several runs are compared by a paired permutation test over pairs; p (Holm) is
 corrected for all pairs of runs.
 
---output has a record per pair: log P of each alternative, numbers of targets and outcomes (1, 0, or
-a share for ties), for each run. --metrics has the accuracies as JSON.
+--output has a record per pair: whether each criterion sets it apart; and for each run log P and the
+number of targets of each alternative, and outcomes (1, 0, or a share for ties). --metrics has the
+accuracies as JSON.
 """
 
+import collections
 import sys
 from collections.abc import Sequence
 
@@ -39,9 +43,9 @@ from absl import flags
 
 from dclm_jax import files
 from dclm_jax.data.alternatives import PairColumns, read_alternatives
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation.minimal_pairs import Choice, require_columns
-from dclm_jax.experiments.pair_files import FORMATS, PairResults
+from dclm_jax.experiments.pair_files import FORMATS, PairResults, require_free_names
 from dclm_jax.experiments.score_files import format_of
 from launch import _app, _evaluation
 
@@ -60,7 +64,7 @@ _ALTERNATIVES = flags.DEFINE_list(
 _CONTEXT = flags.DEFINE_list(
     "context_columns",
     None,
-    "Columns of text before the alternatives. Default: context, if the input has it.",
+    "Columns of text before the alternatives. Default: context, in records that have it.",
 )
 _ANSWER = flags.DEFINE_string(
     "answer", None, "Column with the number of the right alternative, from 1."
@@ -82,9 +86,11 @@ def main(argv: Sequence[str]) -> None:
         raise InputError(
             "--metrics and --output are both standard output; write --metrics or --output to a file"
         )
-    file_format = format_of(_OUTPUT.value or files.STDOUT)
-    if file_format not in FORMATS:
-        raise InputError(f"--output={_OUTPUT.value}: choose the extension .jsonl or .tsv")
+    output = _OUTPUT.value or files.STDOUT
+    if output.endswith(".csv") or format_of(output) not in FORMATS:
+        raise InputError(f"--output={output}: choose the extension .jsonl or .tsv")
+    file_format = format_of(output)
+    _check_columns()
     runs = _evaluation.restore_all()
     _evaluation.require_language_models((run.lm for run in runs), "launch.minimal_pairs")
     first = runs[0].lm
@@ -109,6 +115,8 @@ def main(argv: Sequence[str]) -> None:
     )
     choices = [Choice(*record) for record in counted]
     require_columns(choices, _BY.value)
+    if file_format == "tsv":
+        require_free_names(choices, _ALTERNATIVES.value)
     outcomes = [[] for _ in runs]
     with _evaluation.Progress("scoring", len(choices) * len(runs)) as progress:
         for run, run_outcomes in zip(runs, outcomes, strict=True):
@@ -124,6 +132,18 @@ def main(argv: Sequence[str]) -> None:
     if _METRICS.value:
         value = {"runs": [run.to_json() for run in runs], "input": path, **results.to_json()}
         files.write_json(_METRICS.value, value)
+
+
+def _check_columns() -> None:
+    """Refuses names of columns that leave no choice or that are repeated."""
+    if not _ALTERNATIVES.value:
+        raise InputError(
+            "--alternatives names no column; name two or more, or one with --last_word"
+        )
+    for flag in (_ALTERNATIVES, _CONTEXT, _BY):
+        for name, times in collections.Counter(flag.value or []).items():
+            if times > 1:
+                raise InputError(f"--{flag.name} repeats {brief(name)}; name different columns")
 
 
 if __name__ == "__main__":

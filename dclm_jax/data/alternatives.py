@@ -1,13 +1,14 @@
 """Tables and JSON lines whose columns have alternative sentences, and their contexts."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeGuard
 
 from dclm_jax.data import formats, prose
-from dclm_jax.data.documents import PLAIN, TextOptions
-from dclm_jax.data.notes import as_words, composed
-from dclm_jax.data.readers import Report, TextReader, finds_words, remembered
+from dclm_jax.data.documents import PLAIN, Document, TextOptions
+from dclm_jax.data.notes import composed
+from dclm_jax.data.readers import Report, TextReader
 from dclm_jax.data.text_files import UTF8
 from dclm_jax.errors import InputError, brief
 
@@ -20,8 +21,8 @@ class PairColumns:
 
     Attributes:
       alternatives: columns of the alternatives; without `answer` the first is right.
-      context: columns whose texts are read before the alternatives; None for "context", if the
-        first record has it.
+      context: columns whose texts are read before the alternatives; None for "context" in records
+        that have it.
       answer: column with the number of the right alternative, from 1.
       is_passage: whether the only alternative is a passage, whose last sentence is the alternative,
         and whose other sentences belong to the context.
@@ -34,13 +35,14 @@ class PairColumns:
 
 
 class Alternatives(NamedTuple):
-    """Words of alternatives, the right one first; sentences of the context; all other cells; and
-    the position of the record."""
+    """Words of the alternatives, in the order of their columns; sentences of the context; all other
+    cells; the position of the record; and the index of the right alternative."""
 
     alternatives: list[list[str]]
     context: list[list[str]]
     columns: dict[str, str]
     where: str
+    right: int = 0
 
 
 def read_alternatives(
@@ -53,9 +55,10 @@ def read_alternatives(
 ) -> Iterator[Alternatives]:
     """The records of a table or of JSON lines, streamed.
 
-    An alternative is one sentence. With options of raw text the tokenizer divides it into words,
-    and contexts into sentences and words. With other options white space divides words, and every
-    line of a context is a sentence. In JSON a context may also be a list of sentences.
+    Cells and strings are raw text, as for `readers.read_documents`. The tokenizer divides an
+    alternative, which is one sentence, into words, and a context into sentences and words. In JSON
+    an alternative may also be a list of words. A context may be a list of sentences, each a list
+    of words or a string of words between white space.
 
     Args:
       path: a file, a folder, or "-" for standard input; the extension of a file sets its format,
@@ -65,34 +68,28 @@ def read_alternatives(
     """
     reader = TextReader(options, encoding, report)
     text = _Words(options, reader)
-    context = columns.context
     count = 0
     for where, cells in reader.records(path):
         count += 1
+        context = columns.context
         if context is None:
             context = [CONTEXT] if CONTEXT in cells else []
         answer = [columns.answer] if columns.answer else []
         used = [*columns.alternatives, *context, *answer]
         formats.require_columns(used, cells, where)
-        alternatives = [_text(cells, name, where) for name in columns.alternatives]
-        right = _right(cells, columns, where) if columns.answer else 0
-        alternatives = [alternatives[right], *alternatives[:right], *alternatives[right + 1 :]]
         earlier = [words for name in context for words in text.context(cells[name], name, where)]
         if columns.is_passage:
-            *passage, last = text.sentences(alternatives[0]) or [[]]
+            (name,) = columns.alternatives
+            *passage, last = text.sentences(cells[name], name, where) or [[]]
             sentences, earlier = [last], [*earlier, *passage]
         else:
-            sentences = list(map(text.words, alternatives))
+            sentences = [text.words(cells[name], name, where) for name in columns.alternatives]
+        right = _right(cells, columns, where) if columns.answer else 0
         other_cells = formats.cells_of(cells, [*columns.alternatives, *context])
-        yield Alternatives(sentences, earlier, other_cells, where)
+        yield Alternatives(sentences, earlier, other_cells, where, right)
     if not count:
         raise InputError(f"{path}: has no records; expected pairs")
-
-
-def _text(cells: Mapping[str, Any], name: str, where: str) -> str:
-    if not isinstance(cells[name], str) or not cells[name].strip():
-        raise InputError(f"{where}: {brief(name)} is {brief(cells[name])}; expected a sentence")
-    return cells[name]
+    reader.finish(path, report)
 
 
 def _right(cells: Mapping[str, Any], columns: PairColumns, where: str) -> int:
@@ -107,38 +104,44 @@ def _right(cells: Mapping[str, Any], columns: PairColumns, where: str) -> int:
 
 
 class _Words:
-    """Divides texts into sentences and words, as the options say."""
+    """Divides values of records into sentences and words, as the options say."""
 
     def __init__(self, options: TextOptions, reader: TextReader):
-        self._options, self._notes = options, reader.notes
-        tokenizer = prose.Tokenizer(options) if finds_words(remembered(options)) else None
-        self._words_of: Callable[[str], list[str]] = tokenizer.words if tokenizer else str.split
-        self._tokenizer = tokenizer
+        self._options, self._reader = options, reader
 
-    def words(self, text: str) -> list[str]:
-        """The words of one sentence."""
-        return self._written(self._words_of(self._composed(text)))
+    @functools.cached_property
+    def _tokenizer(self) -> prose.Tokenizer:
+        """The tokenizer, which records without raw text do not need."""
+        return prose.Tokenizer(self._options)
 
-    def sentences(self, text: str) -> list[list[str]]:
-        """The sentences of a text that have words."""
-        if self._tokenizer is None:
-            sentences = [self._composed(line).split() for line in text.splitlines()]
+    def words(self, value: Any, name: str, where: str) -> list[str]:
+        """The words of one sentence; none if it has only format characters that are removed."""
+        if isinstance(value, str) and value.strip():
+            words = self._tokenizer.words(self._composed(value))
+        elif _is_words(value) and value:
+            words = value
         else:
-            pieces = formats.paragraphs(text)
-            sentences = self._tokenizer.sentences(list(map(self._composed, pieces)))
-        return list(filter(None, map(self._written, sentences)))
+            raise InputError(f"{where}: {brief(name)} is {brief(value)}; expected a sentence")
+        (words,) = self._written([words]) or [[]]
+        return words
 
-    def context(self, value: Any, name: str, where: str) -> list[list[str]]:
-        """The sentences of a context, which may be a list of sentences."""
-        parts = value if isinstance(value, list) else [value]
-        if not all(isinstance(part, str) for part in parts):
+    def sentences(self, value: Any, name: str, where: str) -> list[list[str]]:
+        """The sentences that have words of a text or of a list of sentences."""
+        if isinstance(value, str):
+            pieces = formats.paragraphs(value)
+            return self._written(self._tokenizer.sentences(list(map(self._composed, pieces))))
+        parts = value if isinstance(value, list) else [None]
+        parts = [part.split() if isinstance(part, str) else part for part in parts]
+        sentences = list(filter(_is_words, parts))
+        if len(sentences) < len(parts):
             raise InputError(
                 f"{where}: {brief(name)} is {brief(value)}; expected text, or a list of sentences"
             )
-        if isinstance(value, list):
-            sentences = list(filter(None, map(self.words, parts)))
-        else:
-            sentences = self.sentences(value)
+        return self._written(sentences)
+
+    def context(self, value: Any, name: str, where: str) -> list[list[str]]:
+        """The sentences of a context."""
+        sentences = self.sentences(value, name, where)
         if not sentences:
             raise InputError(
                 f"{where}: the context {brief(name)} has no words; add its text, or choose other "
@@ -147,7 +150,15 @@ class _Words:
         return sentences
 
     def _composed(self, text: str) -> str:
-        return " ".join(composed(text.split(), self._options.unicode, self._notes))
+        return " ".join(composed(text.split(), self._options.unicode, self._reader.notes))
 
-    def _written(self, words: list[str]) -> list[str]:
-        return list(filter(None, as_words(words, self._options, self._notes)))
+    def _written(self, sentences: list[list[str]]) -> list[list[str]]:
+        (document,) = self._reader.written([Document("", sentences)], keep_empty=True)
+        return document.sentences
+
+
+def _is_words(value: Any) -> TypeGuard[list[str]]:
+    """Whether a value is a list of words."""
+    return isinstance(value, list) and all(
+        isinstance(word, str) and word.split() == [word] for word in value
+    )

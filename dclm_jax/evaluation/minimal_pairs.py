@@ -1,11 +1,11 @@
 """Minimal pairs: how often a model gives the right one of several alternatives the highest log P.
 
-Alternatives are sentences, each scored as the next sentence after the same context. The first
-alternative is right. A pair counts 1 if the right alternative has the highest value, 0 if another
-alternative has a higher value, and 1/k if k alternatives share the highest value (0.5 in a pair).
-The value is log P of the sentence, or log P per target (a word or END), which does not favour short
-sentences. A third criterion is the last word: whether the last word of the right alternative is the
-most probable entry of the vocabulary, given everything before it (rank 1).
+Alternatives are sentences, each scored as the next sentence after the same context. One alternative
+is right, by default the first. A pair counts 1 if the right alternative has the highest value, 0 if
+another alternative has a higher value, and 1/k if k alternatives share the highest value (0.5 in a
+pair). The value is log P of the sentence, or log P per target (a word or END), which does not
+favour short sentences. A third criterion is the last word: whether the last word of the right
+alternative is the most probable entry of the vocabulary, given everything before it (rank 1).
 
 OOV words become UNKNOWN. If the right alternative then has the word ids of another alternative, a
 model can only guess. Such pairs are set apart: `Accuracy.apart` is their number, and they have no
@@ -35,16 +35,18 @@ class Choice(NamedTuple):
     """Alternatives to choose from.
 
     Attributes:
-      alternatives: sentences, as `LanguageModel.score` takes them; the first is right.
+      alternatives: sentences, as `LanguageModel.score` takes them.
       context: sentences before the alternatives.
       columns: other cells of the pair's row, by column.
       where: position of the pair for messages.
+      right: index of the right alternative.
     """
 
     alternatives: Sequence[Any]
     context: Sequence[Any] = ()
     columns: Mapping[str, str] = MappingProxyType({})
     where: str = "a pair"
+    right: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,12 +106,17 @@ def require_different(choice: Choice, words: Sequence[Sequence[str]], last_word:
             f"{choice.where}: has {len(words)} alternative; expected two or more, or one with "
             "--last_word"
         )
+    if not 0 <= choice.right < len(words):
+        raise InputError(
+            f"{choice.where}: the right index is {choice.right}; expected 0 to {len(words) - 1}"
+        )
     for number, alternative in enumerate(words, start=1):
         if not alternative:
             raise InputError(f"{choice.where}: alternative {number} has no words; add its text")
-        if number > 1 and list(alternative) == list(words[0]):
+        if number != choice.right + 1 and list(alternative) == list(words[choice.right]):
+            first, second = sorted([choice.right + 1, number])
             raise InputError(
-                f"{choice.where}: alternatives 1 and {number} are equal; expected different "
+                f"{choice.where}: alternatives {first} and {second} are equal; expected different "
                 "sentences"
             )
 
@@ -128,29 +135,29 @@ def outcomes(
         pairs = list(requests)
         encoded: EncodedChoice = pairs[0][0].choice
         values = [value for _, (value,) in pairs]
-        rank = None
-        is_measured = isinstance(values[0], Mapping)
-        if is_measured and encoded.alternatives[0][-1] != UNKNOWN:
-            rank = int(values[0]["rank"][-2])
+        rank, right = None, encoded.choice.right
+        is_measured = isinstance(values[right], Mapping)
+        if is_measured and encoded.alternatives[right][-1] != UNKNOWN:
+            rank = int(values[right]["rank"][-2])
         nll = [value["surprisal"] if is_measured else value for value in values]
         log_probs = [-float(np.sum(nats, dtype=np.float64)) for nats in nll]
         targets = [len(ids) + end_is_target for ids in encoded.alternatives]
-        right, *others = (ids.tolist() for ids in encoded.alternatives)
-        is_equal = right in others
+        ids = [alternative.tolist() for alternative in encoded.alternatives]
+        is_equal = ids.count(ids[right]) > 1
         correct = {}
-        if others:
+        if len(ids) > 1:
             per_target = [log_prob / n for log_prob, n in zip(log_probs, targets, strict=True)]
             for criterion, scores in ((TOTAL, log_probs), (PER_TARGET, per_target)):
-                correct[criterion] = np.nan if is_equal else _share_of_first(scores)
+                correct[criterion] = np.nan if is_equal else _share(scores, right)
         if is_measured:
             correct[LAST_WORD] = np.nan if rank is None else float(rank == 1)
         yield Outcome(encoded.choice, log_probs, targets, is_equal, rank, correct)
 
 
-def _share_of_first(values: Sequence[float]) -> float:
-    """1/k if the first value is one of k that are the highest, else 0."""
+def _share(values: Sequence[float], index: int) -> float:
+    """1/k if the value at the index is one of k that are the highest, else 0."""
     highest = max(values)
-    return values.count(highest) ** -1.0 if values[0] == highest else 0.0
+    return values.count(highest) ** -1.0 if values[index] == highest else 0.0
 
 
 class Accuracy(NamedTuple):
@@ -180,8 +187,8 @@ def accuracies(runs: Sequence[Sequence[Outcome]], by: Sequence[str] = ()) -> lis
       runs: the outcomes of the same choices under each run.
       by: names of columns that all choices have.
     """
-    require_columns((outcome.choice for outcome in runs[0]), by)
     require_outcomes(runs)
+    require_columns((outcome.choice for outcome in runs[0]), by)
     groups: dict[tuple[str, ...], list[int]] = {}
     for index, outcome in enumerate(runs[0] if by else ()):
         cells = tuple(outcome.choice.columns[name] for name in by)
@@ -201,10 +208,18 @@ def require_columns(choices: Iterable[Choice], by: Sequence[str]) -> None:
 
 
 def require_outcomes(runs: Sequence[Sequence[Outcome]]) -> None:
-    """Raises an `InputError` if there are no pairs, or if no pair has an outcome."""
-    if not runs[0]:
+    """Raises an `InputError` if there are no pairs, if pairs have different criteria, or if no pair
+    has an outcome."""
+    if not runs or not runs[0]:
         raise InputError("there are no pairs; choose another --input")
-    for criterion in runs[0][0].correct:
+    first = runs[0][0].correct
+    for outcome in runs[0]:
+        if outcome.correct.keys() != first.keys():
+            raise InputError(
+                f"{outcome.choice.where}: has other criteria ({', '.join(outcome.correct)}) than "
+                f"the first pair ({', '.join(first)}); measure choices of one alternative apart"
+            )
+    for criterion in first:
         if np.isnan(_correct(runs, criterion)).all():
             cause = "the last word is OOV"
             if criterion != LAST_WORD:

@@ -1,18 +1,40 @@
 """Accuracies on minimal pairs of several runs: tables, their JSON, and the outcome of every pair as
 JSON lines or TSV."""
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation import minimal_pairs
-from dclm_jax.evaluation.minimal_pairs import LAST_WORD, Accuracy, Outcome
+from dclm_jax.evaluation.minimal_pairs import CRITERIA, LAST_WORD, Accuracy, Choice, Outcome
 from dclm_jax.evaluation.significance import Difference
 from dclm_jax.files import json_text
 from dclm_jax.tables import aligned, present, separated
 
 FORMATS = ("jsonl", "tsv")
+_PAIR, _RANK = "pair", "rank"
+
+
+def require_free_names(choices: Iterable[Choice], names: Sequence[str]) -> None:
+    """Raises an `InputError` if a column of the input has the name of a column of the TSV.
+
+    Args:
+      choices: choices with their columns.
+      names: names of the alternatives.
+    """
+    taken = {_PAIR, _RANK, *map(_apart, CRITERIA), *map(_correct, CRITERIA)}
+    taken.update(itertools.chain.from_iterable(map(_scores, names)))
+    for choice in choices:
+        for name in choice.columns:
+            # The columns of several runs are called NAME:RUN.
+            if any(f"{name}:".startswith(f"{column}:") for column in taken):
+                raise InputError(
+                    f"{choice.where}: the column {brief(name)} of the input has the name of a "
+                    "column of the result; rename the column, or write --output=NAME.jsonl"
+                )
 
 
 class PairResults(NamedTuple):
@@ -20,7 +42,7 @@ class PairResults(NamedTuple):
 
     Attributes:
       labels: labels of the runs.
-      names: names of the alternatives, the right one first.
+      names: names of the alternatives.
       by: columns of the groups.
       runs: outcomes by run.
       accuracies: accuracies of every group and of all pairs.
@@ -129,14 +151,15 @@ class PairResults(NamedTuple):
         """The outcome of every pair, one per line."""
         columns = dict.fromkeys(name for outcome in self.runs[0] for name in outcome.choice.columns)
         if file_format == "tsv":
-            yield separated(["pair", *columns, "set_apart", *self._value_names()])
+            criteria = map(_apart, self.runs[0][0].correct)
+            yield separated([_PAIR, *columns, *criteria, *self._value_names()])
         for of_runs in zip(*self.runs, strict=True):
             yield self._line(of_runs, list(columns), file_format)
 
     def _value_names(self) -> list[str]:
-        names = [f"{kind}_{name}" for name in self.names for kind in ("log_prob", "targets")]
-        names += [f"correct_{_key(criterion)}" for criterion in self.runs[0][0].correct]
-        names += ["rank"] if LAST_WORD in self.runs[0][0].correct else []
+        names = [*itertools.chain.from_iterable(map(_scores, self.names))]
+        names += map(_correct, self.runs[0][0].correct)
+        names += [_RANK] if LAST_WORD in self.runs[0][0].correct else []
         if len(self.labels) == 1:
             return names
         return [f"{name}:{label}" for label in self.labels for name in names]
@@ -144,26 +167,26 @@ class PairResults(NamedTuple):
     def _line(self, of_runs: Sequence[Outcome], columns: Sequence[str], file_format: str) -> str:
         first = of_runs[0]
         choice = first.choice
-        is_apart = any(np.isnan(value) for value in first.correct.values())
+        apart = {_key(name): bool(np.isnan(value)) for name, value in first.correct.items()}
         if file_format == "tsv":
             cells = [present(choice.columns.get(name)) for name in columns]
             values = [value for outcome in of_runs for value in _values(outcome)]
-            return separated([choice.where, *cells, int(is_apart), *values])
+            return separated([choice.where, *cells, *map(int, apart.values()), *values])
         records = [
             {
                 "log_probs": outcome.log_probs,
                 "correct": {_key(name): value for name, value in outcome.correct.items()},
-                **({"rank": outcome.rank} if LAST_WORD in outcome.correct else {}),
+                **({_RANK: outcome.rank} if LAST_WORD in outcome.correct else {}),
             }
             for outcome in of_runs
         ]
         record = {
-            "pair": choice.where,
+            _PAIR: choice.where,
             "columns": dict(choice.columns),
             "unit": "nats",
-            "alternatives": [" ".join(words) for words in choice.alternatives],
+            "alternatives": list(map(_text, choice.alternatives)),
             "targets": first.targets,
-            "set_apart": is_apart,
+            "set_apart": apart,
         }
         if len(self.labels) == 1:
             return json_text({**record, **records[0]}) + "\n"
@@ -172,6 +195,26 @@ class PairResults(NamedTuple):
 
 def _key(criterion: str) -> str:
     return criterion.lower().replace(" ", "_")
+
+
+def _scores(name: str) -> tuple[str, str]:
+    """The columns with the scores of an alternative."""
+    return f"log_prob_{name}", f"targets_{name}"
+
+
+def _apart(criterion: str) -> str:
+    """The column that says whether a pair is set apart by a criterion."""
+    return f"set_apart_{_key(criterion)}"
+
+
+def _correct(criterion: str) -> str:
+    """The column with the outcome by a criterion."""
+    return f"correct_{_key(criterion)}"
+
+
+def _text(sentence: str | Sequence[str]) -> str:
+    """The text of a sentence, which may be a list of words."""
+    return sentence if isinstance(sentence, str) else " ".join(sentence)
 
 
 def _with_interval(values: np.ndarray) -> str:

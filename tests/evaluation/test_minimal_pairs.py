@@ -1,5 +1,6 @@
 """Minimal pairs against brute force: every sentence of every pair scored by itself."""
 
+import json
 import re
 from fractions import Fraction
 
@@ -18,6 +19,7 @@ from dclm_jax.evaluation.minimal_pairs import (
     differences,
     outcomes,
 )
+from dclm_jax.experiments.pair_files import PairResults
 from tests import oracles
 from tests.test_read_document import language_model
 
@@ -75,6 +77,22 @@ def test_plain_lists_are_choices_and_the_last_word_has_a_rank():
     assert [*single.correct] == [LAST_WORD]
 
 
+@pytest.mark.parametrize("last_word", [False, True])
+def test_the_right_alternative_may_have_another_index(last_word):
+    lm = language_model("ccdclm")
+    choices = [Choice([*reversed(pair.alternatives)], pair.context) for pair in PAIRS]
+    choices = [choice._replace(right=len(choice.alternatives) - 1) for choice in choices]
+    for outcome, first in zip(
+        lm.minimal_pairs(choices, last_word=last_word),
+        lm.minimal_pairs(PAIRS, last_word=last_word),
+        strict=True,
+    ):
+        np.testing.assert_allclose(outcome.log_probs[::-1], first.log_probs, rtol=1e-5)
+        assert (outcome.targets[::-1], outcome.is_equal) == (first.targets, first.is_equal)
+        assert outcome.rank == first.rank
+        np.testing.assert_equal(outcome.correct, first.correct)
+
+
 @pytest.mark.parametrize(
     ("log_probs", "total", "per_target"),
     [
@@ -130,6 +148,11 @@ def test_accuracies_of_groups_and_of_all_pairs():
     [
         ([["it sat", "it sat"]], "a pair: alternatives 1 and 2 are equal; expected different"),
         ([["it sat", "dogs", "it sat"]], "a pair: alternatives 1 and 3 are equal"),
+        (
+            [Choice(["it", "it sat", "it"], right=2)],
+            "a pair: alternatives 1 and 3 are equal",
+        ),
+        ([Choice(["it", "it sat"], right=2)], "a pair: the right index is 2; expected 0 to 1"),
         ([["it sat"]], "a pair: has 1 alternative; expected two or more, or one with --last_word"),
         ([["it sat", " "]], "a pair: alternative 2 has no words; add its text"),
         (["it sat"], "a pair: the alternatives are 'it sat'; expected a list of sentences"),
@@ -143,6 +166,26 @@ def test_accuracies_of_groups_and_of_all_pairs():
 def test_pairs_that_leave_no_choice_are_refused(pairs, message):
     with pytest.raises(InputError, match=re.escape(message)):
         accuracies([[*language_model("rnnlm").minimal_pairs(pairs)]])
+
+
+def test_files_have_sentences_as_text():
+    lm = language_model("rnnlm")
+    pairs = [PAIRS[0], Choice([["it", "slept"], ["it", "sat"]], columns={"kind": "b"})]
+    results = PairResults.of(["rnnlm"], ["a", "b"], [], [[*lm.minimal_pairs(pairs)]])
+    records = list(map(json.loads, results.lines("jsonl")))
+    expected = [PAIRS[0].alternatives, ["it slept", "it sat"]]
+    assert [record["alternatives"] for record in records] == expected
+
+
+def test_accuracies_need_outcomes_by_the_same_criteria():
+    lm = language_model("rnnlm")
+    for runs in ([], [[]]):
+        with pytest.raises(InputError, match="there are no pairs; choose another --input"):
+            accuracies(runs)
+    pairs = [Choice(["it sat", "it slept"]), Choice(["dogs bark"], where="pairs.csv:3")]
+    for choices in (pairs, pairs[::-1]):
+        with pytest.raises(InputError, match="has other criteria .* than the first pair"):
+            accuracies([[*lm.minimal_pairs(choices, last_word=True)]])
 
 
 def test_last_words_that_are_all_unknown_and_other_models_are_refused():

@@ -63,7 +63,8 @@ def test_pairs_in_every_form_agree_with_python(space, blimp, tmp_path):
 
     table = list(csv.DictReader(io.StringIO(output.read_text()), delimiter="\t"))
     assert [row["UID"] for row in table] == [row["UID"] for row in [*ROWS, UNKNOWN]]
-    assert [row["set_apart"] for row in table] == ["0"] * 11 + ["1"]
+    for criterion in ("log_p", "log_p_per_target"):
+        assert [row[f"set_apart_{criterion}"] for row in table] == ["0"] * 11 + ["1"]
     for label, outcomes in zip(("ccdclm", "rnnlm"), by_hand, strict=True):
         for row, outcome in zip(table, outcomes, strict=True):
             names = f"log_prob_sentence_good:{label}", f"log_prob_sentence_bad:{label}"
@@ -92,23 +93,31 @@ def test_standard_input_has_a_format(space, blimp):
 def test_endings_after_contexts_have_numbers_of_answers(space, tmp_path):
     path = tmp_path / "stories.csv"
     path.write_text("s1,s2,e1,e2,right\nw1 w2,w3,w4 w5,w60 w5,1\nw7,w8 w9,w61,w62 w3 w4,2\n")
-    flags = ["--context_columns=s1,s2", "--alternatives=e1,e2", "--answer=right", "--output=-"]
-    printed = launch(
-        "minimal_pairs", f"--workdir={space.run}", f"--input={path}", *flags, quiet=False
-    ).stdout
+    flags = ["--context_columns=s1,s2", "--alternatives=e1,e2", "--answer=right"]
+    flags += [f"--workdir={space.run}", f"--input={path}"]
+    launch("minimal_pairs", *flags, f"--output={tmp_path / 'endings.tsv'}")
+    printed = launch("minimal_pairs", *flags, "--output=-", quiet=False).stdout
     records = list(map(json.loads, printed.splitlines()))
     lm = dclm_jax.restore(space.run)
-    stories = [(["w1 w2", "w3"], ["w4 w5", "w60 w5"]), (["w7", "w8 w9"], ["w62 w3 w4", "w61"])]
-    for record, (context, endings) in zip(records, stories, strict=True):
+    stories = [(["w1 w2", "w3"], ["w4 w5", "w60 w5"]), (["w7", "w8 w9"], ["w61", "w62 w3 w4"])]
+    rows = csv.DictReader(io.StringIO((tmp_path / "endings.tsv").read_text()), delimiter="\t")
+    for record, row, (context, endings) in zip(records, rows, stories, strict=True):
         assert record["alternatives"] == endings
         expected = [score.log_prob for score in lm.read(context).score(endings)]
         np.testing.assert_allclose(record["log_probs"], expected, rtol=1e-5)
+        log_probs = [float(row[f"log_prob_{name}"]) for name in ("e1", "e2")]
+        np.testing.assert_allclose(log_probs, expected, rtol=1e-5)
+        targets = [1 + len(ending.split()) for ending in endings]
+        assert [int(row[f"targets_{name}"]) for name in ("e1", "e2")] == targets
+        right = int(row["right"]) - 1
+        assert record["correct"]["log_p"] == float(expected[right] == max(expected))
+        assert float(row["correct_log_p"]) == record["correct"]["log_p"]
     assert [record["columns"] for record in records] == [{"right": "1"}, {"right": "2"}]
 
 
 def test_the_last_word_of_a_passage_has_a_rank(space, tmp_path):
     path = tmp_path / "lambada.jsonl"
-    path.write_text(lines([{"text": "w1 w2\nw3 w4 w5"}, {"text": "w7 unheard"}]))
+    path.write_text(lines([{"text": "w1 w2\n\nw3 w4 w5"}, {"text": "w7 unheard"}]))
     flags = [f"--workdir={space.run}", f"--input={path}", "--alternatives=text", "--last_word"]
     done = launch("minimal_pairs", *flags, "--output=-", quiet=False)
     first, second = map(json.loads, done.stdout.splitlines())
@@ -119,32 +128,79 @@ def test_the_last_word_of_a_passage_has_a_rank(space, tmp_path):
     assert re.search(rf"median +{rank}\b", done.stderr)
 
 
+def test_the_rank_is_the_rank_of_the_right_alternative(space, tmp_path):
+    path = tmp_path / "pairs.csv"
+    path.write_text("a,b,right\nw1 w2,w1 w40,1\nw1 w2,w1 w40,2\nw1 w2,w1 unheard,2\n")
+    flags = [f"--workdir={space.run}", f"--input={path}", "--alternatives=a,b", "--answer=right"]
+    done = launch("minimal_pairs", *flags, "--last_word", "--output=-", quiet=False)
+    records = list(map(json.loads, done.stdout.splitlines()))
+    words = [word for word, _ in dclm_jax.restore(space.run).read([]).next_words("w1", k=98)]
+    ranks = [words.index(word) + 1 for word in ("w2", "w40")]
+    assert [record["rank"] for record in records] == [*ranks, None]
+    # An OOV last word sets a pair apart by one criterion, and not by log P.
+    flags_of_last = {"log_p": False, "log_p_per_target": False, "last_word": True}
+    assert records[2]["set_apart"] == flags_of_last
+    assert not any(records[0]["set_apart"].values())
+
+
 PAIR = '{"good": "a b", "bad": "a c", "context": "x y", "n": 1}\n'
 
 
-def test_raw_text_is_divided_and_contexts_are_lists_or_text(tmp_path):
+@pytest.mark.parametrize("format", ["prose", "auto"])
+def test_raw_text_is_divided_and_lists_have_words(tmp_path, format):
+    """Of runs trained on raw text and on tokenised lines, as launch.score reads these formats."""
     pytest.importorskip("sentencex")
     pytest.importorskip("sacremoses")
     path = tmp_path / "pairs.jsonl"
     rows = [
         {"good": "Mr. Lee isn't here.", "bad": "Mr. Lee aren't here.", "context": "It rained. So?"},
-        {"good": "Yes.", "bad": "No.", "context": ["Is it? Is it not?", "It rained."]},
+        {
+            "good": ["Yes", "is", "n't"],
+            "bad": "No.",
+            "context": ["Is it? Is it not ?", ["It", "rai-ned."]],
+        },
+        {"good": "Yes.", "bad": "No."},
     ]
     path.write_text(lines(rows))
-    options = TextOptions("prose", lowercase=True)
-    first, second = read_alternatives(str(path), PairColumns(["good", "bad"]), options)
+    options = TextOptions(format, lowercase=True)
+    first, second, third = read_alternatives(str(path), PairColumns(["good", "bad"]), options)
     assert first.alternatives[0] == ["mr.", "lee", "isn", "'t", "here", "."]
     assert first.context == [["it", "rained", "."], ["so", "?"]]
-    assert second.context == [["is", "it", "?", "is", "it", "not", "?"], ["it", "rained", "."]]
-    assert second.alternatives == [["yes", "."], ["no", "."]]
+    assert second.context == [["is", "it?", "is", "it", "not", "?"], ["it", "rai-ned."]]
+    assert second.alternatives == [["yes", "is", "n't"], ["no", "."]]
+    assert (third.alternatives, third.context) == ([["yes", "."], ["no", "."]], [])
     alone = read_alternatives(str(path), PairColumns(["good", "bad"], context=()), options)
-    assert [record.context for record in alone] == [[], []]
+    assert [record.context for record in alone] == [[], [], []]
     path.write_text(lines([{"text": "It rained. We left."}]))
     (passage,) = read_alternatives(str(path), PairColumns(["text"], is_passage=True), options)
     assert (passage.alternatives, passage.context) == (
         [["we", "left", "."]],
         [["it", "rained", "."]],
     )
+
+
+def test_a_later_record_may_be_the_first_with_a_context(tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    path.write_text(lines([{"good": "a", "bad": "b"}, {"good": "a", "bad": "b", "context": "c"}]))
+    records = [*read_alternatives(str(path), PairColumns(["good", "bad"]))]
+    assert [record.context for record in records] == [[], [["c"]]]
+    assert [record.columns for record in records] == [{}, {}]
+
+
+def test_unusual_text_is_reported(tmp_path):
+    path, notes = tmp_path / "pairs.tsv", []
+    path.write_text("good\tbad\nwe\u200b go\tgo we\u200b\u200b\n")
+    columns = PairColumns(["good", "bad"])
+    (record,) = read_alternatives(str(path), columns, report=notes.append)
+    assert record.alternatives == [["we", "\u200b", "go"], ["go", "we", "\u200b", "\u200b"]]
+    (note,) = notes
+    assert note.startswith(f"note: {path}: words with invisible format characters: 3")
+    notes.clear()
+    options = TextOptions(unicode="nfc")
+    (record,) = read_alternatives(str(path), columns, options, report=notes.append)
+    assert record.alternatives == [["we", "go"], ["go", "we"]]
+    (note,) = notes
+    assert "format characters removed: 3" in note
 
 
 @pytest.mark.parametrize(
@@ -169,7 +225,24 @@ def test_raw_text_is_divided_and_contexts_are_lists_or_text(tmp_path):
         (PAIR.replace("a c", " "), [], "'bad' is ' '; expected a sentence"),
         (PAIR, [], "the alternatives differ only in OOV words in all 1 pairs, so that accuracy wo"),
         ("", [], "pairs.jsonl: is empty"),
+        (PAIR.replace('"a c"', '["a c"]'), [], "'bad' is ['a c']; expected a sentence"),
+        (PAIR.replace('"x y"', '[["x y"]]'), [], "expected text, or a list of sentences"),
         (PAIR, ["--output=a.html"], "--output=a.html: choose the extension .jsonl or .tsv"),
+        (PAIR, ["--output=a.csv"], "--output=a.csv: choose the extension .jsonl or .tsv"),
+        (PAIR, ["--alternatives="], "--alternatives names no column; name two or more, or one wi"),
+        (PAIR, ["--alternatives=good,bad,good"], "--alternatives repeats 'good'; name differ"),
+        (PAIR, ["--by=n,n"], "--by repeats 'n'; name different columns"),
+        (PAIR, ["--context_columns=n,n"], "--context_columns repeats 'n'; name different"),
+        *(
+            (PAIR.replace('"n"', f'"{name}"'), [], f"pairs.jsonl:1: the column '{name}' of the inp")
+            for name in (
+                "pair",
+                "log_prob_good",
+                "targets_bad:rnnlm",
+                "correct_log_p",
+                "set_apart_log_p",
+            )
+        ),
         (PAIR, ["--output=-", "--metrics=-"], "--metrics and --output are both standard output"),
     ],
 )
