@@ -40,7 +40,7 @@ from dclm_jax.evaluation import by_word, datasets, distributions, interpolation,
 from dclm_jax.evaluation.adaptation import Adaptation, adapt
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.distributions import DIVERGENCE, NO_CONTEXT, SURPRISAL, column_names
-from dclm_jax.evaluation.measures import MEASURES
+from dclm_jax.evaluation.measures import new_measures
 from dclm_jax.evaluation.minimal_pairs import Choice, EncodedChoice, Outcome
 from dclm_jax.evaluation.perplexity import Perplexity, measure
 from dclm_jax.evaluation.scoring import Progress, Scorer, WordScorer
@@ -743,7 +743,7 @@ class LanguageModel:
     ) -> dict[str, Any]:
         """The values of `evaluation.measures.MEASURES` by name, for documents as `perplexity` takes
         them."""
-        new = [kind() for kind in MEASURES]
+        new = new_measures()
         dataset = self._dataset(documents)
         measure(self.scorer, dataset.documents, measures=new, on_document=on_document)
         return {each.name: each.value() for each in new}

@@ -128,6 +128,11 @@ MEASURES: tuple[type[Measure], ...] = (ByToken, BySentence, ByDocument)
 """All measures, in the order of their columns or tables."""
 
 
+def new_measures() -> list[Measure]:
+    """All measures, before any document."""
+    return [kind() for kind in MEASURES]
+
+
 def by_position() -> list[type[ByPosition]]:
     """The measures that have a table and a figure of perplexities by position."""
     return [kind for kind in MEASURES if issubclass(kind, ByPosition)]
