@@ -429,8 +429,8 @@ class LanguageModel:
                 sentence[f"{SURPRISAL}{NO_CONTEXT}"] if no_context_too else None
                 for sentence in measured
             ]
-            chosen = [{name: sentence[name] for name in names} for sentence in measured]
-            yield document, [sentence[SURPRISAL] for sentence in measured], no_context, chosen
+            requested = [{name: sentence[name] for name in names} for sentence in measured]
+            yield document, [sentence[SURPRISAL] for sentence in measured], no_context, requested
 
     def minimal_pairs(
         self, choices: Iterable[Choice | Sequence[Sentence]], *, last_word: bool = False
