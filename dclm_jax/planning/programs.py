@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
-import jax.extend.core
 import numpy as np
 import optax
 from jax.sharding import SingleDeviceSharding
@@ -194,10 +193,10 @@ def _parts(equation: Any) -> Iterator[Any]:
     """The jaxprs in the parameters of an equation."""
     for value in equation.params.values():
         for part in value if isinstance(value, (tuple, list)) else (value,):
-            if isinstance(part, jax.extend.core.ClosedJaxpr):
-                yield part.jaxpr
-            elif isinstance(part, jax.extend.core.Jaxpr):
-                yield part
+            # A closed jaxpr has a jaxpr; JAX exports the types of both in some versions only.
+            jaxpr = getattr(part, "jaxpr", part)
+            if hasattr(jaxpr, "eqns"):
+                yield jaxpr
 
 
 def _chunks(model: DocumentModel, shape: Shape, share_real: float) -> Chunks:
