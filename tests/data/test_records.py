@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from typing import Any
 
 import pytest
 
@@ -109,12 +110,15 @@ def test_other_keys_of_json_lines_are_cells(tmp_path):
 
 
 def test_a_deep_value_is_refused_only_where_it_is_a_cell(tmp_path):
-    depth = 600
-    path = write(tmp_path / "t.jsonl", f'{{"text": "a", "x": {"[" * depth}{"]" * depth}}}')
+    # What Python can parse, and what it can write, depend on its version.
+    path = write(tmp_path / "t.jsonl", f'{{"text": "a", "x": {"[" * 600}{"]" * 600}}}')
     (document,) = read(path)
     assert document.sentences == [["a"]]
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
     with pytest.raises(InputError, match="nested too deeply to be written; remove it"):
-        columns(document)
+        columns(document._replace(rows=[{"x": deep}]))
 
 
 def test_rows_of_a_document_may_have_different_keys():
