@@ -220,11 +220,11 @@ def test_answers_of_unknown_words_are_named(harness, runs, tmp_path, caplog):
 )
 def test_bad_arguments_are_refused(harness, runs, arguments, message):
     module = importlib.import_module("dclm_jax.lm_eval")
-    given = {
+    arguments = {
         name: str(runs["lines"]) if value == "RUN" else value for name, value in arguments.items()
     }
     with pytest.raises(InputError) as error:
-        module.HarnessModel(**given, device="cuda:0")
+        module.HarnessModel(**arguments, device="cuda:0")
     assert message in str(error.value)
 
 
@@ -247,8 +247,8 @@ def test_options_of_generation(harness):
     generation = importlib.import_module("dclm_jax.lm_eval")._generation
     decoding, stops, max_targets = generation({"until": ["\n", ""], "temperature": 0.0})
     assert (decoding.method, stops, max_targets) == ("greedy", ["\n"], 256)
-    given = {"until": "x", "do_sample": True, "temperature": 0.5, "top_k": 3, "max_new_tokens": 7}
-    decoding, stops, max_targets = generation(given)
+    options = {"until": "x", "do_sample": True, "temperature": 0.5, "top_k": 3, "max_new_tokens": 7}
+    decoding, stops, max_targets = generation(options)
     assert (decoding.method, decoding.temperature, decoding.top_k) == ("sample", 0.5, 3)
     assert (stops, max_targets) == (["x"], 7)
 

@@ -1,4 +1,4 @@
-"""Minimal pairs against brute force: every sentence of every pair scored by itself."""
+"""Minimal pairs against brute force: every sentence of every pair scored alone."""
 
 import json
 import re

@@ -123,8 +123,8 @@ class Endless(io.RawIOBase):
 def test_a_line_that_is_too_long_gets_an_error_and_takes_little_memory():
     def answers(length: int, rest: bytes = b'\n{"id": "next", "sentences": ["w1"]}\n'):
         stream = io.BufferedReader(Endless(length, rest))
-        found = requests.answers(stream, PLAIN, lambda request: f'"{request.document.id}"')
-        return list(map(json.loads, found))
+        answered = requests.answers(stream, PLAIN, lambda request: f'"{request.document.id}"')
+        return list(map(json.loads, answered))
 
     tracemalloc.start()
     error, following = answers(20 * LONGEST_LINE)
