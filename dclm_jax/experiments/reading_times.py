@@ -1,0 +1,378 @@
+"""Do the measures of a language model predict how long people read the words of a text?
+
+A linear model predicts the mean reading time of each word from predictors of the word and of the
+word before it: the length, the log frequency in the training text, and measures of language models.
+The gain of a predictor is the log-likelihood of the reading times with the predictor minus the
+log-likelihood without it (Goodkind and Bicknell 2018), both for stories that the linear model was
+not fitted to. A gain above 0 means that the predictor helps to predict reading times.
+
+Shapes: N words, X predictors, D sentences, R runs.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dclm_jax.data.documents import Document, cell_text, column_names
+from dclm_jax.data.formats import listed
+from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from dclm_jax.errors import InputError, brief
+from dclm_jax.evaluation import significance
+from dclm_jax.experiments.figures import Figure, Line
+from dclm_jax.score_types import DocumentScore
+from dclm_jax.tables import aligned
+
+LENGTH, LOG_FREQUENCY = "length", "log frequency"
+BASELINE = (LENGTH, LOG_FREQUENCY)
+"""Predictors of every linear model."""
+SURPRISAL, NO_CONTEXT = "surprisal", "surprisal without context"
+ENTROPY, DIVERGENCE = "entropy", "divergence"
+MEASURES = (SURPRISAL, ENTROPY, DIVERGENCE)
+COLUMN = "column of the input"
+
+
+class Comparison(NamedTuple):
+    """Two linear models: with and without `added`, both with BASELINE and with `given`."""
+
+    added: str
+    given: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.added} beyond {' and '.join(self.given)}" if self.given else self.added
+
+
+COMPARISONS = (
+    *map(Comparison, (NO_CONTEXT, SURPRISAL, ENTROPY, DIVERGENCE)),
+    Comparison(SURPRISAL, (NO_CONTEXT,)),
+    Comparison(ENTROPY, (SURPRISAL,)),
+    Comparison(DIVERGENCE, (SURPRISAL,)),
+)
+
+
+class Words(NamedTuple):
+    """The words of stories whose reading times are predicted.
+
+    Attributes:
+      times_N: mean reading times.
+      stories_N, sentences_N: the numbers of each word's story, and of its sentence among the
+        sentences of all stories.
+      shared: predictors [N, 2] (of the word, of the word before) that do not depend on the run.
+      by_run: predictors [N, 2] that do, one mapping per run.
+      omitted: numbers of omitted words by reason.
+    """
+
+    times_N: np.ndarray
+    stories_N: np.ndarray
+    sentences_N: np.ndarray
+    shared: Mapping[str, np.ndarray]
+    by_run: Sequence[Mapping[str, np.ndarray]]
+    omitted: Mapping[str, int]
+
+
+class ReadingTimes:
+    """Collects the words of stories, each a row of a table of reading times.
+
+    Attributes:
+      time: column of the mean reading times.
+      columns: columns of further predictors.
+      vocabulary: vocabulary of the runs, with the counts of the training text.
+    """
+
+    def __init__(self, time: str, columns: Sequence[str], vocabulary: Vocabulary):
+        total = sum(vocabulary.counts[len(SPECIAL_TOKENS) :])
+        if not total:
+            raise InputError(
+                "the vocabulary has no counts of words, which log frequencies need; train on a "
+                "corpus whose vocabulary launch.prepare counted"
+            )
+        self.time, self.columns = time, columns
+        self._log_total, self._vocabulary = math.log(total), vocabulary
+        self._rows: list[tuple[float, int, int, bool, dict[str, float]]] = []
+        self._measures: list[list[dict[str, float]]] = []
+        self._stories = self._sentences = 0
+
+    def add(self, document: Document, scores: Sequence[DocumentScore]) -> None:
+        """Adds a story whose rows are words.
+
+        Args:
+          document: the story, joined from rows.
+          scores: its scores by every run, with MEASURES, also without context.
+        """
+        self._require_columns(document)
+        places: list[list[tuple[int, int]]] = [[] for _ in document.rows]
+        one_row = [[0] * len(words) for words in document.sentences]
+        for sentence, rows in enumerate(document.row_of_word or one_row):
+            for position, row in enumerate(rows):
+                places[row].append((sentence, position))
+        for row, tokens in zip(document.rows, places, strict=True):
+            if not tokens:
+                continue
+            words = [document.sentences[sentence][position] for sentence, position in tokens]
+            known = all(scores[0].sentences[s].known[position] for s, position in tokens)
+            columns = {name: self._number(document, row, name) for name in self.columns}
+            predictors = {
+                LENGTH: float(sum(map(len, words))),
+                LOG_FREQUENCY: self._log_frequency(words) if known else math.nan,
+                **columns,
+            }
+            self._rows.append(
+                (
+                    self._number(document, row, self.time),
+                    self._stories,
+                    self._sentences + tokens[0][0],
+                    known,
+                    predictors,
+                )
+            )
+            self._measures.append([_measures(score, tokens) for score in scores])
+        self._stories += 1
+        self._sentences += len(document.sentences)
+
+    def words(self) -> Words:
+        """The words with a reading time that are, like the word before them, in the vocabulary."""
+        if self._stories < 2:
+            raise InputError(
+                "the input has fewer than two stories, and every story is predicted from the "
+                "others; add stories, or choose another --story"
+            )
+        omitted = {"first of a story": 0, "OOV, or after OOV": 0, "without a number": 0}
+        kept = []
+        for index, (time, story, _, known, predictors) in enumerate(self._rows):
+            before = self._rows[index - 1] if index else None
+            if before is None or before[1] != story:
+                omitted["first of a story"] += 1
+            elif not (known and before[3]):
+                omitted["OOV, or after OOV"] += 1
+            elif not np.isfinite([time, *predictors.values(), *before[4].values()]).all():
+                omitted["without a number"] += 1
+            else:
+                kept.append(index)
+        if not kept:
+            raise InputError(
+                "no word has a reading time and is in the vocabulary like the word before it; "
+                "choose runs trained on text like the stories"
+            )
+        times, stories, sentences, _, shared = zip(*(self._rows[n] for n in kept), strict=True)
+        earlier = [self._rows[n - 1][4] for n in kept]
+        runs = range(len(self._measures[0]))
+        return Words(
+            np.array(times),
+            np.array(stories),
+            np.array(sentences),
+            _paired(shared, earlier),
+            [
+                _paired(
+                    [self._measures[n][run] for n in kept],
+                    [self._measures[n - 1][run] for n in kept],
+                )
+                for run in runs
+            ],
+            omitted,
+        )
+
+    def _require_columns(self, document: Document) -> None:
+        names = column_names(document)
+        for name in (self.time, *self.columns):
+            if name not in names:
+                raise InputError(
+                    f"the input has no column {brief(name)}; its columns are: {listed(names)}"
+                )
+
+    def _number(self, document: Document, row: Mapping[str, Any], name: str) -> float:
+        """The number in a cell; nan for an empty cell or NA."""
+        cell = cell_text(row.get(name)).strip()
+        try:
+            return math.nan if cell in ("", "NA") else float(cell)
+        except ValueError:
+            raise InputError(
+                f"story {brief(document.id)}: {brief(cell)} in the column {brief(name)} is no "
+                "number; correct the cell, or leave it empty"
+            ) from None
+
+    def _log_frequency(self, words: Sequence[str]) -> float:
+        """The log frequency of the rarest of a row's words, so that punctuation has no effect."""
+        ids = self._vocabulary.encode(words)
+        return math.log(min(self._vocabulary.counts[index] for index in ids)) - self._log_total
+
+
+def _measures(score: DocumentScore, tokens: Sequence[tuple[int, int]]) -> dict[str, float]:
+    """The measures of a row: sums over its words, and the entropy before its first word."""
+    sentences = score.sentences
+    first_sentence, first = tokens[0]
+    return {
+        SURPRISAL: -sum(sentences[s].log_probs[n] for s, n in tokens),
+        NO_CONTEXT: -sum((sentences[s].log_probs_no_context or [])[n] for s, n in tokens),
+        ENTROPY: sentences[first_sentence].measures[ENTROPY][first],
+        DIVERGENCE: sum(sentences[s].measures[DIVERGENCE][n] for s, n in tokens),
+    }
+
+
+def _paired(
+    words: Sequence[Mapping[str, float]], before: Sequence[Mapping[str, float]]
+) -> dict[str, np.ndarray]:
+    """Every predictor of words and of the words before them, [N, 2]."""
+    return {
+        name: np.array([[a[name], b[name]] for a, b in zip(words, before, strict=True)])
+        for name in words[0]
+    }
+
+
+def log_likelihoods(
+    times_N: np.ndarray, predictors_NxX: np.ndarray, stories_N: np.ndarray
+) -> np.ndarray:
+    """The log density of each reading time under a normal distribution, in nats, float64 [N].
+
+    Mean and variance are of the linear model with an intercept that least squares fit to all other
+    stories.
+    """
+    design_NxX = np.column_stack([np.ones(len(times_N)), predictors_NxX])
+    log_likelihoods_N = np.empty(len(times_N))
+    for story in np.unique(stories_N):
+        held_out_N = stories_N == story
+        fitted = design_NxX[~held_out_N], times_N[~held_out_N]
+        weights_X = np.linalg.lstsq(*fitted, rcond=None)[0]
+        variance = np.mean((fitted[1] - fitted[0] @ weights_X) ** 2)
+        errors_N = times_N[held_out_N] - design_NxX[held_out_N] @ weights_X
+        log_likelihoods_N[held_out_N] = -0.5 * (
+            np.log(2 * np.pi * variance) + errors_N**2 / variance
+        )
+    return log_likelihoods_N
+
+
+class Gain(NamedTuple):
+    """The gain of a predictor.
+
+    Attributes:
+      label: the run, or the column of a further predictor.
+      comparison: the two linear models.
+      mean, low, high: mean gain per word in nats, and its 95% interval by a bootstrap over
+        sentences.
+    """
+
+    label: str
+    comparison: str
+    mean: float
+    low: float
+    high: float
+
+
+class Gains(NamedTuple):
+    """The gains of all predictors on the same words.
+
+    Attributes:
+      labels: labels of the runs.
+      words, stories, sentences: numbers of words, stories and sentences.
+      omitted: numbers of omitted words by reason.
+      gains: the gain of every column, then of every comparison and run.
+      differences: differences of the gain of the surprisal between runs, with tests.
+    """
+
+    labels: Sequence[str]
+    words: int
+    stories: int
+    sentences: int
+    omitted: Mapping[str, int]
+    gains: Sequence[Gain]
+    differences: Sequence[significance.Difference]
+
+    @classmethod
+    def of(cls, words: Words, labels: Sequence[str], columns: Sequence[str] = ()) -> "Gains":
+        """The gains of the columns, and of the comparisons for every run."""
+        names, by_sentence = [], []
+        sentences, of_word_N = np.unique(words.sentences_N, return_inverse=True)
+        counts_D = np.bincount(of_word_N).astype(float)
+        fits: dict[tuple[int | None, tuple[str, ...]], np.ndarray] = {}
+
+        def fit(run: int | None, predictors: tuple[str, ...]) -> np.ndarray:
+            if (run, predictors) not in fits:
+                pool = {**words.shared, **({} if run is None else words.by_run[run])}
+                arrays = [pool[name] for name in (*BASELINE, *predictors)]
+                fits[run, predictors] = log_likelihoods(
+                    words.times_N, np.concatenate(arrays, axis=1), words.stories_N
+                )
+            return fits[run, predictors]
+
+        for name in columns:
+            names.append((name, COLUMN))
+            by_sentence.append(fit(None, (name,)) - fit(None, ()))
+        for comparison in COMPARISONS:
+            for run, label in enumerate(labels):
+                names.append((label, str(comparison)))
+                with_added = fit(run, (*comparison.given, comparison.added))
+                given = fit(run, comparison.given) if comparison.given else fit(None, ())
+                by_sentence.append(with_added - given)
+        sums_DxX = np.stack([np.bincount(of_word_N, gain_N) for gain_N in by_sentence], axis=1)
+        means_X = sums_DxX.sum(axis=0) / len(words.times_N)
+        ends_2xX = significance.interval(significance.resample(sums_DxX, counts_D[:, None]))
+        of_surprisal = [index for index, name in enumerate(names) if name[1] == SURPRISAL]
+        return cls(
+            labels,
+            len(words.times_N),
+            len(np.unique(words.stories_N)),
+            len(sentences),
+            words.omitted,
+            [
+                Gain(*name, *map(float, values))
+                for name, *values in zip(names, means_X, *ends_2xX, strict=True)
+            ],
+            significance.differences(
+                significance.Sums(sums_DxX[:, of_surprisal], counts_D[:, None])
+            ),
+        )
+
+    def text(self) -> str:
+        """The tables of gains and of differences, for a terminal."""
+        rows: dict[str, dict[str, str]] = {}
+        for gain in self.gains:
+            rows.setdefault(gain.comparison, {})[gain.label] = _with_interval(*gain[2:])
+        labels = list(dict.fromkeys([*self.labels, *(gain.label for gain in self.gains)]))
+        cells = [[name, *(row.get(label, "") for label in labels)] for name, row in rows.items()]
+        reasons = ", ".join(f"{number:,} {reason}" for reason, number in self.omitted.items())
+        lines = [
+            "gain in log-likelihood of reading times, nats per 1,000 words [95% interval]",
+            *aligned([["predictor", *labels], *cells]),
+            f"{self.words:,} words in {self.sentences:,} sentences of {self.stories} stories; "
+            f"omitted: {reasons}",
+        ]
+        if self.differences:
+            header = ["difference in gain, surprisal", "nats per 1,000 words", "p", "p (Holm)"]
+            pairs = [
+                [
+                    f"{self.labels[pair.a]} - {self.labels[pair.b]}",
+                    _with_interval(pair.difference, pair.low, pair.high),
+                    f"{pair.p:.4f}",
+                    f"{pair.p_holm:.4f}",
+                ]
+                for pair in self.differences
+            ]
+            lines += ["", *aligned([header, *pairs])]
+        return "\n".join(lines)
+
+    def figure(self) -> Figure:
+        """The gains with their intervals, one line per run or column."""
+        ticks = list(dict.fromkeys(gain.comparison for gain in self.gains))
+        lines = []
+        for label in dict.fromkeys(gain.label for gain in self.gains):
+            gains = [gain for gain in self.gains if gain.label == label]
+            places = [ticks.index(gain.comparison) for gain in gains]
+            values = [[1e3 * value for value in gain[2:]] for gain in gains]
+            lines.append(Line(label, places, *np.array(values).T))
+        y = "gain in log-likelihood, nats per 1,000 words"
+        return Figure("Predictors of reading times", "predictor", y, lines, ticks)
+
+    def to_json(self) -> dict[str, Any]:
+        differences = [
+            {**pair.to_json(), "a": self.labels[pair.a], "b": self.labels[pair.b]}
+            for pair in self.differences
+        ]
+        return {
+            **{name: getattr(self, name) for name in ("words", "stories", "sentences", "omitted")},
+            "gains": [gain._asdict() for gain in self.gains],
+            "differences": differences,
+        }
+
+
+def _with_interval(mean: float, low: float, high: float) -> str:
+    return f"{1e3 * mean:.1f} [{1e3 * low:.1f}, {1e3 * high:.1f}]"

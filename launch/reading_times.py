@@ -1,0 +1,82 @@
+"""Measures how well the measures of runs predict the reading times of words.
+
+    python -m launch.reading_times --workdirs=runs/rnnlm,runs/adclm --input=times.tsv \\
+        --text_key=word --story=item --time=meanItemRT
+    python -m launch.reading_times --workdir=runs/adclm --input=times.csv --predictors=gpt3 \\
+        --output=gains.json --plot=gains.png
+
+--input is a table with one row per word, in the order of the text: the word with its punctuation
+(--text_key), its story (--story), and its mean reading time (--time). Further columns of numbers
+are predictors by --predictors. Rows are tokenised as raw text; a row may become several words of
+the vocabulary, whose surprisals and divergences are added. Its entropy is that before its first
+word.
+
+A linear model predicts the reading time of a word from the length (characters) and the log
+frequency (in the training text of the runs) of this word and of the word before it. The gain of a
+predictor, such as the surprisal, is the log-likelihood of the reading times with the predictor, of
+both words, minus the log-likelihood without it (Goodkind and Bicknell 2018). Every story is
+predicted by linear models fitted to the other stories.
+
+The table has the gain of each predictor and run, in nats per 1,000 words, with its 95% interval
+(bootstrap over sentences). "surprisal without context" reads each sentence alone. "surprisal beyond
+surprisal without context" is the gain from the document's earlier sentences: a model with both
+against a model with the latter. "divergence" is KL(with context || without); launch.score --help
+defines all measures. Several runs, of one vocabulary, are compared by the gain of their surprisals
+(paired permutation test over sentences; p (Holm) is corrected for all pairs).
+
+Words that are OOV, or follow an OOV word, are omitted for all predictors, as are first words of
+stories and words without a reading time. The numbers of omitted words are printed.
+"""
+
+from collections.abc import Sequence
+
+from absl import flags
+
+from dclm_jax import files
+from dclm_jax.errors import InputError
+from dclm_jax.experiments import figures
+from dclm_jax.experiments.reading_times import MEASURES, Gains, ReadingTimes
+from launch import _app, _evaluation
+
+for _name in ("workdir", "batch_size", "matmul_precision", "encoding", "format", "quoted"):
+    flags.declare_key_flag(_name)
+for _name in ("lowercase", "normalize", "text_key", "language", "unicode"):
+    flags.declare_key_flag(_name)
+_evaluation.define_workdirs()
+_INPUT = flags.DEFINE_string("input", None, "Table of words; '-' is standard input.")
+_STORY = flags.DEFINE_string("story", "story", "Column that tells stories apart.")
+_TIME = flags.DEFINE_string("time", "time", "Column of the mean reading times, such as ms.")
+_PREDICTORS = flags.DEFINE_list("predictors", [], "Columns of further predictors.")
+_OUTPUT = flags.DEFINE_string("output", None, "JSON file for the gains.")
+_PLOT = flags.DEFINE_string("plot", None, "Figure of the gains (PNG, PDF or SVG).")
+
+
+def main(argv: Sequence[str]) -> None:
+    del argv
+    if not _INPUT.value:
+        raise InputError("--input is missing; add --input=PATH, a table of words")
+    if _PLOT.value:
+        figures.check_target(_PLOT.value)
+    runs = _evaluation.restore_all()
+    models = [run.lm for run in runs]
+    _evaluation.require_language_models(models, "launch.reading_times")
+    for lm in models:
+        lm.require_distribution()
+    times = ReadingTimes(_TIME.value, _PREDICTORS.value, models[0].vocabulary)
+    documents = list(_evaluation.read_text(models, _INPUT.value, joined_by=[_STORY.value]))
+    with _evaluation.Progress("scoring", len(documents)) as progress:
+        scores = (lm.score(documents, no_context_too=True, measures=MEASURES) for lm in models)
+        for number, (document, *by_run) in enumerate(zip(documents, *scores, strict=True), start=1):
+            times.add(document, by_run)
+            progress(number, len(documents))
+    gains = Gains.of(times.words(), [run.label for run in runs], _PREDICTORS.value)
+    print(gains.text())
+    if _OUTPUT.value:
+        value = {"runs": [run.to_json() for run in runs], "input": _INPUT.value, **gains.to_json()}
+        files.write_json(_OUTPUT.value, value)
+    if _PLOT.value:
+        figures.plot(gains.figure(), _PLOT.value)
+
+
+if __name__ == "__main__":
+    _app.run(main)

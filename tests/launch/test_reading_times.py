@@ -1,0 +1,228 @@
+"""launch.reading_times against loops over words, and the table of Natural Stories."""
+
+import csv
+import json
+import math
+
+import numpy as np
+import pytest
+
+import dclm_jax
+from configs.reading_times import natural_stories
+from dclm_jax.data.vocabulary import Vocabulary
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation.distributions import MEASURES
+from dclm_jax.experiments.reading_times import (
+    COMPARISONS,
+    DIVERGENCE,
+    ENTROPY,
+    NO_CONTEXT,
+    SURPRISAL,
+    Gains,
+    ReadingTimes,
+    Words,
+    log_likelihoods,
+)
+from tests.launch.support import launch, refuse
+
+pytest.importorskip("sentencex")
+pytest.importorskip("sacremoses")
+STORIES = ("a", "b", "c")
+
+
+@pytest.fixture
+def times(tmp_path):
+    """Three stories of 40 words, some of two words of the vocabulary, OOV, or without a time."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for story in STORIES:
+        for n in range(40):
+            word = f"w{rng.integers(1, 60)}"
+            word = "unheard" if (story, n) == ("b", 7) else word
+            end = "." if n % 9 == 8 else ""
+            time = "" if (story, n) == ("c", 3) else f"{300 + 50 * rng.standard_normal():.3f}"
+            rows.append([story, f"{word}{end}", time, f"{rng.standard_normal():.3f}"])
+    path = tmp_path / "times.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([["story", "text", "time", "other"], *rows])
+    return path, rows
+
+
+def density(time, mean, variance):
+    return -0.5 * (math.log(2 * math.pi * variance) + (time - mean) ** 2 / variance)
+
+
+def held_out(times, predictors, stories):
+    """The log densities by normal equations, one story at a time."""
+    values = []
+    for story, time, row in zip(stories, times, predictors, strict=True):
+        fitted = [n for n, other in enumerate(stories) if other != story]
+        design = np.array([[1.0, *predictors[n]] for n in fitted])
+        targets = np.array([times[n] for n in fitted])
+        weights = np.linalg.solve(design.T @ design, design.T @ targets)
+        variance = np.mean([(t - d @ weights) ** 2 for t, d in zip(targets, design, strict=True)])
+        values.append(density(time, np.array([1.0, *row]) @ weights, variance))
+    return values
+
+
+def test_likelihoods_are_of_stories_that_were_not_fitted():
+    rng = np.random.default_rng(1)
+    predictors, times = rng.standard_normal((30, 2)), rng.standard_normal(30)
+    stories = np.arange(30) % 3
+    actual = log_likelihoods(times, predictors, stories)
+    np.testing.assert_allclose(actual, held_out(times, predictors, stories), rtol=1e-9)
+
+
+def test_gains_equal_loops_over_the_words(space, times, tmp_path):
+    path, rows = times
+    output, plot = tmp_path / "gains.json", tmp_path / "gains.png"
+    flags = [f"--workdirs={space.run},{space.rnnlm}", f"--input={path}", "--predictors=other"]
+    printed = launch("reading_times", *flags, f"--output={output}", f"--plot={plot}", quiet=False)
+    saved = json.loads(output.read_text())
+    assert plot.stat().st_size > 1000
+
+    lm = dclm_jax.restore(space.run)
+    total = sum(lm.vocabulary.counts[3:])
+    words = []
+    for story in STORIES:
+        of_story = [row for row in rows if row[0] == story]
+        sentences, tokens, row_of = [[]], [], []
+        for number, (_, text, *_) in enumerate(of_story):
+            parts = [text.removesuffix("."), *("." * text.endswith("."))]
+            for part in parts:
+                tokens.append((len(sentences) - 1, len(sentences[-1])))
+                sentences[-1].append(part)
+                row_of.append(number)
+            if text.endswith("."):
+                sentences.append([])
+        sentences = [sentence for sentence in sentences if sentence]
+        (score,) = lm.score([sentences], no_context_too=True, measures=MEASURES)
+        for number, (_, _, time, other) in enumerate(of_story):
+            places = [place for place, row in zip(tokens, row_of, strict=True) if row == number]
+            parts = [sentences[s][n] for s, n in places]
+            of_sentence = [(score.sentences[s], n) for s, n in places]
+            known = all(sentence.known[n] for sentence, n in of_sentence)
+            counts = [lm.vocabulary.counts[int(lm.vocabulary.encode([part])[0])] for part in parts]
+            first, position = of_sentence[0]
+            words.append(
+                {
+                    "story": story,
+                    "known": known,
+                    "time": float(time) if time else None,
+                    "base": [sum(map(len, parts)), math.log(min(counts) / total) if known else 0],
+                    "other": float(other),
+                    SURPRISAL: -sum(s.log_probs[n] for s, n in of_sentence),
+                    NO_CONTEXT: -sum(s.log_probs_no_context[n] for s, n in of_sentence),
+                    ENTROPY: first.measures["entropy"][position],
+                    DIVERGENCE: sum(s.measures["divergence"][n] for s, n in of_sentence),
+                }
+            )
+    pairs = [
+        (before, word)
+        for before, word in zip(words, words[1:], strict=False)
+        if before["story"] == word["story"]
+        and before["known"]
+        and word["known"]
+        and word["time"] is not None
+    ]
+    assert saved["words"] == len(pairs)
+    assert saved["stories"] == 3
+    # "." is OOV in the vocabulary of `space`, as is the word "unheard".
+    assert saved["omitted"]["first of a story"] == 3
+    assert sum(saved["omitted"].values()) == 120 - len(pairs)
+
+    def fit(*names):
+        columns = [
+            [*before["base"], *word["base"], *(pair[name] for name in names for pair in both)]
+            for both in pairs
+            for before, word in [both]
+        ]
+        stories = [word["story"] for _, word in pairs]
+        return np.mean(held_out([word["time"] for _, word in pairs], columns, stories))
+
+    def gain(label, comparison):
+        (value,) = (
+            value["mean"]
+            for value in saved["gains"]
+            if (value["label"], value["comparison"]) == (label, str(comparison))
+        )
+        return value
+
+    for comparison in COMPARISONS:
+        expected = fit(*comparison.given, comparison.added) - fit(*comparison.given)
+        np.testing.assert_allclose(gain("ccdclm", comparison), expected, atol=2e-5)
+    expected = fit("other") - fit()
+    np.testing.assert_allclose(gain("other", "column of the input"), expected, atol=1e-9)
+    assert gain("rnnlm", "surprisal beyond surprisal without context") == pytest.approx(0, abs=1e-9)
+    assert f"{len(pairs)} words" in printed.stdout and "ccdclm - rnnlm" in printed.stdout
+
+
+def test_intervals_draw_sentences():
+    """Gains that are equal within and different between sentences have wide intervals."""
+    rng = np.random.default_rng(2)
+    sentences = np.repeat(np.arange(12), 5)
+    surprisals = rng.standard_normal((60, 2))
+    times = 300 + 40 * surprisals[:, 0] + rng.standard_normal(60)
+    predictors = {
+        name: rng.standard_normal((60, 2)) for name in ("length", "log frequency", ENTROPY)
+    }
+    measures = {SURPRISAL: surprisals, NO_CONTEXT: surprisals, DIVERGENCE: 0 * surprisals}
+    entropy = {ENTROPY: predictors.pop(ENTROPY)}
+    words = Words(times, sentences % 3, sentences, predictors, [measures | entropy], {})
+    gains = {gain.comparison: gain for gain in Gains.of(words, ["run"]).gains}
+    surprisal = gains[SURPRISAL]
+    assert 1 < surprisal.low < surprisal.mean < surprisal.high
+    assert gains[DIVERGENCE].mean == pytest.approx(0, abs=1e-9)
+
+
+def test_wrong_tables_are_refused(space, times, tmp_path):
+    path, rows = times
+    run, flags = f"--workdir={space.run}", [f"--input={path}"]
+    assert "--input is missing" in refuse("reading_times", run)
+
+    def error_of(*flags):
+        """The last line; notes of the format stand before it."""
+        return launch("reading_times", run, *flags, code=2).stderr.splitlines()[-1]
+
+    problem = "the input has no column 'ms'; its columns are: 'story', 'time', 'other'"
+    assert error_of(*flags, "--time=ms") == f"error: {problem}"
+    assert "no column 'gpt3'" in error_of(*flags, "--predictors=gpt3")
+    bad = tmp_path / "bad.csv"
+    bad.write_text("story,text,time\na,w1 w2,3\nb,w1,fast\n")
+    error = error_of(f"--input={bad}")
+    assert "story 'b': 'fast' in the column 'time' is no number" in error
+    bad.write_text("story,text,time\na,w1,3\na,w2,3\n")
+    assert "the input has fewer than two stories" in error_of(f"--input={bad}")
+    bad.write_text("story,text,time\na,unheard,3\na,unseen,3\nb,unheard,3\nb,unseen,3\n")
+    assert "no word has a reading time" in error_of(f"--input={bad}")
+    with pytest.raises(InputError, match="no counts of words"):
+        ReadingTimes("time", [], Vocabulary(("<START>", "<END>", "<UNKNOWN>", "a"), (0, 0, 0, 0)))
+
+
+def test_subwords_are_added_to_the_words_that_they_begin_in():
+    subwords = [("If", ""), (" you", "-1"), (" we", "-2"), ("re", "-0.5"), (".", "-3"), ("”", "-1")]
+    surprisals = natural_stories.word_surprisals(["If", "you", "wore.”"], subwords)
+    assert surprisals == [None, 1.0, 6.5]
+    with pytest.raises(InputError, match="are different texts"):
+        natural_stories.word_surprisals(["If", "you"], [("If", "-1")])
+    with pytest.raises(InputError, match="are different texts"):
+        natural_stories.word_surprisals(["If"], [("If", "-1"), (" you", "-1")])
+
+
+def test_rows_of_natural_stories_are_sorted(tmp_path):
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    header = "word\tzone\titem\tnItem\tmeanItemRT\n"
+    rows = "'Ah\t2\t2\t9\t300.5\nwe\t1\t2\t9\t301\nIt.\t1\t1\t9\t310\n"
+    (folder / natural_stories.TIMES).write_text(header + rows)
+    assert "".join(natural_stories.table(folder)) == (
+        "item\tzone\tword\tmeanItemRT\n1\t1\tIt.\t310\n2\t1\twe\t301\n2\t2\t'Ah\t300.5\n"
+    )
+    subwords = "token,logprob,story\nIt,,0\n.,-1,0\nwe,-2,1\n 'A,-1,1\nh,-0.5,1\n"
+    (folder / natural_stories.SUBWORDS).write_text(subwords)
+    *_, first, second, third = natural_stories.table(folder)
+    assert [first, second, third] == [
+        "1\t1\tIt.\t310\t\n",
+        "2\t1\twe\t301\t2.000000\n",
+        "2\t2\t'Ah\t300.5\t1.500000\n",
+    ]
