@@ -1,6 +1,6 @@
 """A run as the model `dclm_jax` of the lm-evaluation-harness (https://pypi.org/project/lm_eval).
 
-    pip install 'dclm_jax[lm_eval]'
+    pip install 'dclm_jax[lm-eval]'
     python -m dclm_jax.lm_eval --model dclm_jax --model_args workdir=RUN --include_path FOLDER \\
         --tasks TASK
 
@@ -56,7 +56,7 @@ def _end(error: InputError) -> NoReturn:
 
 
 try:
-    with importing(f"the model {NAME} of the lm-evaluation-harness", "lm_eval"):
+    with importing(f"the model {NAME} of the lm-evaluation-harness", "lm-eval"):
         from lm_eval.__main__ import cli_evaluate  # pyright: ignore[reportMissingImports]
         from lm_eval.api.instance import Instance  # pyright: ignore[reportMissingImports]
         from lm_eval.api.model import LM  # pyright: ignore[reportMissingImports]

@@ -284,4 +284,4 @@ def test_a_missing_harness_is_one_line():
     done = run_module(code="import sys; sys.modules['lm_eval'] = None")
     message = "error: the model dclm_jax of the lm-evaluation-harness needs lm_eval: pip install"
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"{message} 'dclm_jax[lm_eval]'\n"
+    assert done.stderr == f"{message} 'dclm_jax[lm-eval]'\n"
