@@ -3,7 +3,7 @@
 Log-probabilities are natural logarithms (nats); a surprisal is a negative log-probability.
 
 Documents are lists of sentences, each a string of words separated by spaces or a list of words, or
-`dclm_jax.data.readers.Document`s. Sentences without words are omitted, as in files: the model
+`dclm_jax.data.documents.Document`s. Sentences without words are omitted, as in files: the model
 neither scores nor reads such sentences. After the last document of a call, a warning counts the
 omitted sentences. Indices in results are positions in the documents as they were passed.
 """
@@ -46,14 +46,9 @@ from dclm_jax.evaluation.perplexity import Perplexity, measure
 from dclm_jax.evaluation.scoring import Progress, Scorer, WordScorer
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.nn.precision import SCORING_PRECISION
+from dclm_jax.reading.blocks import MAX_ROWS, batches_of_like_size, power_of_two, size_of
 from dclm_jax.reading.continuations import SentenceReader, score_after
-from dclm_jax.reading.reader import (
-    MAX_ROWS,
-    Reader,
-    batches_of_like_size,
-    power_of_two,
-    size_of,
-)
+from dclm_jax.reading.reader import Reader
 from dclm_jax.score_types import (
     DocumentScore,
     DocumentVectors,
@@ -375,14 +370,14 @@ class LanguageModel:
         """Scores documents in their order; input may be larger than memory.
 
         Args:
-          documents: `dclm_jax.data.readers.Document`s, or lists of sentences; a sentence is a
+          documents: `dclm_jax.data.documents.Document`s, or lists of sentences; a sentence is a
             string of words separated by spaces, or a list of words. Scores are aligned one to one
             with documents and their sentences: a sentence without words has no targets and log P 0.
           no_context_too: whether to score every sentence also without context, as the first
             sentence of a document (`log_probs_no_context`).
-          measures: names of `evaluation.distributions.MEASURES`; the surprisal is always included.
-            With other measures, which a single model of words has, surprisals are equal up to
-            rounding. `no_context_too` adds each measure without earlier sentences.
+          measures: names of `evaluation.distributions.WORD_MEASURES`; the surprisal is always
+            included. With other measures, which a single model of words has, surprisals are equal
+            up to rounding. `no_context_too` adds each measure without earlier sentences.
 
         Yields:
           One score per document, with the Document's id, or with its position from 0, as its name.
@@ -474,7 +469,7 @@ class LanguageModel:
         the next word is the distribution that is scored."""
         if self.model is None or self.params is None:
             kind = "a model with test-time adaptation" if self.adaptation else f"the {self.name}"
-            others = ", ".join(distributions.MEASURES[1:])
+            others = ", ".join(distributions.WORD_MEASURES[1:])
             raise InputError(
                 f"{kind} scores only the words of a text, so that {others} are not known; choose "
                 "the measure surprisal, or a single neural model without adaptation"

@@ -16,7 +16,7 @@ import numpy as np
 from dclm_jax.data.documents import Columns
 from dclm_jax.data.vocabulary import END_TOKEN, UNKNOWN
 from dclm_jax.errors import InputError, brief
-from dclm_jax.evaluation.distributions import MEASURES, NO_CONTEXT
+from dclm_jax.evaluation.distributions import NO_CONTEXT, WORD_MEASURES
 
 NATS, BITS = "nats", "bits"
 """Units."""
@@ -122,7 +122,7 @@ def _is_rank(name: str) -> bool:
 
 RESULT_COLUMNS = (
     *("document", "sentence", "position", "word", "known"),
-    *("sentence_log_prob", "document_log_prob", *MEASURES),
+    *("sentence_log_prob", "document_log_prob", *WORD_MEASURES),
 )
 
 

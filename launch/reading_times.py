@@ -35,7 +35,7 @@ from absl import flags
 from dclm_jax import files
 from dclm_jax.errors import InputError
 from dclm_jax.experiments import figures
-from dclm_jax.experiments.reading_times import MEASURES, Gains, ReadingTimes
+from dclm_jax.experiments.reading_times import OF_WORDS, Gains, ReadingTimes
 from launch import _app, _evaluation
 
 for _name in ("workdir", "batch_size", "matmul_precision", "encoding", "format", "quoted"):
@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> None:
     times = ReadingTimes(_TIME.value, _PREDICTORS.value, models[0].vocabulary)
     documents = list(_evaluation.read_text(models, _INPUT.value, joined_by=[_STORY.value]))
     with _evaluation.Progress("scoring", len(documents)) as progress:
-        scores = (lm.score(documents, no_context_too=True, measures=MEASURES) for lm in models)
+        scores = (lm.score(documents, no_context_too=True, measures=OF_WORDS) for lm in models)
         for number, (document, *by_run) in enumerate(zip(documents, *scores, strict=True), start=1):
             times.add(document, by_run)
             progress(number, len(documents))

@@ -85,8 +85,8 @@ from absl import flags
 from dclm_jax.data import readers
 from dclm_jax.data.documents import Document
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.distributions import MEASURES, NO_CONTEXT, SURPRISAL, column_names
-from dclm_jax.experiments import figures, region_means, requests, score_files
+from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL, WORD_MEASURES, column_names
+from dclm_jax.experiments import figures, requests, score_files
 from dclm_jax.experiments.region_means import RegionMeans
 from dclm_jax.experiments.requests import Request
 from dclm_jax.experiments.score_files import Attention
@@ -130,7 +130,7 @@ _PLOT = flags.DEFINE_string(
     "Figure of the attention weights of one document, or of the means of --by (PNG, PDF or SVG).",
 )
 _MEASURES = flags.DEFINE_list(
-    "measures", [SURPRISAL], f"Measures of every target: {', '.join(MEASURES)}."
+    "measures", [SURPRISAL], f"Measures of every target: {', '.join(WORD_MEASURES)}."
 )
 _BITS = flags.DEFINE_bool("bits", False, "Write surprisals, measures and log P in bits, not nats.")
 _COLUMNS = flags.DEFINE_list(
@@ -170,7 +170,7 @@ def main(argv: Sequence[str]) -> None:
         )
     columns, documents = [], iter(())
     if not _CONTEXT.value:
-        columns, documents = region_means.carry(
+        columns, documents = score_files.carry(
             _read(runs), _COLUMNS.value, report=_evaluation.notify
         )
     scores = _continuations(runs) if _CONTEXT.value else _scores(runs, documents)

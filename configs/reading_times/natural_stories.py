@@ -3,10 +3,10 @@ them.
 
     python -m configs.reading_times.natural_stories naturalstories times.tsv
 
-The folder has `reading_times_by_word.tsv` (each word with its punctuation, its position `zone` in
-the story `item`, and its mean self-paced reading time), whose rows this command sorts. If the folder
-also has `gpt3_surprisal.csv` (log-probabilities of GPT-3's subwords), the column `gpt3` has the
-surprisal of each word: the sum over its subwords, in nats. The corpus is published at
+The command sorts the rows of `reading_times_by_word.tsv` in the folder: each word with its
+punctuation, its position `zone` in the story `item`, and its mean self-paced reading time. If the
+folder also has `gpt3_surprisal.csv` (log-probabilities of GPT-3's subwords), the column `gpt3` has
+the surprisal of each word: the sum over its subwords, in nats. The corpus is published at
 github.com/languageMIT/naturalstories. README.md has the results.
 """
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from dclm_jax.evaluation.permutations import numbered
 from dclm_jax.evaluation.scoring import Document, SentenceScorer
-from dclm_jax.reading.reader import MAX_POSITIONS, Reader, ReaderState, padded_length, power_of_two
+from dclm_jax.reading.blocks import MAX_POSITIONS, padded_length, power_of_two
+from dclm_jax.reading.reader import Reader, ReaderState
 
 NEAR = 1e-4
 """Maximum difference of contexts that count as equal. The log P of later sentences then differs by

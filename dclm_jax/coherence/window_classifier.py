@@ -39,7 +39,7 @@ from dclm_jax.nn import stack
 from dclm_jax.nn.layers import Weight, drop, glorot_uniform
 from dclm_jax.nn.plan import default_plan
 from dclm_jax.nn.precision import SCORING_PRECISION, at_precision
-from dclm_jax.reading.reader import power_of_two
+from dclm_jax.reading.blocks import power_of_two
 
 Params = dict[str, Any]
 WIDTH = 3

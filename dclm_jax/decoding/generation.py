@@ -35,10 +35,11 @@ from dclm_jax.errors import InputError, brief
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.precision import at_precision
 from dclm_jax.reading import incremental
+from dclm_jax.reading.blocks import batches_of_like_size, power_of_two
 from dclm_jax.reading.continuations import SentenceReader, filled_up
 from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.incremental import SentencePrefix
-from dclm_jax.reading.reader import Reader, ReaderState, batches_of_like_size, power_of_two
+from dclm_jax.reading.reader import Reader, ReaderState
 
 ROWS = 64
 """Maximum number of documents generated at once; a power of two."""
@@ -220,7 +221,7 @@ def generate_many(
 
     Args:
       reader: the reader of a model that predicts words.
-      sizes: sizes of the documents' earlier text (`reader.size_of`).
+      sizes: sizes of the documents' earlier text (`blocks.size_of`).
       state_of: maps indices of documents to the states after them; the last index may repeat.
       decoding: method and options of decoding.
       limits, keys: one per document; keys from `random_keys`.

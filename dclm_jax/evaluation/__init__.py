@@ -1,1 +1,1 @@
-"""Measures of a trained model: scores of text, perplexity, coherence."""
+"""Measures of a trained model: scores of text, perplexity, adaptation."""

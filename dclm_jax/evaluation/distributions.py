@@ -31,7 +31,7 @@ from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.reading.likelihoods import block_measures
 
 SURPRISAL, DIVERGENCE = "surprisal", "divergence"
-MEASURES = (SURPRISAL, "entropy", "entropy_reduction", "rank", DIVERGENCE)
+WORD_MEASURES = (SURPRISAL, "entropy", "entropy_reduction", "rank", DIVERGENCE)
 _COMPUTED = (SURPRISAL, "entropy", "rank")
 NO_CONTEXT = "_no_context"
 """Ending of the name of a measure of q."""
@@ -69,8 +69,10 @@ def column_names(measures: Sequence[str], *, no_context_too: bool) -> list[str]:
         raise InputError(f"measures are {measures!r}; expected a list of names")
     names = []
     for name in measures:
-        if name not in MEASURES:
-            raise InputError(f"the measure {name!r} is unknown; choose from {', '.join(MEASURES)}")
+        if name not in WORD_MEASURES:
+            raise InputError(
+                f"the measure {name!r} is unknown; choose from {', '.join(WORD_MEASURES)}"
+            )
         if name in names:
             raise InputError(f"the measure {name!r} is named twice; name each measure once")
         names += [name]

@@ -28,8 +28,8 @@ from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.evaluation.scoring import Document, Scored, sentences_to_score
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.precision import at_precision
+from dclm_jax.reading.blocks import next_block, power_of_two
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, open_documents
-from dclm_jax.reading.reader import next_block, power_of_two
 
 EPSILON = 1.0
 """Damping relative to mean(sqrt(MS)); it bounds the update of parameters with a small MS."""

@@ -18,7 +18,7 @@ from dclm_jax.data.batches import Batch
 from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.precision import at_precision
-from dclm_jax.reading import reader
+from dclm_jax.reading import blocks
 from dclm_jax.reading.likelihoods import block_nll, open_documents
 
 Document = Sequence[np.ndarray]
@@ -134,7 +134,7 @@ class Scorer:
           model: any model of the registry.
           params: its parameters.
           batch_size: documents scored together, over all local devices; rounded up to a power of
-            two times the devices, and at most `reader.MAX_ROWS` per device. It changes speed and
+            two times the devices, and at most `blocks.MAX_ROWS` per device. It changes speed and
             memory, not scores.
           functions: functions that compute other values per target than its nats.
         """
@@ -143,11 +143,11 @@ class Scorer:
         self.objective = model.objective
         self._reads_source = model.reads_source
         self._num_devices = jax.local_device_count()
-        self._batch_size = min(batch_size, reader.MAX_ROWS * self._num_devices)
+        self._batch_size = min(batch_size, blocks.MAX_ROWS * self._num_devices)
         self._params = processes.on_local_devices(params)
         self._shape = functions.shape
         self._open, self._read = _compiled(model, functions)
-        self._max_rows = reader.power_of_two(-(-self._batch_size // self._num_devices))
+        self._max_rows = blocks.power_of_two(-(-self._batch_size // self._num_devices))
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
         """Scores documents in their order, with a bounded window of documents in memory.
@@ -162,8 +162,8 @@ class Scorer:
           `only_last` is true, the list has only the array of the last sentence.
         """
         for window in self._windows(documents):
-            sizes = [reader.size_of(request.sentences, request.source) for request in window]
-            batches = list(reader.batches_of_like_size(sizes, self._max_rows, self._num_devices))
+            sizes = [blocks.size_of(request.sentences, request.source) for request in window]
+            batches = list(blocks.batches_of_like_size(sizes, self._max_rows, self._num_devices))
             pending: collections.deque[_Block] = collections.deque()
             for indices, num_rows in batches[processes.index() :: processes.count()]:
                 for block in self._dispatch([window[index] for index in indices], num_rows):
@@ -207,13 +207,13 @@ class Scorer:
             return jax.tree.map(lambda a: a.reshape(*row_DxB.shape, *a.shape[1:]), rows)
 
         sources = [request.source for request in requests if request.source is not None]
-        source = reader.pack_sources([*sources, *([()] * num_empty)]) if sources else None
+        source = blocks.pack_sources([*sources, *([()] * num_empty)]) if sources else None
         (context, _), first = self._open(self._params, row_DxB, by_device(source)), 0
         while first < num_sentences:
             # S depends on the whole batch: a few empty sentences at its end cost less than the
             # compilation of another shape.
-            size = min(reader.BLOCK_SENTENCES, reader.power_of_two(num_sentences))
-            batch = reader.next_block(documents, first, size, num_rows)
+            size = min(blocks.BLOCK_SENTENCES, blocks.power_of_two(num_sentences))
+            batch = blocks.next_block(documents, first, size, num_rows)
             size = batch.mask_BxSxN.shape[1]
             scored_RxSx1 = (first + np.arange(size) >= first_scored_R[:, None])[..., None]
             block_DxB = by_device((batch, scored_RxSx1))

@@ -1,1 +1,1 @@
-"""Work with many runs: sweeps and their jobs, reports and figures. No other room imports it."""
+"""Work with many runs: sweeps and their jobs, reports and figures."""

@@ -29,7 +29,7 @@ BASELINE = (LENGTH, LOG_FREQUENCY)
 """Predictors of every linear model."""
 SURPRISAL, NO_CONTEXT = "surprisal", "surprisal without context"
 ENTROPY, DIVERGENCE = "entropy", "divergence"
-MEASURES = (SURPRISAL, ENTROPY, DIVERGENCE)
+OF_WORDS = (SURPRISAL, ENTROPY, DIVERGENCE)
 COLUMN = "column of the input"
 
 
@@ -98,7 +98,7 @@ class ReadingTimes:
 
         Args:
           document: the story, joined from rows.
-          scores: its scores by every run, with MEASURES, also without context.
+          scores: its scores by every run, with OF_WORDS, also without context.
         """
         self._require_columns(document)
         places: list[list[tuple[int, int]]] = [[] for _ in document.rows]

@@ -1,76 +1,27 @@
-"""Columns of a table beside the measures of its words, and means of measures over regions.
+"""Means of the measures of words over regions.
 
 A region is the set of the words that have equal cells in some columns, such as `region` and
 `condition`. The mean of a region is the mean over its documents of the mean over the document's
 words in the region. The 95% interval is from a bootstrap over these documents (`significance`).
 """
 
-import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dclm_jax.data.documents import Document, column_names
 from dclm_jax.data.formats import listed
 from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation import significance
 from dclm_jax.experiments.figures import Figure, Line
 from dclm_jax.files import json_text
-from dclm_jax.score_types import DocumentScore, TokenScore, require_free_names
+from dclm_jax.score_types import DocumentScore, TokenScore
 from dclm_jax.tables import separated
 
 PLACES = ("document", "sentence", "position", "word")
 """Columns that the words of every text have."""
 Cells = tuple[str, ...]
-
-
-class Carried(NamedTuple):
-    """Documents whose rows have the columns of these names."""
-
-    names: list[str]
-    documents: Iterator[Document]
-
-
-def carry(
-    documents: Iterable[Document],
-    names: Sequence[str] | None,
-    report: Callable[[str], None],
-) -> Carried:
-    """Documents with some columns of their tables.
-
-    Args:
-      documents: documents; the first is read at once.
-      names: names of the columns; None for the columns of the first document. In later documents a
-        missing cell is then empty, and further columns are omitted with a note.
-      report: called with the note.
-    """
-    documents = iter(documents)
-    first = list(itertools.islice(documents, 1))
-    input_names = [name for document in first for name in column_names(document)]
-    repeated = input_names if names is None else list(names)
-    for name in repeated:
-        if first and name not in input_names:
-            raise InputError(
-                f"the input has no column {brief(name)}; its columns are: {listed(input_names)}"
-            )
-    require_free_names(repeated)
-
-    def carried() -> Iterator[Document]:
-        is_reported = False
-        for document in itertools.chain(first, documents):
-            omitted = [name for name in column_names(document) if name not in repeated]
-            if omitted and names is None and not is_reported:
-                is_reported = True
-                report(
-                    f"note: {document.id} has columns that the first document lacks, which are "
-                    f"omitted: {listed(omitted)} (--columns names columns)"
-                )
-            rows = [{name: row.get(name, "") for name in repeated} for row in document.rows]
-            yield document._replace(rows=rows if repeated else ())
-
-    return Carried(repeated, carried())
 
 
 class Mean(NamedTuple):

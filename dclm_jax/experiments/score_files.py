@@ -1,17 +1,20 @@
-"""Scored documents of one or several runs as JSON lines, TSV or HTML.
+"""Scored documents of one or several runs, and columns of their tables, as JSON lines, TSV or HTML.
 
 For several runs, JSON replaces each value by {RUN: value, ...}, and TSV has one column NAME:RUN per
 run.
 """
 
+import itertools
 import math
 import pathlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dclm_jax.errors import InputError
+from dclm_jax.data.documents import Document, column_names
+from dclm_jax.data.formats import listed
+from dclm_jax.errors import InputError, brief
 from dclm_jax.experiments import html
 from dclm_jax.files import json_text
 from dclm_jax.score_types import (
@@ -20,6 +23,7 @@ from dclm_jax.score_types import (
     SentenceAttention,
     SentenceScore,
     common_columns,
+    require_free_names,
 )
 from dclm_jax.tables import present, separated
 
@@ -36,6 +40,53 @@ def format_of(path: str) -> str:
             f"--output={path}: CSV output is not supported; use the extension .jsonl, .tsv or .html"
         )
     return ending if ending in FORMATS else FORMATS[0]
+
+
+class Carried(NamedTuple):
+    """Documents whose rows have the columns of these names."""
+
+    names: list[str]
+    documents: Iterator[Document]
+
+
+def carry(
+    documents: Iterable[Document],
+    names: Sequence[str] | None,
+    report: Callable[[str], None],
+) -> Carried:
+    """Documents with some columns of their tables.
+
+    Args:
+      documents: documents; the first is read at once.
+      names: names of the columns; None for the columns of the first document. In later documents a
+        missing cell is then empty, and further columns are omitted with a note.
+      report: called with the note.
+    """
+    documents = iter(documents)
+    first = list(itertools.islice(documents, 1))
+    input_names = [name for document in first for name in column_names(document)]
+    repeated = input_names if names is None else list(names)
+    for name in repeated:
+        if first and name not in input_names:
+            raise InputError(
+                f"the input has no column {brief(name)}; its columns are: {listed(input_names)}"
+            )
+    require_free_names(repeated)
+
+    def carried() -> Iterator[Document]:
+        is_reported = False
+        for document in itertools.chain(first, documents):
+            omitted = [name for name in column_names(document) if name not in repeated]
+            if omitted and names is None and not is_reported:
+                is_reported = True
+                report(
+                    f"note: {document.id} has columns that the first document lacks, which are "
+                    f"omitted: {listed(omitted)} (--columns names columns)"
+                )
+            rows = [{name: row.get(name, "") for name in repeated} for row in document.rows]
+            yield document._replace(rows=rows if repeated else ())
+
+    return Carried(repeated, carried())
 
 
 class Layout(NamedTuple):

@@ -27,14 +27,9 @@ from dclm_jax.data.readers import finds_words, remembered
 from dclm_jax.data.vocabulary import END, END_TOKEN, UNKNOWN, Vocabulary
 from dclm_jax.decoding.choices import GREEDY, Decoding
 from dclm_jax.language_model import LanguageModel
+from dclm_jax.reading.blocks import MAX_ROWS, batches_of_like_size, power_of_two, size_of
 from dclm_jax.reading.continuations import SentenceReader, filled_up
-from dclm_jax.reading.reader import (
-    MAX_ROWS,
-    Reader,
-    batches_of_like_size,
-    power_of_two,
-    size_of,
-)
+from dclm_jax.reading.reader import Reader
 
 Sentences = list[list[str]]
 Divide = Callable[[str], Sentences]

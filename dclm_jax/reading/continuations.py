@@ -6,7 +6,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 
-from dclm_jax.reading.reader import batches_of_like_size, power_of_two, size_of
+from dclm_jax.reading.blocks import batches_of_like_size, power_of_two, size_of
 
 ROWS = 256
 """Maximum number of sentences scored at once; a power of two."""

@@ -12,124 +12,31 @@
 States never change: reading returns a new state, and any number of continuations may be read from
 the same state. Each row (batch element) is a document. All work runs on the first device, and is
 compiled once per number of rows and capacity for words. `evaluation.scoring.Scorer` scores whole
-documents on all devices; it shares the division into batches and blocks below.
+documents on all devices.
 """
 
-import collections
 import dataclasses
 import functools
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from dclm_jax.data.batches import Batch, pack_sentences
+from dclm_jax.data.batches import Batch
 from dclm_jax.data.vocabulary import START
 from dclm_jax.errors import InputError, brief, require_at_least
 from dclm_jax.models import MODELS
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.precision import at_precision
-from dclm_jax.reading import batch_elements, incremental
+from dclm_jax.reading import batch_elements, blocks, incremental
 from dclm_jax.reading.attention import block_attention
+from dclm_jax.reading.blocks import Sentences
 from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.incremental import SentencePrefix
 from dclm_jax.reading.likelihoods import block_nll, open_documents
 
-Sentences = Sequence[np.ndarray]
-
-BLOCK_SENTENCES = 8
-"""Maximum number of sentences read at once; a power of two."""
-MAX_POSITIONS = 2**16
-"""Maximum B*S*N of a block on a device, to bound memory; only a single sentence may be longer."""
-_MIN_LENGTH = 8
-MAX_ROWS = MAX_POSITIONS // _MIN_LENGTH
-"""Maximum B of a block on one device: a sentence takes at least _MIN_LENGTH positions."""
 _MIN_CAPACITY = 16
-# In a batch, the longest document has less than this many times the sentences of the shortest
-# document. Otherwise a batch with a very long document would be mostly padding.
-_LENGTH_RATIO = 4
-
-
-def padded_length(num_words: int) -> int:
-    """N for sentences of up to `num_words` words and END.
-
-    These lengths are coarser than the buckets of training: a document is scored once, so that
-    fewer shapes to compile save more time than the padding costs.
-    """
-    return max(_MIN_LENGTH, power_of_two(num_words + 1))
-
-
-def power_of_two(number: int) -> int:
-    """The smallest power of two that is at least `number`."""
-    return 1 << (number - 1).bit_length()
-
-
-def batches_of_like_size(
-    sizes: Sequence[tuple[int, int, int]], max_rows: int, num_devices: int = 1
-) -> Iterator[tuple[list[int], int]]:
-    """Batches of documents with little padding, whose blocks do not exceed MAX_POSITIONS.
-
-    Args:
-      sizes: for each document its number of sentences, the number of words of its longest
-        sentence, and the minimum number of positions read at once, a power of two.
-      max_rows: maximum number of documents per device, a power of two.
-      num_devices: number of devices that share the rows.
-
-    Yields:
-      Indices of documents, the longest first, and B, the number of rows per device, a power of
-      two. Documents without a sentence are in no batch.
-    """
-    by_row_limit: dict[int, list[int]] = collections.defaultdict(list)
-    for index, (num_sentences, _, positions) in enumerate(sizes):
-        if num_sentences:
-            # Both are powers of two.
-            limit = min(max_rows, max(1, MAX_POSITIONS // positions))
-            by_row_limit[limit].append(index)
-    for limit, indices in sorted(by_row_limit.items(), reverse=True):
-        indices.sort(key=lambda index: sizes[index], reverse=True)
-        while indices:
-            longest, *_ = sizes[indices[0]]
-            rows = [
-                index
-                for index in indices[: limit * num_devices]
-                if sizes[index][0] * _LENGTH_RATIO > longest
-            ]
-            indices = indices[len(rows) :]
-            yield rows, power_of_two(-(-len(rows) // num_devices))
-
-
-def next_block(documents: Sequence[Sentences], first: int, size: int, rows: int) -> Batch:
-    """Sentences [B, S, N] of documents from the sentence `first` on. S is a power of two, at most
-    `size`, and less where a block of `rows` documents would exceed MAX_POSITIONS."""
-    while True:
-        block = [sentences[first : first + size] for sentences in documents]
-        length = padded_length(max(len(words) for sentences in block for words in sentences))
-        if size == 1 or rows * size * length <= MAX_POSITIONS:
-            return pack_sentences(block, size, length)
-        size //= 2
-
-
-def source_shape(source: Sentences) -> tuple[int, int]:
-    """S and N of a block that contains a whole source, powers of two."""
-    longest = max(map(len, source), default=0)
-    return power_of_two(max(1, len(source))), padded_length(longest)
-
-
-def size_of(sentences: Sentences, source: Sentences | None = None) -> tuple[int, int, int]:
-    """The size of a document and of its source, for `batches_of_like_size`."""
-    longest = max(map(len, sentences), default=0)
-    positions = padded_length(longest)
-    if source is not None:
-        positions = max(positions, math.prod(source_shape(source)))
-    return len(sentences), longest, positions
-
-
-def pack_sources(sources: Sequence[Sentences]) -> Batch:
-    """The sources of B documents as a batch [B, S, N]."""
-    shapes = zip(*map(source_shape, sources), strict=True)
-    return pack_sentences(sources, *map(max, shapes))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,7 +109,7 @@ class Reader:
                 if not len(sentences):
                     raise InputError(f"source {number} has no sentence; expected at least one")
             self._require_documents(sources)
-            source = pack_sources(sources)
+            source = blocks.pack_sources(sources)
         return ReaderState(self, rows, self._run(open_documents, rows, source, static=(1,)))
 
     def read(
@@ -238,8 +145,8 @@ class Reader:
         while left:
             first = len(scores[0])
             # An empty sentence that fills a block would count as a sentence of the document.
-            size = min(BLOCK_SENTENCES, 1 << (left.bit_length() - 1))
-            batch = next_block(sentences, first, size, state.rows)
+            size = min(blocks.BLOCK_SENTENCES, 1 << (left.bit_length() - 1))
+            batch = blocks.next_block(sentences, first, size, state.rows)
             scored = None
             if unscored is not None:
                 position_N = np.arange(batch.mask_BxSxN.shape[2])
@@ -261,13 +168,13 @@ class Reader:
         self._require_documents(documents)
         # Rows whose document has ended are read with the other rows and discarded.
         longest = max((len(words) for document in documents for words in document), default=0)
-        length, first = padded_length(longest), 0
+        length, first = blocks.padded_length(longest), 0
         context = ended = self.model.resize_context(state.context, length)
         counts_B = np.array([len(document) for document in documents])
         for last in sorted(set(counts_B.tolist())):
             while first < last:
-                size = min(BLOCK_SENTENCES, 1 << ((last - first).bit_length() - 1))
-                batch = next_block(documents, first, size, state.rows)
+                size = min(blocks.BLOCK_SENTENCES, 1 << ((last - first).bit_length() - 1))
+                batch = blocks.next_block(documents, first, size, state.rows)
                 context = self._run(_context_after, context, batch)
                 first += batch.mask_BxSxN.shape[1]
             context = self.model.resize_context(context, length)
@@ -360,7 +267,7 @@ class Reader:
           For each document the vectors [1 + S, X]; None for a model without vectors.
         """
         self._require_documents(documents)
-        rows = power_of_two(len(documents)) if documents else 0
+        rows = blocks.power_of_two(len(documents)) if documents else 0
         # Copies of the first document fill the batch.
         filled = [*documents, *([*documents[:1]] * (rows - len(documents)))]
         context = self.open(rows, filled if self.model.reads_source else None).context
@@ -368,7 +275,7 @@ class Reader:
         if vectors_SxBxX[0] is None:
             return None
         for first in range(max(map(len, documents))):
-            batch = next_block(filled, first, 1, rows)
+            batch = blocks.next_block(filled, first, 1, rows)
             context = self._run(_context_after, context, batch)
             vectors_SxBxX.append(self._run(_vector, context))
         vectors_BxSxX = np.stack(jax.device_get(vectors_SxBxX), axis=1)
@@ -401,7 +308,7 @@ class Reader:
         context, weights = self.open(1).context, []
         while len(weights) < len(document):
             first = len(weights)
-            batch = next_block([document], first, BLOCK_SENTENCES, 1)
+            batch = blocks.next_block([document], first, blocks.BLOCK_SENTENCES, 1)
             context, weights_1xSxNxM = self._run(block_attention, context, batch)
             for t, weights_NxM in enumerate(np.asarray(weights_1xSxNxM)[0], start=first):
                 if t == len(document):

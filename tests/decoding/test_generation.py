@@ -17,7 +17,8 @@ from dclm_jax.decoding.generation import Limits, generate, generate_many, random
 from dclm_jax.errors import InputError
 from dclm_jax.models.dclm import CCDCLM
 from dclm_jax.ngram import NGramScorer
-from dclm_jax.reading.reader import Reader, size_of
+from dclm_jax.reading.blocks import size_of
+from dclm_jax.reading.reader import Reader
 from tests.exhaustive import also, some
 from tests.models.support import (
     DOCUMENTS,

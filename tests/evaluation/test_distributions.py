@@ -26,7 +26,7 @@ KINDS = ["rnnlm", "drnnlm", "adclm", "codclm", "rlm_bow_lf", "rnn_lin"]
 
 def measures(probabilities: np.ndarray, targets: Any, without: np.ndarray) -> dict[str, list]:
     """The measures of the targets of a sentence, by their definitions, one word after another."""
-    result: dict[str, list] = {name: [] for name in distributions.MEASURES}
+    result: dict[str, list] = {name: [] for name in distributions.WORD_MEASURES}
     for n, (p, q, target) in enumerate(zip(probabilities, without, targets, strict=True)):
         entropy = sum(-p_w * np.log(p_w) for p_w in p if p_w > 0)
         result["surprisal"].append(-np.log(p[target]))
@@ -98,7 +98,7 @@ def test_documents_have_the_measures_of_their_sentences(name):
                 assert not sentence["divergence"].any()
                 assert sentence["entropy_no_context"].tolist() == sentence["entropy"].tolist()
     whole = [*distributions.measure(model, params, documents, no_context_too=False)]
-    assert set(whole[0][1][0]) == set(distributions.MEASURES) - {"divergence"}
+    assert set(whole[0][1][0]) == set(distributions.WORD_MEASURES) - {"divergence"}
     # Of a continuation the last sentence is measured, which may be the first of its document.
     for document, ids in zip(documents, DOCUMENTS, strict=True):
         request = [Continuation(document)]
@@ -173,7 +173,7 @@ def test_the_table_has_a_column_per_measure():
 
 def test_oov_words_are_left_out_of_what_depends_on_the_word():
     lm = language_model("ccdclm")
-    (score,) = lm.score([["the unheard dogs ."]], measures=distributions.MEASURES)
+    (score,) = lm.score([["the unheard dogs ."]], measures=distributions.WORD_MEASURES)
     (sentence,) = score.without_oov().sentences
     for name, values in sentence.measures.items():
         blank = [False, name in ("rank", "entropy_reduction"), False, False]

@@ -12,7 +12,7 @@ from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.evaluation import dynamic
 from dclm_jax.evaluation.dynamic import DynamicScorer, root_mean_square
 from dclm_jax.evaluation.scoring import Continuation, Scorer
-from dclm_jax.reading import reader
+from dclm_jax.reading import blocks
 from tests import oracles
 from tests.exhaustive import also
 from tests.models.support import random_params, simple_model
@@ -183,13 +183,13 @@ def test_hashed_features_say_nothing_of_the_size_of_other_gradients():
 
 def test_a_step_has_no_more_sentences_than_there_are(small, monkeypatch):
     shapes = []
-    pack = reader.pack_sentences
+    pack = blocks.pack_sentences
 
     def seen(sentences: Any, *shape: int) -> Any:
         shapes.append(shape[0])
         return pack(sentences, *shape)
 
-    monkeypatch.setattr(reader, "pack_sentences", seen)
+    monkeypatch.setattr(blocks, "pack_sentences", seen)
     whole = scores(small.scorer(sentences=1_000_000), documents())
     assert shapes == [8, 1]
     in_eights = scores(small.scorer(sentences=8), documents())

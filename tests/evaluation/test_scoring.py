@@ -17,7 +17,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation import scoring
 from dclm_jax.evaluation.datasets import Encoded
 from dclm_jax.evaluation.scoring import Continuation, Scorer
-from dclm_jax.reading import likelihoods, reader
+from dclm_jax.reading import blocks, likelihoods
 from dclm_jax.reading.likelihoods import block_nll, open_documents
 from tests.compiling import TWO_DEVICES
 from tests.exhaustive import also, some
@@ -134,7 +134,7 @@ def test_a_document_may_be_made_of_another_one(name, monkeypatch):
         for document, source in zip(documents[:3], sources[:3], strict=True)
     ]
     assert_same_scores(together[:3], alone)
-    monkeypatch.setattr(reader, "MAX_POSITIONS", 64)
+    monkeypatch.setattr(blocks, "MAX_POSITIONS", 64)
     assert_same_scores(scored(Scorer(model, params, batch_size=4), pairs), together)
 
 
@@ -185,8 +185,8 @@ def test_the_output_layer_sees_what_is_asked_for_and_no_more(monkeypatch):
 def test_scores_do_not_depend_on_blocks_and_windows(monkeypatch, name, make):
     model, params = make_model(name)
     expected = scored(Scorer(model, params, batch_size=4), make())
-    monkeypatch.setattr(reader, "MAX_POSITIONS", 64)
-    monkeypatch.setattr(reader, "BLOCK_SENTENCES", 2)
+    monkeypatch.setattr(blocks, "MAX_POSITIONS", 64)
+    monkeypatch.setattr(blocks, "BLOCK_SENTENCES", 2)
     monkeypatch.setattr(scoring, "_WINDOW_TOKENS_PER_ROW", 10)
     assert_same_scores(scored(Scorer(model, params, batch_size=4), make()), expected)
 
@@ -243,12 +243,12 @@ def shapes(monkeypatch) -> list[tuple[int, int, int]]:
         packed.append((len(rows), size, length))
         return pack_sentences(rows, size, length)
 
-    monkeypatch.setattr(reader, "pack_sentences", spy)
+    monkeypatch.setattr(blocks, "pack_sentences", spy)
     return packed
 
 
 def test_blocks_stay_within_the_bound(monkeypatch, shapes):
-    monkeypatch.setattr(reader, "MAX_POSITIONS", 512)
+    monkeypatch.setattr(blocks, "MAX_POSITIONS", 512)
     rng = np.random.default_rng(4)
     documents = [make_document(rng, [rng.integers(1, 200)] * 3) for _ in range(20)]
     scored(Scorer(*make_model("rnnlm"), batch_size=16), documents)
@@ -270,7 +270,7 @@ def test_sentences_of_like_length_are_packed_together(shapes):
 
 @pytest.mark.parametrize(("batch_size", "ahead"), [(2, 16), (10**30, 8 * 4)])
 def test_the_input_is_streamed(monkeypatch, batch_size, ahead):
-    monkeypatch.setattr(reader, "MAX_ROWS", 4 // jax.local_device_count())
+    monkeypatch.setattr(blocks, "MAX_ROWS", 4 // jax.local_device_count())
     read = 0
 
     def documents():
@@ -290,7 +290,7 @@ def test_the_batch_size_changes_no_score_and_adds_no_empty_rows(batch_size, shap
     documents = make_documents()
     expected = scored(Scorer(model, params, batch_size=8), documents)
     assert_same_scores(scored(Scorer(model, params, batch_size=batch_size), documents), expected)
-    assert max(rows for rows, _, _ in shapes) <= reader.power_of_two(len(documents))
+    assert max(rows for rows, _, _ in shapes) <= blocks.power_of_two(len(documents))
 
 
 @pytest.mark.parametrize(

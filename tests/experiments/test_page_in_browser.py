@@ -55,7 +55,7 @@ FOCUSED = """() => {
 @pytest.fixture(scope="module")
 def browser():
     """Skips the tests where there is no Chromium: pip has what drives a browser, not the browser.
-    What a page holds is tested without one, in test_page.py."""
+    What a page holds is tested without one, in test_html.py."""
     path = next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
         pytest.skip(f"no Chromium on PATH ({', '.join(NAMES)})")

@@ -11,7 +11,7 @@ import dclm_jax
 from configs.reading_times import natural_stories
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.distributions import MEASURES
+from dclm_jax.evaluation.distributions import WORD_MEASURES
 from dclm_jax.experiments.reading_times import (
     COMPARISONS,
     DIVERGENCE,
@@ -96,7 +96,7 @@ def test_gains_equal_loops_over_the_words(space, times, tmp_path):
             if text.endswith("."):
                 sentences.append([])
         sentences = [sentence for sentence in sentences if sentence]
-        (score,) = lm.score([sentences], no_context_too=True, measures=MEASURES)
+        (score,) = lm.score([sentences], no_context_too=True, measures=WORD_MEASURES)
         for number, (_, _, time, other) in enumerate(of_story):
             places = [place for place, row in zip(tokens, row_of, strict=True) if row == number]
             parts = [sentences[s][n] for s, n in places]

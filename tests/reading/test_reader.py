@@ -202,7 +202,7 @@ def test_sources_are_for_models_that_read_them():
 def test_many_sentences_are_read_in_blocks_which_are_shorter_for_many_rows(
     monkeypatch, rows, max_positions, sizes
 ):
-    monkeypatch.setattr("dclm_jax.reading.reader.MAX_POSITIONS", max_positions)
+    monkeypatch.setattr("dclm_jax.reading.blocks.MAX_POSITIONS", max_positions)
     shapes = []
 
     def spy(documents, size, length):
