@@ -38,6 +38,7 @@ from dclm_jax.experiments import figures
 from dclm_jax.experiments.reading_times import OF_WORDS, Gains, ReadingTimes
 from launch import _app, _evaluation
 
+# --divider, of texts in other formats, has no effect.
 for _name in ("workdir", "batch_size", "matmul_precision", "encoding", "format", "quoted"):
     flags.declare_key_flag(_name)
 for _name in ("lowercase", "normalize", "text_key", "language", "unicode"):

@@ -20,6 +20,7 @@ COMMANDS = sorted(
 _RAW_TEXT = {"format", "normalize", "text_key", "language", "divider", "quoted", "encoding"}
 _WITHOUT_EFFECT = {
     "generate": {"batch_size"},
+    "reading_times": {"divider"},
     "minimal_pairs": {"text_key", "divider"},
     "order": {"batch_size"},
     "reconstruct": {"batch_size"},

@@ -209,7 +209,7 @@ def test_many_sentences_are_read_in_blocks_which_are_shorter_for_many_rows(
         shapes.append((len(documents), size, length))
         return pack_sentences(documents, size, length)
 
-    monkeypatch.setattr("dclm_jax.reading.reader.pack_sentences", spy)
+    monkeypatch.setattr("dclm_jax.reading.blocks.pack_sentences", spy)
     reader = make_reader("ccdclm")
     document = tuple((3 + s % 5, 4)[: 1 + s % 2] for s in range(15))
     _, nll = reader.read(reader.open(rows), [ids(*document)] * rows)
