@@ -2,7 +2,15 @@
 
     pip install 'dclm_jax[lm-eval]'
     python -m dclm_jax.lm_eval --model dclm_jax --model_args workdir=RUN --include_path FOLDER \\
-        --tasks TASK
+        --tasks agree
+
+FOLDER/agree.yaml defines a task on a local file, which HF_DATASETS_OFFLINE=1 reads offline:
+
+    {task: agree, dataset_path: json, dataset_kwargs: {data_files: {test: FOLDER/agree.jsonl}},
+     test_split: test, output_type: multiple_choice, doc_to_text: context, doc_to_choice: choices,
+     doc_to_target: answer}
+
+A line of FOLDER/agree.jsonl: {"context": "We met the", "choices": ["men.", "tax."], "answer": 0}
 
 The command registers the model and then runs the command lm_eval with all its flags; PyTorch is not
 needed. In Python, `import dclm_jax.lm_eval` registers the model for `lm_eval.simple_evaluate`.
