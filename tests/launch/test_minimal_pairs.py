@@ -59,7 +59,7 @@ def test_pairs_in_every_form_agree_with_python(space, blimp, tmp_path):
     assert {(d["a"], d["b"]) for d in saved["differences"]} == {("ccdclm", "rnnlm")}
     assert f"{100 * total.values_3xX[0, 0]:.2f} [" in printed
     assert "50% is chance" in printed and "ccdclm - rnnlm" in printed
-    assert "set apart: pairs in which OOV words leave no choice" in printed
+    assert "excluded: pairs in which OOV words leave no choice" in printed
 
     table = list(csv.DictReader(io.StringIO(output.read_text()), delimiter="\t"))
     assert [row["UID"] for row in table] == [row["UID"] for row in [*ROWS, UNKNOWN]]
