@@ -405,9 +405,9 @@ def test_a_figure_of_one_region_is_refused(raw, tmp_path):
         ),
         (
             ["--columns=item,phrase"],
-            "the input has no column 'phrase'; its columns are: 'item', 'co",
+            "the input has no column 'phrase'; choose --columns from: 'item', 'co",
         ),
-        (["--join_rows=id"], "regions.csv:1: has no column 'id'; choose from: 'item', 'condition'"),
+        (["--join_rows=id"], "regions.csv:1: there is no column 'id'; choose from: 'item', 'con"),
         (["--by=region", "--output_format=html"], "--by cannot be written as html; use"),
         (["--by=region", "--attention"], "--by cannot be used with --attention; remove"),
         (["--by=item", "--context=TABLE"], "--by cannot be used with --context; write contexts"),
