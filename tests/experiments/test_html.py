@@ -113,7 +113,7 @@ def test_what_is_not_measured_says_what_would_measure_it():
     rows = comparison.rows([{**result(), **missing}])
     report = pages_of.report(pages.content(rows, examples=False))
     for message in (
-        "Learning curves is not drawn: no line has a point.",
+        "Learning curves is not drawn: no run has a value.",
         "Coherence is not measured; launch.report --bootstrap=1000 without --quick measures it.",
         "No test document with two or more sentences was read.",
     ):
