@@ -93,7 +93,7 @@ class SentenceScore:
             return [value / math.log(2) for value in values]
 
         return dataclasses.replace(
-            self._mapped(bits, lambda name, values: values if _is_rank(name) else bits(values)),
+            self._mapped(bits, lambda name, values: values if is_rank(name) else bits(values)),
             log_prob=self.log_prob / math.log(2),
         )
 
@@ -116,7 +116,8 @@ def _is_of_words(name: str) -> bool:
     return name.startswith(_OF_WORDS)
 
 
-def _is_rank(name: str) -> bool:
+def is_rank(name: str) -> bool:
+    """Whether a measure is a rank, which has no unit."""
     return name.startswith("rank")
 
 

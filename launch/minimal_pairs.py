@@ -10,29 +10,29 @@
 
 --input is a table (.csv, .tsv) or JSON lines with one pair per row; for '-' add --format. The
 default columns are those of BLiMP (Warstadt et al. 2020). --alternatives names any number of
-columns. The first alternative is right, unless a column --answer has the number of the right one,
-from 1. An alternative is one sentence. The sentences of the column "context", or of
---context_columns, are read before each alternative. Cells and strings are raw text, which is
-tokenised. In JSON an alternative may also be a list of words, and a context a list of sentences,
-each a list of words or a string of words between spaces.
+columns. The first alternative is right, unless the column named by --answer has the number of the
+right alternative, from 1. An alternative is one sentence. The sentences of the column "context", or
+of --context_columns, are read before each alternative. Cells and strings are raw text, which is
+tokenized. In JSON an alternative may also be a list of words, and a context a list of sentences,
+each a list of words or a string of words with spaces between them.
 
 The accuracy is the share of pairs in which the right alternative has the highest log P, in total
-and per target (a word or <END>). If k alternatives share the highest log P, the right one counts
-1/k. Pairs whose right alternative differs from another only in OOV words are set apart: the table
-has their number, and the accuracy omits them.
+and per target (a word or <END>). If k alternatives share the highest log P, and the right one is
+among them, the pair counts 1/k. Pairs whose right alternative differs from another only in OOV
+words are excluded from the accuracy; the table has their number.
 
 --last_word measures the rank of the last word of the right alternative among all entries of the
 vocabulary, given everything before it, and how often the rank is 1. With one alternative and no
 context, the alternative is a passage, whose last sentence has the last word (LAMBADA, Paperno et
-al. 2016). An OOV last word sets its pair apart.
+al. 2016). An OOV last word excludes its pair.
 
 --by=UID,field measures each group of pairs with equal cells in these columns. Intervals are from a
 bootstrap over pairs. Several runs are compared by a paired permutation test over pairs; p (Holm) is
 corrected for all pairs of runs.
 
---output has a record per pair: whether each criterion sets it apart; and for each run log P and the
-number of targets of each alternative, and outcomes (1, 0, or a share for ties). --metrics has the
-accuracies as JSON.
+The file of --output has one record per pair. A record says whether the pair is excluded from each
+accuracy (total, per target, last word). For each run it has log P and the number of targets of each
+alternative, and the outcomes (1, 0, or a share for ties). --metrics writes the accuracies as JSON.
 """
 
 import collections

@@ -5,8 +5,9 @@
     python -m launch.plan --config=configs/modern/ptb.py:adclm --target=h100:8 \\
         --shape=512,5,32 --vocab_size=10003
 
-The command compiles the training step for each shape of batch that the corpus has, or for --shape,
-and scoring. No device is needed and nothing is run. The command needs the extra plan:
+The command compiles scoring, and the training step for each batch shape of the corpus or for
+--shape. No device is needed and nothing is run. The command needs the optional packages of the
+extra `plan`:
 
     pip install -e '.[plan]'
 
@@ -14,10 +15,10 @@ If these packages find no TPU and no GPU, other commands report this on standard
 CPU. JAX_PLATFORMS=cpu makes other commands use the CPU without a search.
 
 On a TPU the time is XLA's estimate of the cycles of every kernel. XLA has no estimate for a fused
-token scan, whose time is the time of its memory traffic. On an H100 the time is a roofline. Each
-loop takes its launch time or its memory-traffic time, whichever is longer. The total is at least
-the time of all matrix products. Neither time includes all-reduces between devices. Without
---variants compilation takes seconds to minutes per shape.
+token scan, whose time is the time of its memory traffic. On an H100 the time is a roofline
+estimate. Each loop takes its launch time or its memory-traffic time, whichever is longer. The total
+is at least the time of all matrix products. Neither time includes all-reduces between devices.
+Without --variants compilation takes seconds to minutes per shape.
 """
 
 import dataclasses
@@ -43,9 +44,11 @@ _SHAPE = flags.DEFINE_string(
     None,
     "Shape of a global batch, SEGMENTS,SENTENCES,TOKENS, in place of the shapes of the corpus.",
 )
-_VOCAB_SIZE = flags.DEFINE_integer("vocab_size", None, "Number of words, with --shape.")
+_VOCAB_SIZE = flags.DEFINE_integer("vocab_size", None, "Size of the vocabulary, with --shape.")
 _VARIANTS = flags.DEFINE_bool(
-    "variants", False, "Compile the largest step with remat, bfloat16 and twice the batch, too."
+    "variants",
+    False,
+    "Compile the largest step also with each of remat, bfloat16 and twice the batch.",
 )
 _CONSTANTS = {
     "memory": flags.DEFINE_float("device_gib", None, "Memory of a device in GiB."),
@@ -95,7 +98,7 @@ def _workload() -> report.Workload:
     if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*){2}", _SHAPE.value):
         raise InputError(f"--shape={_SHAPE.value}; expected SEGMENTS,SENTENCES,TOKENS, all above 0")
     if _VOCAB_SIZE.value is None or _VOCAB_SIZE.value < 1:
-        raise InputError("--vocab_size is missing; expected the number of words, with --shape")
+        raise InputError("--vocab_size is missing; add the size of the vocabulary, with --shape")
     segments, sentences, tokens = map(int, _SHAPE.value.split(","))
     return report.workload_of_shape(config, (segments, sentences, tokens), _VOCAB_SIZE.value)
 

@@ -1,4 +1,4 @@
-"""Measures how well the measures of runs predict the reading times of words.
+"""Tests how well surprisal and other measures of runs predict reading times.
 
     python -m launch.reading_times --workdirs=runs/rnnlm,runs/adclm --input=times.tsv \\
         --text_key=word --story=item --time=meanItemRT
@@ -6,21 +6,23 @@
         --output=gains.json --plot=gains.png
 
 --input is a table with one row per word, in the order of the text: the word with its punctuation
-(--text_key), its story (--story), and its mean reading time (--time). Further columns of numbers
-are predictors by --predictors. Rows are tokenised as raw text; a row may become several words of
-the vocabulary, whose surprisals and divergences are added. Its entropy is that before its first
-word.
+(--text_key), its story (--story), and its mean reading time (--time). --predictors names further
+columns of numbers that are predictors. Rows are tokenized as raw text; a row may become several
+words of the vocabulary, whose surprisals and divergences are added. The entropy of a row is the
+entropy before its first word.
 
 A linear model predicts the reading time of a word from the length (characters) and the log
-frequency (in the training text of the runs) of this word and of the word before it. The gain of a
-predictor, such as the surprisal, is the log-likelihood of the reading times with the predictor, of
-both words, minus the log-likelihood without it (Goodkind and Bicknell 2018). Every story is
-predicted by linear models fitted to the other stories.
+frequency (in the training text of the runs) of this word and of the word before it. A predictor
+has two values: of this word, and of the word before it. The gain of a predictor, such as the
+surprisal, is the log-likelihood of the reading times with the predictor minus the log-likelihood
+without it (Goodkind and Bicknell 2018). Every story is predicted by linear models fitted to the
+other stories.
 
 The table has the gain of each predictor and run, in nats per 1,000 words, with its 95% interval
-(bootstrap over sentences). "surprisal without context" reads each sentence alone. "surprisal beyond
-surprisal without context" is the gain from the document's earlier sentences: a model with both
-against a model with the latter. "divergence" is KL(with context || without); launch.score --help
+(bootstrap over sentences). "surprisal, no context" is the surprisal of each sentence as the first
+sentence of a document. "surprisal beyond surprisal, no context" compares a linear model with both
+surprisals with a linear model with only the surprisal with no context: it is the gain from the
+document's earlier sentences. "divergence" is KL(with context || without); launch.score --help
 defines all measures. Several runs, of one vocabulary, are compared by the gain of their surprisals
 (paired permutation test over sentences; p (Holm) is corrected for all pairs).
 
@@ -45,7 +47,7 @@ for _name in ("lowercase", "normalize", "text_key", "language", "unicode"):
     flags.declare_key_flag(_name)
 _evaluation.define_workdirs()
 _INPUT = flags.DEFINE_string("input", None, "Table of words; '-' is standard input.")
-_STORY = flags.DEFINE_string("story", "story", "Column that tells stories apart.")
+_STORY = flags.DEFINE_string("story", "story", "Column that identifies the story.")
 _TIME = flags.DEFINE_string("time", "time", "Column of the mean reading times, such as ms.")
 _PREDICTORS = flags.DEFINE_list("predictors", [], "Columns of further predictors.")
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the gains.")

@@ -9,9 +9,10 @@ All runs are measured on the same corpus:
 
     perplexity         validation and test (Ji et al. 2015, Table 2), also by position in the
                        sentence and in the document
-    coherence          bootstrap test (Table 3; launch.coherence --help)
+    coherence          bootstrap test (Ji et al. 2015, Table 3; launch.coherence --help)
     context ablation   perplexity with context from other documents, with shuffled or no context
-    learning curves    if a model was trained with several segment lengths L (Figure 3)
+    learning curves    if a model was trained with several segment lengths L (Ji et al. 2015,
+                       Figure 3)
 
 Runs that differ only in training.seed are one row, with means and standard deviations over seeds.
 Columns have the hyper-parameters that differ between rows. z-tests compare the perplexity of each

@@ -11,13 +11,16 @@
     python -m launch.score --workdir=runs/ccdclm --serve=-
 
 The surprisal of a word is -log P(word | everything before it in its document), in nats. Every
-sentence ends in <END>, which is predicted too. An OOV word has the surprisal of UNKNOWN and is
+sentence ends with <END>, which is predicted too. An OOV word has the surprisal of UNKNOWN and is
 marked as OOV (known is 0). With --oov=blank an OOV word has no surprisal, and sums omit OOV words.
+
+The extension of --output (.jsonl, .tsv or .html) sets the format, unless --output_format does.
+There is no CSV output.
 
 tsv has one row per target (word or <END>). Columns: document, sentence and position (from 1), word,
 surprisal, known (1 or 0), sentence_log_prob, document_log_prob, then columns of the input. A word
-such as NA is written \\NA; dclm_jax.tables.cell_text removes the backslash. launch/recipes.md reads
-the file in R.
+such as NA is written \\NA; dclm_jax.tables.cell_text removes the backslash. launch/recipes.md shows
+how to read the file in R.
 
 jsonl has one line per document, also for a document without words:
     {"id": "docs.txt:1", "unit": "nats", "matmul_precision": "highest", "log_prob": -31.4,
@@ -42,35 +45,37 @@ context. The answer to a bad request is {"id": "1a", "error": ...}. The end of t
 process.
 
 --no_context_too adds surprisal_no_context (jsonl: "surprisals_no_context"), the surprisal of a word
-given only its sentence. surprisal_no_context - surprisal is the surprisal reduction due to context.
-The reduction is 0 in the first sentence of a document, and under a model without context.
+given only the earlier words of its sentence. surprisal_no_context - surprisal is the surprisal
+reduction due to context. The reduction is 0 in the first sentence of a document, and under a model
+without context.
 
 --measures adds measures of the distribution p of the next word, over all entries of the vocabulary:
     entropy            -sum p log p before the word is read (Pimentel et al. 2023)
     entropy_reduction  the entropy at the word minus the entropy at the next word or <END> (Hale
                        2006, for one next word); it may be negative, and <END> has none
-    rank               1 + the number of entries more probable than the word; ties have one rank
+    rank               1 + the number of entries more probable than the word; ties share a rank
     divergence         KL(p || q), where q is p without the earlier sentences: the information
-                       that these sentences give at the word
+                       that these sentences give about the word
 In jsonl a sentence has a list of numbers under the NAME of each measure. --no_context_too adds
-NAME_no_context of each measure but the divergence. --bits writes all values but ranks in bits. With
---oov=blank OOV words have no rank and no entropy reduction either. N-gram models and models of bags
-of words have only the surprisal.
+NAME_no_context of each measure except divergence. --bits writes all values except ranks in bits.
+With --oov=blank OOV words have no rank and no entropy reduction either. N-gram models and models of
+bags of words have only the surprisal.
 
-The other columns of a table, and the other keys of JSON lines, are repeated in the result: at every
-word in tsv; in jsonl under "columns" of the document or, if they differ within it, of its
-sentences. --columns chooses columns. --join_rows=item,condition makes one document of consecutive
-rows with equal cells in these columns; each row is a region of its text. A word has the columns of
-the row that it begins in, and <END> those that are equal in all rows.
+Columns of the input table other than its text and id, and such keys of JSON lines, are repeated in
+the result: at every word in tsv; in jsonl under "columns" of the document or, if they differ within
+it, of its sentences. --columns chooses columns. --join_rows=item,condition makes one document of
+consecutive rows with equal cells in these columns; each row is a region of its text. A word has the
+cells of the row in which it begins. <END> has the cells that are equal in all rows of the document.
 
---by=region,condition writes one record per region (tsv or jsonl) in place of words. A document's
-value is the mean over its words in the region, without <END>. The record has the mean over
-documents and its 95% interval (bootstrap over documents). --plot draws the first of --measures.
+--by=region,condition writes one record per combination of region and condition (tsv or jsonl) in
+place of words. A document's value is the mean over its words in the region, without <END>. The
+record has the mean over documents and its 95% interval (bootstrap over documents). --plot draws the
+first of --measures.
 
 --attention (adclm, rlm_seqbow_att_*) adds attention weights. In jsonl a sentence then has
     "attention": {"positions": ["<START>", "the", ...], "weights": [[0.02, 0.4, ...], ...]}
-with one row of weights per target (word or END), which sums to 1. For adclm, the positions are
-START and the words of the previous sentence, or of the model.memory_sentences previous sentences.
+with one row of weights per target (word or <END>), which sums to 1. For adclm, the positions are
+<START> and the words of the previous sentence, or of the model.memory_sentences previous sentences.
 For rlm_seqbow_att_*, each position is one of the n previous sentences.
 """
 

@@ -88,7 +88,7 @@ def read_alternatives(
         other_cells = formats.cells_of(cells, [*columns.alternatives, *context])
         yield Alternatives(sentences, earlier, other_cells, where, right)
     if not count:
-        raise InputError(f"{path}: has no records; expected pairs")
+        raise InputError(f"{path} has no records; add one record per pair")
     reader.finish(path, report)
 
 
@@ -97,7 +97,7 @@ def _right(cells: Mapping[str, Any], columns: PairColumns, where: str) -> int:
     value, count = str(cells[columns.answer or ""]), len(columns.alternatives)
     if value not in map(str, range(1, count + 1)):
         raise InputError(
-            f"{where}: {brief(columns.answer)} is {brief(value)}; expected the number of the right "
+            f"{where}: {brief(columns.answer)} is {brief(value)}; write the number of the right "
             f"alternative, from 1 to {count}"
         )
     return int(value) - 1
@@ -121,7 +121,7 @@ class _Words:
         elif _is_words(value) and value:
             words = value
         else:
-            raise InputError(f"{where}: {brief(name)} is {brief(value)}; expected a sentence")
+            raise InputError(f"{where}: {brief(name)} is {brief(value)}; write one sentence")
         (words,) = self._written([words]) or [[]]
         return words
 
@@ -135,7 +135,7 @@ class _Words:
         sentences = list(filter(_is_words, parts))
         if len(sentences) < len(parts):
             raise InputError(
-                f"{where}: {brief(name)} is {brief(value)}; expected text, or a list of sentences"
+                f"{where}: {brief(name)} is {brief(value)}; write text, or a list of sentences"
             )
         return self._written(sentences)
 

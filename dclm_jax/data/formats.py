@@ -79,14 +79,16 @@ class Text(NamedTuple):
         if value is None or value == "":
             return f"{self.label}:{number}"
         if isinstance(value, bool) or not isinstance(value, str | int):
-            raise InputError(f"{where}: expected 'id' to be a string or a whole number")
+            raise InputError(f"{where}: 'id' is {brief(value)}; write a string or a whole number")
         name = str(value)
         if name.splitlines() != [name]:
-            raise InputError(f"{where}: expected 'id' to be one line of text")
+            raise InputError(
+                f"{where}: 'id' is {brief(name)}, which has a line break; write one line"
+            )
         if name in self.ids:
             raise InputError(
-                f"{where}: the id {brief(name)} is also at {self.ids[name]}; expected different "
-                "ids, or none"
+                f"{where}: the id {brief(name)} is also at {self.ids[name]}; give each record "
+                "its own id, or remove all ids"
             )
         self.ids[name] = where
         return name
@@ -103,7 +105,7 @@ def parse(format: str, text: Text) -> Iterator[Document]:
         if any(map(_has_long_word, paragraphs)):
             raise InputError(
                 f"{text.source}: the document {brief(name)} has a word of more than "
-                f"{_LONGEST_WORD:,} characters; expected prose"
+                f"{_LONGEST_WORD:,} characters; divide the word, or remove it"
             )
         # The tokenizer would make a word of a decomposed accent.
         words = (composed(part.split(), text.options.unicode, text.notes) for part in paragraphs)
@@ -195,8 +197,8 @@ def _parse_tagged(text: Text) -> Iterator[Document]:
             for token, pair in zip(tokens, pairs, strict=True):
                 if not all(pair):
                     raise InputError(
-                        f"{text.source}:{number}: expected a word and its tag as WORD/TAG, got "
-                        f"{brief(token)} (--format=lines reads words without tags)"
+                        f"{text.source}:{number}: the token {brief(token)} has no word or no tag; "
+                        "write WORD/TAG, or add --format=lines to read words without tags"
                     )
             sentences.append([word for word, _ in pairs])
             tags.append([tag for _, tag in pairs])
@@ -246,7 +248,7 @@ def json_records(text: Text, kind: type[Value]) -> Iterator[tuple[int, str, Valu
         where = f"{text.source}:{number}"
         if not (content.startswith("{") and content.endswith("}")):
             raise InputError(
-                f"{where}: is {brief(content)}; expected JSON lines: an object on each line, with "
+                f"{where}: the line is {brief(content)}; write one JSON object per line, with "
                 "'text' or 'sentences' (jq -c '.[]' converts an array, jq -c . other JSON)"
             )
         yield number, where, parse_json(line, where, kind)
@@ -257,7 +259,7 @@ def _require_characters(texts: Iterable[str], where: str) -> None:
         "".join(texts).encode("utf-8")
     except UnicodeEncodeError as error:
         raise InputError(
-            f"{where}: has half of a surrogate pair, which is not a character; remove it"
+            f"{where}: the record has half of a surrogate pair, which is not a character; remove it"
         ) from error
 
 
@@ -292,23 +294,23 @@ def _words(sentence: Any, kind: str, where: str) -> list[str]:
         for word in sentence:
             if word.split() != [word]:
                 raise InputError(
-                    f"{where}: a {kind} is {brief(word)}; expected characters without white space"
+                    f"{where}: a {kind} is {brief(word)}; write characters without white space"
                 )
         return sentence
-    of = "" if kind == "word" else f"the {kind}s of "
-    raise InputError(f"{where}: expected {of}each sentence to be a string or a list of {kind}s")
+    problem = "a sentence is" if kind == "word" else f"the {kind}s of a sentence are"
+    raise InputError(f"{where}: {problem} {brief(sentence)}; write a string or a list of {kind}s")
 
 
 def _check_tags(sentences: list[list[str]], tags: list[list[str]], where: str) -> None:
     if len(tags) != len(sentences):
         raise InputError(
-            f"{where}: has {len(sentences)} sentences but tags for {len(tags)}; write one list of "
-            "tags per sentence"
+            f"{where}: the record has {len(sentences)} sentences, but tags for {len(tags)}; write "
+            "one list of tags per sentence"
         )
     for number, (words, word_tags) in enumerate(zip(sentences, tags, strict=True), start=1):
         if len(words) != len(word_tags):
             raise InputError(
-                f"{where}: sentence {number} has {len(words)} words but {len(word_tags)} tags; "
+                f"{where}: sentence {number} has {len(words)} words, but {len(word_tags)} tags; "
                 "write one tag per word"
             )
 
@@ -333,16 +335,16 @@ def _rows_of_jsonl(text: Text) -> Iterator[_Row]:
     for number, where, record in json_records(text, dict[str, Any]):
         if key not in record and SENTENCES in record:
             raise InputError(
-                f"{where}: has 'sentences', but the first record of the file has raw text; put "
-                "records of both kinds into different files"
+                f"{where}: the record has 'sentences', but the first record of the file has raw "
+                "text; put records of both kinds into different files"
             )
         if key not in record:
             raise InputError(
-                f"{where}: has no key {brief(key)} and no 'sentences'; name the key of its text by "
-                f"--text_key, one of: {listed(record)}"
+                f"{where}: the record has no key {brief(key)} and no 'sentences'; choose "
+                f"--text_key from: {listed(record)}"
             )
         if not isinstance(record[key], str):
-            raise InputError(f"{where}: {brief(key)} is {brief(record[key])}; expected text")
+            raise InputError(f"{where}: {brief(key)} is {brief(record[key])}; write a string")
         require_columns(text.joined_by, record, where)
         _require_characters((cell_text(record.get(_ID)), record[key]), where)
         yield _Row(where, number, record[key], _without(record, (SENTENCES,)))
@@ -366,8 +368,8 @@ def _rows_of_table(text: Text, kind: str) -> Iterator[_Row]:
     where, header, rows = read_table(text, kind)
     if header and key not in header:
         raise InputError(
-            f"{where}: has no column {brief(key)}; name the column of the text by --text_key, one "
-            f"of: {listed(header)}"
+            f"{where}: the table has no column {brief(key)}; choose --text_key from: "
+            f"{listed(header)}"
         )
     if header:
         require_columns(text.joined_by, header, where)
@@ -381,7 +383,9 @@ def require_columns(names: Iterable[str], cells: Iterable[str], where: str) -> N
     """Raises an `InputError` if a table has no column of one of these names."""
     for name in names:
         if name not in cells:
-            raise InputError(f"{where}: has no column {brief(name)}; choose from: {listed(cells)}")
+            raise InputError(
+                f"{where}: there is no column {brief(name)}; choose from: {listed(cells)}"
+            )
 
 
 def _raw_documents(text: Text, rows: Iterable[_Row]) -> Iterator[RawDocument]:
@@ -438,7 +442,7 @@ def read_table(
     for name, times in collections.Counter(header).items():
         if times > 1:
             raise InputError(
-                f"{where}: has {times} columns {brief(name)}; expected different names"
+                f"{where}: the table has {times} columns {brief(name)}; rename one of them"
             )
 
     def cells_of_rows() -> Iterator[tuple[str, int, dict[str, str]]]:
@@ -446,8 +450,8 @@ def read_table(
             if len(row) != len(header):
                 advice = "" if is_quoted else " (add --quoted if quoted cells contain line breaks)"
                 raise InputError(
-                    f"{where}: has {len(row)} cells and the header {len(header)}; expected equal "
-                    f"numbers{advice}"
+                    f"{where}: the row has {len(row)} cells, but the header has {len(header)}; "
+                    f"add or remove cells{advice}"
                 )
             yield where, number, dict(zip(header, row, strict=True))
 
@@ -471,8 +475,8 @@ def _rows(text: Text, kind: str, is_quoted: bool) -> Iterator[tuple[str, int, li
             row = next(rows, None)
         except csv.Error as error:
             raise InputError(
-                f"{where}: the row that begins here is not valid {kind.upper()} ({error}); correct "
-                "its quotation marks"
+                f"{where}: the row that begins on this line is not valid {kind.upper()} ({error}); "
+                "correct its quotation marks"
             ) from error
         if row is None:
             return

@@ -8,7 +8,7 @@ favour short sentences. A third criterion is the last word: whether the last wor
 alternative is the most probable entry of the vocabulary, given everything before it (rank 1).
 
 OOV words become UNKNOWN. If the right alternative then has the word ids of another alternative, a
-model can only guess. Such pairs are set apart: `Accuracy.apart` is their number, and they have no
+model can only guess. Such pairs are excluded: `Accuracy.apart` is their number, and they have no
 outcome. Pairs whose last word is OOV have no outcome by the third criterion.
 
 Shapes: A alternatives, D pairs with an outcome, X runs.
@@ -167,7 +167,7 @@ class Accuracy(NamedTuple):
       cells: cells of the pairs in the columns of a group; empty for all pairs.
       criterion: one of CRITERIA.
       pairs: D, number of pairs with an outcome.
-      apart: number of pairs that are set apart.
+      apart: number of pairs that are excluded.
       values_3xX: accuracy from 0 to 1, and the ends of its 95% interval (nan for one pair), from a
         bootstrap over pairs.
     """
@@ -238,7 +238,7 @@ def differences(runs: Sequence[Sequence[Outcome]], criterion: str) -> list[Diffe
 
 
 def _correct(runs: Sequence[Sequence[Outcome]], criterion: str) -> np.ndarray:
-    """The outcomes of all pairs, nan for those set apart, which are the same in all runs."""
+    """The outcomes of all pairs, nan for excluded pairs, which are the same in all runs."""
     return np.array([[outcome.correct[criterion] for outcome in run] for run in runs]).T
 
 

@@ -15,6 +15,9 @@ DOCUMENTS, SENTENCES, CONFIGURATIONS, ATTENDING = 3, 8, 5, 2
 """Maximum numbers in an HTML report; ATTENDING is the number of configurations with attention."""
 
 
+_ELIGIBLE = "documents with two or more sentences"
+
+
 class Reading(NamedTuple):
     """The scores of a document by the model of a row, with and without context, and its attention
     weights (empty unless the model is one of the first ATTENDING models with attention)."""
@@ -66,11 +69,11 @@ def choose(
     all_rows: Sequence[Row], documents: Sequence[Document], baseline: str
 ) -> list[tuple[int, str]]:
     """Indices of documents with two or more sentences, each with the reason for its selection: the
-    first document, and the documents in which the row with the lowest test perplexity saves the
-    most and the fewest nats per target compared with its baseline. If no row has a baseline, these
-    are the first DOCUMENTS documents."""
+    first document, and the documents with the largest and the smallest surprisal reduction of the
+    row with the lowest test perplexity compared with its baseline. If no row has a baseline, these
+    are the first DOCUMENTS documents. A reason is a clause, such as "it is the first document"."""
     eligible = [index for index, document in enumerate(documents) if len(document) > 1]
-    firsts = [(index, "one of the first documents") for index in eligible[:DOCUMENTS]]
+    firsts = [(index, f"it is one of the first {_ELIGIBLE}") for index in eligible[:DOCUMENTS]]
     pairs = [
         (row.mean("test", "perplexity"), pair)
         for row in all_rows
@@ -83,13 +86,13 @@ def choose(
     nats_D = [each.values("by_document").mean(axis=0) for each in (other, row)]
     saved_D = (nats_D[0] - nats_D[1]) / np.maximum(targets_D, 1)
     order = sorted(eligible, key=lambda index: saved_D[index])
-    saved_by = f"nats per target saved by {row.label} compared with {other.label}"
+    reduction = f"surprisal reduction of {row.label} compared with {other.label}"
     wanted = [
-        (eligible[0], "the first document"),
-        (order[-1], f"the most {saved_by}: {saved_D[order[-1]]:.2f}"),
-        (order[0], f"the fewest {saved_by}: {saved_D[order[0]]:.2f}"),
+        (eligible[0], "it is the first document with two or more sentences"),
+        (order[-1], f"it has the largest {reduction}: {saved_D[order[-1]]:.2f} nats per target"),
+        (order[0], f"it has the smallest {reduction}: {saved_D[order[0]]:.2f} nats per target"),
     ]
     reasons: dict[int, list[str]] = {}
     for index, why in wanted:
         reasons.setdefault(index, []).append(why)
-    return [(index, "; ".join(whys)) for index, whys in reasons.items()]
+    return [(index, ", and because ".join(whys)) for index, whys in reasons.items()]

@@ -52,7 +52,7 @@ Numbers = Sequence[float] | np.ndarray
 
 class Line(NamedTuple):
     """A line: its label, its points (nan for a missing point), the ends of their intervals, and an
-    additional dashed line."""
+    additional dashed line, whose label is "_" and what it shows."""
 
     label: str
     x: Numbers
@@ -87,7 +87,7 @@ class Figure(NamedTuple):
         if self.baseline and not self.lines:
             return f"no row can be compared with {self.baseline}; choose another --baseline"
         points = max((int(np.isfinite(line.y).sum()) for line in self.lines), default=0)
-        return ("no line has a point", "a figure needs two points", "")[min(points, 2)]
+        return ("no run has a value", "a figure needs two points", "")[min(points, 2)]
 
     @property
     def has_intervals(self) -> bool:
@@ -100,7 +100,8 @@ class Figure(NamedTuple):
         for line in self.lines:
             columns[line.label] = self._column(line)
             if line.dashed is not None:
-                columns[f"{line.label}, dashed"] = self._column(line.dashed)
+                kind = line.dashed.label.removeprefix("_")
+                columns[f"{line.label}, {kind} (dashed)"] = self._column(line.dashed)
         places = sorted({x for column in columns.values() for x in column})
         rows = [
             [
@@ -130,7 +131,8 @@ def ratio_figure(
     title: str, x: str, ticks: Sequence[str], lines: Sequence[Line], baseline: str
 ) -> Figure:
     """A figure of perplexities relative to a baseline, by named positions."""
-    return Figure(title, x, f"perplexity relative to {baseline}", lines, ticks, baseline=baseline)
+    y = f"difference in perplexity from {baseline}, %"
+    return Figure(title, x, y, lines, ticks, baseline=baseline)
 
 
 class Result(NamedTuple):
@@ -184,8 +186,8 @@ def context_figure(results: Sequence[Result]) -> Figure:
             lines.append(Line(f"{label} ({perplexity:.1f})", ends, [perplexity] * 2))
     perplexities = [result.perplexity for result in results]
     log_scale = max(perplexities) > _LINEAR_RATIO * min(perplexities)
-    title, x, ticks = "Perplexity by context", "n, context sentences", list(map(str, numbers))
-    return Figure(title, x, "perplexity", lines, ticks, log_scale)
+    title, x = "Perplexity by number of context sentences", "number of context sentences, n"
+    return Figure(title, x, "perplexity", lines, list(map(str, numbers)), log_scale)
 
 
 def of_rows(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Figure]:
@@ -202,8 +204,9 @@ def of_rows(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Figu
         x = "position, from 1"
         figures[kind.name] = ratio_figure(kind.title, x, ticks, lines, baselines[0])
     if lines := _length_curves(all_rows):
-        title = "Validation log-likelihood by training steps (Figure 3)"
-        figures["segment_length"] = Figure(title, "training steps", "nats per target", lines)
+        title = "Validation log-likelihood by training steps (Ji et al. 2015, Figure 3)"
+        y = "validation log-likelihood, nats per target"
+        figures["segment_length"] = Figure(title, "training steps", y, lines)
     return figures
 
 
@@ -213,9 +216,9 @@ def learning_curves(all_rows: Sequence[Row]) -> Figure:
     for row in all_rows:
         learning = row.results[0]["learning"]
         if validation := learning["validation"]:
-            dashed = Line("_training", *_points(learning["training"]))
+            dashed = Line("_training perplexity", *_points(learning["training"]))
             lines.append(Line(row.label, *_points(validation), dashed=dashed))
-    y = "perplexity (log scale): validation; dashed: training"
+    y = "perplexity, log scale (solid: validation; dashed: training)"
     return Figure("Learning curves", "training targets (millions)", y, lines, log_scale=True)
 
 
@@ -225,8 +228,8 @@ def _points(pairs: Sequence[Sequence[float]]) -> tuple[list[float], list[float]]
 
 def _length_curves(all_rows: Sequence[Row]) -> list[Line]:
     """The learning curves of models that were trained with several segment lengths, with any number
-    of segments per step (Figure 3): training steps, and validation log-likelihood in nats per
-    target, of the first seed."""
+    of segments per step (Ji et al. 2015, Figure 3): training steps, and validation log-likelihood
+    in nats per target, of the first seed."""
     lines = []
     for row in all_rows:
         rest = without(row.config, _LENGTH_KEYS)
@@ -314,7 +317,7 @@ def drawing(
         axes.set_title(_plain(figure.title))
     handles, names = axes.get_legend_handles_labels()
     names = [textwrap.fill(name, 45) for name in names]
-    title = "lines: 95% intervals" if figure.has_intervals else None
+    title = "vertical lines: 95% intervals" if figure.has_intervals else None
     place = "outside lower left" if in_page else "outside right upper"
     legend = drawn.legend(handles, names, loc=place, title=title, alignment="left")
     if in_page:
@@ -475,7 +478,7 @@ def plot_grid(
     axes.set_yticks(range(len(rows[1])), list(map(_plain, rows[1])))
     axes.tick_params(length=0)
     axes.set(xlabel=_plain(columns[0]), ylabel=_plain(rows[0]))
-    axes.set_title("Validation perplexity (best framed)")
+    axes.set_title("Validation perplexity (frame: lowest)")
     scale = figure.colorbar(image, ax=axes)
     if high > _LINEAR_RATIO * low:
         _number_decades(scale.ax.yaxis)
@@ -514,7 +517,11 @@ def plot_attention(sentences: "Sequence[SentenceAttention]", path: str | os.Path
         axes.set_yticks(range(len(sentence.positions)), _short(sentence.positions), fontsize=7)
         axes.tick_params(length=0)
         axes.set_title(f"sentence {number}", fontsize=8, loc="left")
-        figure.colorbar(image, ax=axes).ax.tick_params(labelsize=7)
+        bar = figure.colorbar(image, ax=axes)
+        bar.set_label("attention weight", fontsize=7)
+        bar.ax.tick_params(labelsize=7)
+    figure.supxlabel("target", fontsize=8)
+    figure.supylabel("position", fontsize=8)
     save(figure, path)
 
 

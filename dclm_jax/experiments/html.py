@@ -26,6 +26,7 @@ from dclm_jax.score_types import (
     SentenceAttention,
     SentenceScore,
     common_columns,
+    is_rank,
 )
 from dclm_jax.tables import Table
 
@@ -70,7 +71,7 @@ class Report(NamedTuple):
       tables, figures: tables and figures by name, from `tables.tables` and `figures.of_rows`; the
         report names missing tables and figures.
       examples: result of `examples.read`.
-      counting: the counting rule of targets.
+      counting: the counting rule of targets, as a sentence.
       runs: table of all runs.
       provenance: commands, or facts by name, that produced the numbers, by title.
     """
@@ -163,7 +164,7 @@ def unshown(attention: SentenceAttention) -> str:
             f"{positions[0]} is the only position" if positions else "there is no earlier sentence"
         )
     if len(targets) * len(positions) > _MOST_WEIGHTS:
-        return f"a table of {len(targets)} words and {len(positions)} positions is too large"
+        return f"a table of {len(targets)} targets and {len(positions)} positions is too large"
     return ""
 
 
@@ -181,7 +182,7 @@ class Scale(NamedTuple):
         """The numbers of every class."""
         ends = [f"{bound:g}".replace("-", "−") for bound in self.bounds]
         middle = [f"{low} to {high}" for low, high in itertools.pairwise(ends)]
-        return [f"below {ends[0]}", *middle, f"{ends[-1]} and more"]
+        return [f"below {ends[0]}", *middle, f"{ends[-1]} or more"]
 
 
 SURPRISAL = Scale("s", (1, 2, 4, 6, 8, 10))
@@ -226,14 +227,13 @@ def words(
             if log_prob_no_context is not None:
                 saved = log_prob - log_prob_no_context
                 classes = SAVED.of(saved)
-                title += f", no context {-log_prob_no_context:.2f}"
-                title += f": the context {_saves(saved)} {unit}"
+                title += f", no context {-log_prob_no_context:.2f}; {_reduction(saved)} {unit}"
                 if not changes:
                     numbers = [_signed(saved)]
                 elif is_changed:
                     numbers.append(_signed(-saved))
         for name, values in score.measures.items():
-            title += f"; {name.replace('_', ' ')} {values[index]:.4g}"
+            title += f"; {name.replace('_', ' ')} {_measure(name, values[index], unit)}"
         for name, cells in columns.items():
             title += f"; {name} {cells[index]}" if cells[index] else ""
         if not known:
@@ -246,10 +246,16 @@ def _signed(nats: float) -> str:
     return f"{round(nats, 1) + 0.0:+.1f}".replace("-", "−")
 
 
-def _saves(nats: float) -> str:
-    """The number of nats that the context saves or costs, as text."""
-    nats = round(nats, 2)
-    return f"saves {nats:.2f}" if nats >= 0 else f"costs {-nats:.2f}"
+def _reduction(nats: float) -> str:
+    """The surprisal reduction as text; negative if the context increases the surprisal."""
+    return f"surprisal reduction {round(nats, 2) + 0.0:.2f}".replace("-", "−")
+
+
+def _measure(name: str, value: float, unit: str) -> str:
+    """A measure of a target with its unit, which a rank does not have."""
+    if math.isnan(value):
+        return "–"
+    return f"{value:.4g}" if is_rank(name) else f"{value:.4g} {unit}"
 
 
 class Weight(NamedTuple):
@@ -314,7 +320,7 @@ def document(
             for label, score in zip(names, scores, strict=True)
         ]
         attention = [
-            (f"{label} attention of sentence {number + 1}".strip(), weights(of_run[number]))
+            (_attention_name(label, number + 1), weights(of_run[number]))
             for label, of_run in zip(names, attended, strict=False)
             if len(of_run[number].positions) > 1
         ]
@@ -322,6 +328,11 @@ def document(
     sums = [(label, _mean(score, unit)) for label, score in zip(names, scores, strict=True)]
     heading = ", ".join([scores[0].id, *(f"{name} {cell}" for name, cell in common.items())])
     return _document_parts().document(heading, sums, sentences)
+
+
+def _attention_name(label: str, number: int) -> str:
+    of = f" of {label}" if label else ""
+    return f"Attention weights{of}, sentence {number}"
 
 
 def foot() -> str:
@@ -346,5 +357,7 @@ def _mean(score: DocumentScore, unit: str) -> str:
     text = f"{scored.sum():,} targets, {-log_probs[scored].mean():.2f} {unit} per target"
     if no_context.size:
         saved = float((log_probs - no_context)[scored].mean())
-        text += f", no context {-no_context[scored].mean():.2f}: the context {_saves(saved)}"
+        text += (
+            f", no context {-no_context[scored].mean():.2f}; {_reduction(saved)} {unit} per target"
+        )
     return text

@@ -74,7 +74,7 @@ class PairResults(NamedTuple):
 
     def text(self) -> str:
         """The tables for a terminal."""
-        header = [*(self.by or ["group"]), "criterion", "pairs", "set apart"]
+        header = [*(self.by or ["group"]), "criterion", "pairs", "excluded"]
         rows = [[*header, *(f"{label}, %" for label in self.labels)]]
         for accuracy in self.accuracies:
             cells = accuracy.cells or ("all", *[""] * (len(self.by) - 1))
@@ -88,7 +88,7 @@ class PairResults(NamedTuple):
         ]
         if any(accuracy.apart for accuracy in self.accuracies):
             lines.append(
-                "set apart: pairs in which OOV words leave no choice, or whose last word is OOV"
+                "excluded: pairs in which OOV words leave no choice, or whose last word is OOV"
             )
         if ranks := self._ranks():
             lines += ["", *aligned(ranks)]
@@ -203,7 +203,7 @@ def _scores(name: str) -> tuple[str, str]:
 
 
 def _apart(criterion: str) -> str:
-    """The column that says whether a pair is set apart by a criterion."""
+    """The column that says whether a pair is excluded from the accuracy by a criterion."""
     return f"set_apart_{_key(criterion)}"
 
 

@@ -27,7 +27,7 @@ from dclm_jax.tables import aligned
 LENGTH, LOG_FREQUENCY = "length", "log frequency"
 BASELINE = (LENGTH, LOG_FREQUENCY)
 """Predictors of every linear model."""
-SURPRISAL, NO_CONTEXT = "surprisal", "surprisal without context"
+SURPRISAL, NO_CONTEXT = "surprisal", "surprisal, no context"
 ENTROPY, DIVERGENCE = "entropy", "divergence"
 OF_WORDS = (SURPRISAL, ENTROPY, DIVERGENCE)
 COLUMN = "column of the input"
@@ -84,8 +84,8 @@ class ReadingTimes:
         total = sum(vocabulary.counts[len(SPECIAL_TOKENS) :])
         if not total:
             raise InputError(
-                "the vocabulary has no counts of words, which log frequencies need; train on a "
-                "corpus whose vocabulary launch.prepare counted"
+                "the vocabulary has no word counts, which log frequencies require; train on a "
+                "corpus that launch.prepare made without --vocabulary"
             )
         self.time, self.columns = time, columns
         self._log_total, self._vocabulary = math.log(total), vocabulary
@@ -98,7 +98,7 @@ class ReadingTimes:
 
         Args:
           document: the story, joined from rows.
-          scores: its scores by every run, with OF_WORDS, also without context.
+          scores: its scores by every run, with OF_WORDS and with no context.
         """
         self._require_columns(document)
         places: list[list[tuple[int, int]]] = [[] for _ in document.rows]
@@ -137,22 +137,22 @@ class ReadingTimes:
                 "the input has fewer than two stories, and every story is predicted from the "
                 "others; add stories, or choose another --story"
             )
-        omitted = {"first of a story": 0, "OOV, or after OOV": 0, "without a number": 0}
+        omitted = {"first of a story": 0, "OOV, or after an OOV word": 0, "without a number": 0}
         kept = []
         for index, (time, story, _, known, predictors) in enumerate(self._rows):
             before = self._rows[index - 1] if index else None
             if before is None or before[1] != story:
                 omitted["first of a story"] += 1
             elif not (known and before[3]):
-                omitted["OOV, or after OOV"] += 1
+                omitted["OOV, or after an OOV word"] += 1
             elif not np.isfinite([time, *predictors.values(), *before[4].values()]).all():
                 omitted["without a number"] += 1
             else:
                 kept.append(index)
         if not kept:
             raise InputError(
-                "no word has a reading time and is in the vocabulary like the word before it; "
-                "choose runs trained on text like the stories"
+                "there is no word with a reading time such that this word and the word before it "
+                "are in the vocabulary; choose runs trained on text like the stories"
             )
         times, stories, sentences, _, shared = zip(*(self._rows[n] for n in kept), strict=True)
         earlier = [self._rows[n - 1][4] for n in kept]
@@ -177,7 +177,8 @@ class ReadingTimes:
         for name in (self.time, *self.columns):
             if name not in names:
                 raise InputError(
-                    f"the input has no column {brief(name)}; its columns are: {listed(names)}"
+                    f"the input has no column {brief(name)}; choose --time and --predictors from: "
+                    f"{listed(names)}"
                 )
 
     def _number(self, document: Document, row: Mapping[str, Any], name: str) -> float:
@@ -187,8 +188,8 @@ class ReadingTimes:
             return math.nan if cell in ("", "NA") else float(cell)
         except ValueError:
             raise InputError(
-                f"story {brief(document.id)}: {brief(cell)} in the column {brief(name)} is no "
-                "number; correct the cell, or leave it empty"
+                f"story {brief(document.id)}: {brief(cell)} in the column {brief(name)} is "
+                "not a number; correct the cell, or leave it empty"
             ) from None
 
     def _log_frequency(self, words: Sequence[str]) -> float:
@@ -329,7 +330,7 @@ class Gains(NamedTuple):
             rows.setdefault(gain.comparison, {})[gain.label] = _with_interval(*gain[2:])
         labels = list(dict.fromkeys([*self.labels, *(gain.label for gain in self.gains)]))
         cells = [[name, *(row.get(label, "") for label in labels)] for name, row in rows.items()]
-        reasons = ", ".join(f"{number:,} {reason}" for reason, number in self.omitted.items())
+        reasons = ", ".join(f"{number:,} ({reason})" for reason, number in self.omitted.items())
         lines = [
             "gain in log-likelihood of reading times, nats per 1,000 words [95% interval]",
             *aligned([["predictor", *labels], *cells]),
@@ -360,7 +361,7 @@ class Gains(NamedTuple):
             values = [[1e3 * value for value in gain[2:]] for gain in gains]
             lines.append(Line(label, places, *np.array(values).T))
         y = "gain in log-likelihood, nats per 1,000 words"
-        return Figure("Predictors of reading times", "predictor", y, lines, ticks)
+        return Figure("Gain in log-likelihood of reading times", "predictor", y, lines, ticks)
 
     def to_json(self) -> dict[str, Any]:
         differences = [

@@ -13,7 +13,6 @@ from dclm_jax.coherence.compare import Bootstrap, FirstSentence
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import adaptation, measures
 from dclm_jax.evaluation.permutations import Shuffle
-from dclm_jax.evaluation.perplexity import COUNTING_RULES
 from dclm_jax.experiments import comparison, examples, figures, html, results, tables
 from dclm_jax.experiments.comparison import Row, without
 from dclm_jax.experiments.figures import Figure
@@ -27,6 +26,7 @@ from dclm_jax.experiments.subjects import (
 from dclm_jax.tables import Table
 
 MARKDOWN = "report.md"
+_IN_PROSE = {"valid": "validation", "test": "test"}
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy")
 
 
@@ -109,7 +109,8 @@ class Request:
     def notes(self) -> list[str]:
         """Lines about runs whose training is not finished."""
         return [
-            f"note: training of {known['workdir']} is unfinished; step {known['step']} is measured"
+            f"note: training of {known['workdir']} is unfinished; results are from step "
+            f"{known['step']}"
             for known in self.facts
             if known["unfinished"]
         ]
@@ -137,14 +138,15 @@ class Request:
         models = {subject.workdir: subject.lm for subject in self.subjects}
         content = html.Report(
             "Report on document-context language models",
-            f"{len(report.rows)} configurations, {len(self.subjects)} runs",
+            f"{tables.counted(len(report.rows), 'configuration')}, "
+            f"{tables.counted(len(self.subjects), 'run')}",
             {row.label: row.config for row in report.rows},
             report.tables,
             report.figures,
             examples.read(report.rows, models, documents, report.baselines[0])
             if read_examples
             else [],
-            COUNTING_RULES[self.facts[0]["objective"]],
+            tables.COUNTING[self.facts[0]["objective"]],
             tables.runs_table(report.rows),
             self._provenance(command),
         )
@@ -164,18 +166,24 @@ class Request:
                 f"python -m launch.coherence --split=test {run} --permutations=0 {drawn}"
                 f" --seed={options.seed} --fix_first={options.fix_first}",
             ],
-            "Data and versions": {
+            "Data and options": {
                 "corpus": directory,
-                **{f"{name} documents": f"{len(split.documents):,}" for name, split in splits},
-                **{f"fingerprint of {name} documents": split.fingerprint for name, split in splits},
+                **{
+                    f"{_IN_PROSE[name]} documents": f"{len(split.documents):,}"
+                    for name, split in splits
+                },
+                **{
+                    f"fingerprint of the {_IN_PROSE[name]} documents": split.fingerprint
+                    for name, split in splits
+                },
                 "fingerprint of the vocabulary": subject.lm.vocabulary.fingerprint,
                 "matmul precision": subject.lm.matmul_precision,
                 **without(dataclasses.asdict(options), ["adaptations"]),
-                "version of measurements": results.VERSION,
             },
             "Versions": {
                 "Python": platform.python_version(),
                 **{name: importlib.metadata.version(name) for name in _PACKAGES},
+                "measurements": results.VERSION,
             },
         }
 

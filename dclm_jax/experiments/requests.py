@@ -82,7 +82,7 @@ def _request(record: dict[str, Any], line: str, number: int, options: TextOption
             context = {SENTENCES: sentences}
         case value:
             raise InputError(
-                f"{STDIN}:{number}: context is {brief(value)}; expected text or a list of sentences"
+                f"{STDIN}:{number}: context is {brief(value)}; write text, or a list of sentences"
             )
     earlier = parse_record(Line(number, json_text(context)), options, STDIN).sentences
     return Request(

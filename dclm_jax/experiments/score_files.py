@@ -69,7 +69,8 @@ def carry(
     for name in repeated:
         if first and name not in input_names:
             raise InputError(
-                f"the input has no column {brief(name)}; its columns are: {listed(input_names)}"
+                f"the input has no column {brief(name)}; choose --columns from: "
+                f"{listed(input_names)}"
             )
     require_free_names(repeated)
 

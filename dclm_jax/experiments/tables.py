@@ -11,7 +11,7 @@ from typing import Any
 from dclm_jax.coherence import results as coherence
 from dclm_jax.evaluation import measures
 from dclm_jax.evaluation.measures import ByPosition
-from dclm_jax.evaluation.perplexity import COUNTING_RULES, warning
+from dclm_jax.evaluation.perplexity import warning
 from dclm_jax.evaluation.significance import ZTest
 from dclm_jax.experiments.comparison import (
     Comparison,
@@ -35,6 +35,17 @@ _CONTEXTS = {
     "none": "no context",
 }
 """Labels of `context_ablation.ARRANGEMENTS`."""
+_ADAPTATIONS = {
+    "cache": "neural cache",
+    "unigram": "unigram cache",
+    "dynamic": "dynamic evaluation",
+}
+"""Labels of the kinds of test-time adaptation."""
+COUNTING = {
+    "words": "END is predicted and counted; START never is.",
+    "bags": "Bags of words: the words are predicted without their order; END is not predicted.",
+}
+"""`perplexity.COUNTING_RULES` as sentences."""
 Compared = Mapping[str, Sequence[Comparison | None]]
 """The comparisons of all rows with a baseline, by the name of the baseline."""
 
@@ -87,7 +98,9 @@ def _perplexity(all_rows: Sequence[Row], compared: Compared) -> Table:
         Column("seeds", [[len(row.results)] for row in all_rows], keys=["seeds"]),
         Column("validation", validation, _mean_text, _spread_keys("development_perplexity")),
         _spreads(all_rows, "test", _spread_keys("test_perplexity"), "test", "perplexity"),
-        Column("test, 95%", intervals, "[{:.2f}, {:.2f}]".format, _end_keys("test_perplexity")),
+        Column(
+            "test, 95% interval", intervals, "[{:.2f}, {:.2f}]".format, _end_keys("test_perplexity")
+        ),
         _spreads(
             all_rows,
             "test, in-vocabulary",
@@ -100,7 +113,7 @@ def _perplexity(all_rows: Sequence[Row], compared: Compared) -> Table:
         columns.append(_spreads(all_rows, kind.header, _spread_keys(kind.name), kind.name))
     for name, comparisons in compared.items():
         key, header = f"ratio_to_{name}", f"vs {name}"
-        headers = [header, f"{header}, 95%", "p"] if name == baseline else [None] * 3
+        headers = [header, f"{header}, 95% interval", "p"] if name == baseline else [None] * 3
         ratios = [each and [each.ratio, each.same_recipe] for each in comparisons]
         ends = [each and each.interval for each in comparisons]
         columns += [
@@ -109,7 +122,7 @@ def _perplexity(all_rows: Sequence[Row], compared: Compared) -> Table:
             _p(headers[2], name, "perplexity", comparisons),
         ]
     about = _about_perplexity(all_rows, columns, baseline)
-    return Table.of("Perplexity (Table 2)", about, columns)
+    return Table.of("Perplexity (Ji et al. 2015, Table 2)", about, columns)
 
 
 def _about_perplexity(all_rows: Sequence[Row], columns: Sequence[Column], baseline: str) -> str:
@@ -118,23 +131,25 @@ def _about_perplexity(all_rows: Sequence[Row], columns: Sequence[Column], baseli
     parts = []
     once = [row.label for row in all_rows if len(row.results) == 1 and row.model != "ngram"]
     if once and len(all_rows) > 1:
-        rows = "all rows" if len(once) == len(all_rows) else ", ".join(once)
+        has_all = len(once) == len(all_rows)
         parts.append(
-            f"One seed of {rows}: another seed may change a perplexity by more than the difference "
-            "between rows. Intervals and p do not include this variation."
+            f"{'All rows have one seed' if has_all else 'These rows have one seed: '}"
+            f"{'' if has_all else '; '.join(once)}. Another seed may change a perplexity by more "
+            "than the difference between rows. Intervals and p do not include this variation."
         )
-    about = f"Perplexity is exp(sum NLL / targets), {COUNTING_RULES[first['objective']]}"
+    about = f"Perplexity is exp(sum of -log P / targets). {COUNTING[first['objective']]}"
     measured = [row.results[0] for row in all_rows if row.has("valid") and row.has("test")]
     if measured:
         valid, test = measured[0]["valid"], measured[0]["test"]
         if message := warning(test["oov_rate"], first["own_oov_rate"]):
             parts.insert(0, f"{message}.")
         about += (
-            f"; {valid['tokens']:,} validation and {test['tokens']:,} test targets, vocabulary "
-            f"{test['vocabulary_size']:,}, OOV rate {100 * test['oov_rate']:.2f}% of the test words"
+            f" There are {valid['tokens']:,} validation and {test['tokens']:,} test targets. The "
+            f"vocabulary has {test['vocabulary_size']:,} entries, and "
+            f"{100 * test['oov_rate']:.2f}% of the test words are OOV."
         )
     parts.append(
-        f"{about}. In-vocabulary perplexity omits OOV words. Bits per word are the bits of all "
+        f"{about} In-vocabulary perplexity omits OOV words. Bits per word are the bits of all "
         "targets, including END, divided by the number of words. Several seeds are shown as mean ± "
         "standard deviation. 95% intervals are from a bootstrap over test documents, with the same "
         "resamples for all rows. p is from a one-sided z-test over documents: whether the "
@@ -170,7 +185,7 @@ def _coherence(all_rows: Sequence[Row], compared: Compared) -> Table:
         _labels(all_rows),
         _percents(all_rows, "accuracy, %", ["coherence"], "coherence", "mean"),
         _percents(all_rows, "standard deviation, %", [], "coherence", "sd"),
-        _accuracy_ends(all_rows, "95%", "coherence"),
+        _accuracy_ends(all_rows, "95% interval", "coherence"),
     ]
     columns += [_p(f"p, {name}", name, "coherence", each) for name, each in compared.items()]
     if not fixed:
@@ -179,22 +194,24 @@ def _coherence(all_rows: Sequence[Row], compared: Compared) -> Table:
     if has_both:
         header, key = "first sentence fixed", "first_kept"
         columns.append(_percents(all_rows, f"{header}, %", [key], key, "mean"))
-        columns.append(_accuracy_ends(all_rows, f"{header}, 95%", key))
+        columns.append(_accuracy_ends(all_rows, f"{header}, 95% interval", key))
     pool = f"drawn from {first['pool']} per document" if first["pool"] else "new for each draw"
     about = (
         "Order-discrimination accuracy: how often a document is more probable than a permutation "
         "of its sentences; 50% is chance, ties count half. There are "
         f"{first['replicates']:,} test sets of {first['documents']:,} documents, drawn with "
         f"replacement; permutations are {pool}. 95% intervals span 1.96 standard deviations over "
-        "test sets on each side, including the sampling error of the pool of permutations; they "
-        "describe other documents. p is from a one-sided z-test over test sets against each "
-        "baseline, with the same error; it describes these documents, and more test sets decrease "
-        "it."
+        "test sets on each side, including the sampling error of the pool of permutations. The "
+        "intervals apply to new documents. p is from a one-sided z-test over test sets against "
+        "each baseline and includes the sampling error of the pool. p applies only to these "
+        "documents, and the p of a better row decreases as the number of test sets grows."
     )
     if fixed:
         about += (
-            f" The first {fixed:,} sentences of each document are fixed; {first['left_out']:,} "
-            "documents with fewer than two other sentences are omitted."
+            f" The first {'sentence' if fixed == 1 else f'{fixed:,} sentences'} of each document "
+            f"{'is' if fixed == 1 else 'are'} fixed; "
+            f"{counted(first['left_out'], 'document')} with fewer than two other sentences "
+            f"{'is' if first['left_out'] == 1 else 'are'} omitted."
         )
     else:
         about += (
@@ -206,31 +223,36 @@ def _coherence(all_rows: Sequence[Row], compared: Compared) -> Table:
             " WARNING: first sentences identify the order. First sentence fixed: only the "
             "other sentences are permuted (--fix_first=1)."
         )
-    return Table.of("Coherence accuracy (Table 3)", about, columns)
+    return Table.of("Coherence accuracy (Ji et al. 2015, Table 3)", about, columns)
 
 
 def _adaptation(all_rows: Sequence[Row], baseline: str) -> Table:
     """Perplexities and coherence accuracy with test-time adaptation, compared with the baseline
     with the same adaptation."""
     kinds = dict.fromkeys(kind for row in all_rows for kind in row.adapted)
-    paths: dict[str, list[str]] = {"without adaptation": []}
+    paths: dict[str, list[str]] = {"": []}
     paths |= {kind: ["adapted", kind] for kind in kinds}
+    names = {"": "without adaptation", **{kind: _ADAPTATIONS[kind] for kind in kinds}}
     columns = [_labels(all_rows)]
-    for name, path in paths.items():
+    for kind, path in paths.items():
         # Numbers without adaptation are also in other tables; CSV has them once.
-        keys = _spread_keys(f"test_perplexity_{name}") if path else []
+        keys = _spread_keys(f"test_perplexity_{kind}") if path else []
         ratios = [_ratio(paired(row, all_rows, baseline), path) for row in all_rows]
-        columns.append(_spreads(all_rows, name, keys, *path, "test", "perplexity"))
-        columns.append(Column(f"{name} vs {baseline}", ratios, _change))
+        header = f"test perplexity, {names[kind]}"
+        columns.append(_spreads(all_rows, header, keys, *path, "test", "perplexity"))
+        columns.append(Column(f"{names[kind]} vs {baseline}", ratios, _change))
     has_coherence = any(row.has("coherence") for row in all_rows)
-    for name, path in paths.items() if has_coherence else ():
-        header, keys = f"coherence accuracy, {name}, %", [f"coherence_{name}"] if path else []
+    for kind, path in paths.items() if has_coherence else ():
+        header = f"coherence accuracy, {names[kind]}, %"
+        keys = [f"coherence_{kind}"] if path else []
         columns.append(_percents(all_rows, header, keys, *path, "coherence", "mean"))
     about = (
-        f"Test perplexity{' and coherence accuracy' if has_coherence else ''} of runs that adapt "
-        "to each document while they read it, by a neural cache (cache), a unigram cache (unigram) "
-        "or gradient steps (dynamic). Every document starts from the trained run. Settings without "
-        "a flag were tuned on the validation set for each run. "
+        "The table has the test perplexity"
+        f"{' and the coherence accuracy' if has_coherence else ''} of runs that adapt to each "
+        "document while they read it, by a neural cache, a unigram cache, or gradient steps "
+        "(dynamic evaluation). Before every document, caches are emptied and the model returns to "
+        "its trained parameters. Settings without a flag were tuned on the validation set for each "
+        "run. "
         f"{baseline} is adapted in the same way."
         f"{_about_other(columns, baseline)}"
     )
@@ -252,8 +274,9 @@ def _context(all_rows: Sequence[Row]) -> Table:
         values = [_mean(row, "arrangements", name) for row in all_rows]
         columns.append(Column(label, values, "{:.2f}".format, [name]))
     about = (
-        "Test perplexity of the same sentences with different contexts: shuffled sentences of the "
-        "document, sentences of other documents, and no context (each sentence is a document)."
+        "The table has the test perplexity of the same sentences with different contexts: the "
+        "original context, shuffled sentences of the document, sentences of other documents, and "
+        "no context (each sentence is a document)."
     )
     return Table.of("Context ablation", about, columns)
 
@@ -264,7 +287,7 @@ def _by_position(all_rows: Sequence[Row], kind: type[ByPosition]) -> Table:
     for name in kind.ranges():
         values = [None if of_row[name] is None else [of_row[name]] for of_row in perplexities]
         columns.append(Column(name, values, "{:.1f}".format, [f"{kind.name}_{name}"]))
-    about = "Test perplexity of the targets at these positions, counted from 1."
+    about = "The table has the test perplexity of the targets at these positions, counted from 1."
     return Table.of(kind.title, about, columns)
 
 
@@ -277,12 +300,16 @@ def runs_table(rows: Sequence[Row]) -> Table:
         Column("seed", [[seed] for row in rows for seed in row.seeds]),
         Column("run", [[run["workdir"]] for run in runs]),
         Column("step", [None if step is None else [step] for step in steps], "{:,}".format),
-        Column("minutes", [None if s is None else [s / 60] for s in seconds], "{:.1f}".format),
-        Column("training text", [[run["training_text"] or ""] for run in runs]),
+        Column(
+            "training time, minutes",
+            [None if s is None else [s / 60] for s in seconds],
+            "{:.1f}".format,
+        ),
+        Column("checksum of the training text", [[run["training_text"] or ""] for run in runs]),
     ]
     about = (
-        "The model of a run is from the step of its best validation perplexity. Minutes are "
-        "training time. The training text is named by the first characters of its checksum."
+        "The model of a run is from the step of its best validation perplexity. The training text "
+        "is identified by the first characters of its checksum."
     )
     return Table.of("Runs", about, columns)
 
@@ -396,7 +423,12 @@ def _changes(low: float, high: float) -> str:
 def _about_other(columns: Sequence[Column], baseline: str) -> str:
     """The explanation of the mark `_OTHER`, if the mark occurs in a table."""
     is_there = any(_OTHER in cell for column in columns for cell in column.texts())
-    return f" {_OTHER} {baseline} has a different recipe." if is_there else ""
+    return f" The mark {_OTHER} means that {baseline} has a different recipe." if is_there else ""
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, in the plural unless the number is 1."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _spread_keys(key: str) -> list[str]:

@@ -57,7 +57,9 @@ def test_tagged_words_may_hold_slashes_and_begin_with_equals_signs(tmp_path):
 @pytest.mark.parametrize("token", ["of", "/IN", "of/", "/", "=/", "a//"])
 def test_a_token_that_is_no_word_and_tag_is_refused(tmp_path, token):
     path = write(tmp_path / "t", f"The/AT\n\n{token} a/AT\n")
-    with pytest.raises(InputError, match=rf"t:3: expected .* as WORD/TAG, got '{token}'"):
+    with pytest.raises(
+        InputError, match=rf"t:3: the token '{token}' has no word or no tag; write WORD"
+    ):
         read(path, "tagged")
 
 
@@ -229,21 +231,33 @@ def test_reading_streams(tmp_path):
         (
             "t.jsonl",
             b'{"body": "a"}\n',
-            r"t\.jsonl:1: has no key 'text' and no 'sentences'; .*: 'body'$",
+            r"t\.jsonl:1: the record has no key 'text' and no 'sentences'; .*from: 'body'$",
         ),
         ("t.jsonl", b'{"sentences": ["a"]}\n{"text": "a"}\n', r":2: sentences is missing; expect"),
-        ("t.jsonl", b'{"sentences": [3]}\n', r"t\.jsonl:1: expected each sentence"),
-        ("t.jsonl", b'{"sentences": [["a b"]]}\n', r"t\.jsonl:1: a word is 'a b'; expected"),
-        ("t.jsonl", b'{"id": [], "sentences": ["a"]}\n', r"t\.jsonl:1: expected 'id'"),
-        ("t.jsonl", b'{"id": "a\\nb", "sentences": ["a"]}\n', r"expected 'id' to be one line"),
+        (
+            "t.jsonl",
+            b'{"sentences": [3]}\n',
+            r"t\.jsonl:1: a sentence is 3; write a string or a",
+        ),
+        ("t.jsonl", b'{"sentences": [["a b"]]}\n', r"t\.jsonl:1: a word is 'a b'; write char"),
+        (
+            "t.jsonl",
+            b'{"id": [], "sentences": ["a"]}\n',
+            r"t\.jsonl:1: 'id' is \[\]; write a string",
+        ),
+        ("t.jsonl", b'{"id": "a\\nb", "sentences": ["a"]}\n', r"'id' is 'a\\nb', which has a line"),
         ("t.jsonl", b'{"sentences": ["\\ud800"]}\n', r"t\.jsonl:1: .*surrogate"),
         ("t.jsonl", b'{"sentences": ["a"], "tags": ["\\ud800"]}\n', r"t\.jsonl:1: .*surrogate"),
-        ("t.jsonl", b'{"sentences": ["a", "b c d"], "tags": ["X", ["X", "Y"]]}', r"3 words but 2"),
-        ("t.jsonl", b'{"sentences": ["", "b"], "tags": ["X", ""]}', r"sentence 1 has 0 words but"),
-        ("t.jsonl", b'{"sentences": ["a", "b"], "tags": ["X"]}', r"has 2 sentences but tags for 1"),
+        ("t.jsonl", b'{"sentences": ["a", "b c d"], "tags": ["X", ["X", "Y"]]}', r"3 words, but 2"),
+        ("t.jsonl", b'{"sentences": ["", "b"], "tags": ["X", ""]}', r"sentence 1 has 0 words, b"),
+        ("t.jsonl", b'{"sentences": ["a", "b"], "tags": ["X"]}', r"has 2 sentences, but tags for"),
         ("t.jsonl", b'{"sentences": ["a"], "tags": "X"}', r":1: tags is 'X'; expected a list"),
-        ("t.jsonl", b'{"sentences": ["a"], "tags": [1]}\n', r":1: expected the tags of each"),
-        ("t.jsonl", b'{"sentences": ["a"], "tags": [["X Y"]]}\n', r":1: a tag is 'X Y'; expected"),
+        (
+            "t.jsonl",
+            b'{"sentences": ["a"], "tags": [1]}\n',
+            r":1: the tags of a sentence are 1; w",
+        ),
+        ("t.jsonl", b'{"sentences": ["a"], "tags": [["X Y"]]}\n', r":1: a tag is 'X Y'; write cha"),
         ("t.jsonl", b'{"a":' * 200_000 + b"}", r"t\.jsonl:1: nested too deeply"),
         ("t.jsonl", b'{"sentences": [""]}\n', r"t\.jsonl: has no documents"),
     ],

@@ -174,7 +174,7 @@ def test_words_of_only_format_characters_are_removed_with_their_rows():
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        (REGIONS, {}, r"t\.csv:1: has no column 'id'; choose from: 'item', 'condition', 'region'"),
+        (REGIONS, {}, r"t\.csv:1: there is no column 'id'; choose from: 'item', 'condition', 'r"),
         ("id,text\n1,a\n1, \n", {}, r"t\.csv:3: the row has no word; add its text, or remove it"),
         ("id,text\n1,U.\n1,S\n2,a\n1,b\n", {}, r"t\.csv:5: '1' also has rows at .*t\.csv:2.*by id"),
     ],
@@ -199,30 +199,42 @@ def test_a_text_without_rows_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.csv", "id,body\n1,a\n", r"t\.csv:1: has no column 'text'; .*, one of: 'id', 'body'$"),
-        ("t.csv", "text,text\n1,a\n", r"t\.csv:1: has 2 columns 'text'"),
+        (
+            "t.csv",
+            "id,body\n1,a\n",
+            r":1: the table has no column 'text'; .*key from: 'id', 'body'$",
+        ),
+        ("t.csv", "text,text\n1,a\n", r"t\.csv:1: the table has 2 columns 'text'; rename"),
         (
             "t.csv",
             "id,text\n1,a\n\n2,b,c\n",
-            r"t\.csv:4: has 3 cells and the header 2; expected equal",
+            r"t\.csv:4: the row has 3 cells, but the header has 2; add or remove cells$",
         ),
-        ("t.csv", 'id,text\n1,"a"b\n', r"t\.csv:2: the row that begins here is not valid CSV \("),
+        (
+            "t.csv",
+            'id,text\n1,"a"b\n',
+            r"t\.csv:2: the row that begins on this line is not valid CSV \(",
+        ),
         (
             "t.csv",
             'id,text\n1,a\n2,"b\nc\n',
             r"t\.csv:3: the row .* not valid CSV \(unex",
         ),
-        ("t.csv", "id,text\n1,a\n2,b\n1,c\n", r"t\.csv:4: the id '1' is also at .*t\.csv:2; exp"),
+        ("t.csv", "id,text\n1,a\n2,b\n1,c\n", r"t\.csv:4: the id '1' is also at .*t\.csv:2; giv"),
         ("t.csv", "id,text\n", r"t\.csv: has no documents"),
         (
             "t.jsonl",
             '{"text": "a"}\n{"body": 1}\n',
-            r"t\.jsonl:2: has no key 'text' and .*: 'body'$",
+            r"t\.jsonl:2: the record has no key 'text' and .*: 'body'$",
         ),
-        ("t.jsonl", '{"text": "a"}\n{"text": null}\n', r":2: 'text' is None; expected text"),
-        ("t.jsonl", '{"text": "a"}\n{"sentences": []}\n', r":2: has 'sentences', but the first"),
+        ("t.jsonl", '{"text": "a"}\n{"text": null}\n', r":2: 'text' is None; write a string"),
+        ("t.jsonl", '{"text": "a"}\n{"sentences": []}\n', r":2: the record has 'sentences', but"),
         ("t.jsonl", '{"text": "a"}{"text": "b"}\n', r"t\.jsonl:1: not JSON: Extra data"),
-        ("t.jsonl", '{"text": "\\ud800"}\n', r"t\.jsonl:1: has half of a surrogate pair"),
+        (
+            "t.jsonl",
+            '{"text": "\\ud800"}\n',
+            r"t\.jsonl:1: the record has half of a surrogate pair",
+        ),
     ],
 )
 def test_what_is_no_such_record_is_refused_with_its_line(tmp_path, name, content, message):
@@ -234,7 +246,7 @@ def test_ids_are_different_in_all_files_of_a_folder(tmp_path):
     for name in "ab":
         write(tmp_path / f"{name}.jsonl", '{"id": 1, "sentences": ["a"]}\n')
     with pytest.raises(
-        InputError, match=r"b\.jsonl:1: the id '1' is also at .*a\.jsonl:1; expected"
+        InputError, match=r"b\.jsonl:1: the id '1' is also at .*a\.jsonl:1; give each"
     ):
         read(tmp_path)
 

@@ -123,7 +123,8 @@ def test_a_table_of_tabs_is_unquoted_unless_it_is_said_to_be_quoted(tmp_path):
     assert ": cells over several lines: 1, the longest in lines 2 to 4; check" in note
     ragged = write(tmp_path / "r.tsv", 'id\ttext\n1\t"Hello,\nhe said."\n')
     with pytest.raises(
-        InputError, match=r"r\.tsv:3: has 1 cells and the header 2; .* \(add --quoted if"
+        InputError,
+        match=r"r\.tsv:3: the row has 1 cells, but the header has 2; .* \(add --quoted if",
     ):
         read(ragged)
 
@@ -260,9 +261,9 @@ def test_words_are_composed_and_lose_format_characters_at_their_edges(tmp_path, 
 )
 def test_json_that_is_no_json_lines_is_refused_with_its_line(tmp_path, content, line, start):
     path = write(tmp_path / "t.jsonl", content)
-    with pytest.raises(InputError, match="; expected JSON lines: an object on each line") as error:
+    with pytest.raises(InputError, match="; write one JSON object per line, with 'text'") as error:
         read(path)
-    assert str(error.value).startswith(f"{path}:{line}: is {start}")
+    assert str(error.value).startswith(f"{path}:{line}: the line is {start}")
 
 
 SIGNS = st.characters(exclude_categories=("Cs",), exclude_characters="\0")

@@ -67,8 +67,8 @@ def content(all_rows=None, *, examples=True) -> html.Report:
         reading("adclm", reads_context=True, attends=True),
     ]
     documents = [
-        Example(1, "the first document", 3, readings),
-        Example(4, "adclm saves most", 20, readings),
+        Example(1, "it is the first document", 3, readings),
+        Example(4, "it has the largest surprisal reduction of adclm", 20, readings),
     ]
     return html.Report(
         f"Report {HOSTILE}",
@@ -77,11 +77,11 @@ def content(all_rows=None, *, examples=True) -> html.Report:
         report.tables,
         report.figures,
         documents if examples else [],
-        "END is counted",
+        "END is counted.",
         runs_table(report.rows),
         {
             "This report": [f"python -m launch.report --output='{HOSTILE}'"],
-            "Data and versions": {"corpus": HOSTILE, "seed": 0},
+            "Data and options": {"corpus": HOSTILE, "seed": 0},
         },
     )
 

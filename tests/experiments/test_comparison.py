@@ -44,7 +44,7 @@ def test_a_baseline_is_trained_like_the_row():
     assert baseline(rows, 2, "hrnnlm") is None
     other = comparison.rows([result("rnnlm"), result("ccdclm", **wide)])
     assert baseline(other, 1) == ("rnnlm", False)
-    assert by_column(other, "Perplexity (Table 2)")[1]["vs rnnlm"] == "+0.0%*"
+    assert by_column(other, "Perplexity (Ji et al. 2015, Table 2)")[1]["vs rnnlm"] == "+0.0%*"
     lengths = [
         result(model, **{"data.segment_length": length})
         for model in ("rnnlm", "ccdclm")
@@ -65,7 +65,7 @@ def test_rows_are_compared_over_the_seeds_that_both_have():
             result("rlm", 2, 80.0, **{"model.hidden_dim": 5}),
         ]
     )
-    header, *cells = table(rows, "Perplexity (Table 2)")
+    header, *cells = table(rows, "Perplexity (Ji et al. 2015, Table 2)")
     assert [line[header.index("vs rnnlm")] for line in cells] == ["", "+0.0%", "-20.0%*"]
     compared = comparison.compare(rows[1], rows, "rnnlm")
     assert compared is not None and compared.perplexity is not None
@@ -126,14 +126,14 @@ def test_intervals_over_documents_against_a_loop():
     expected = np.percentile(values[:, 1:].mean(axis=1), [2.5, 97.5])
     interval = rows[1].perplexity_interval()
     assert interval == pytest.approx(expected.tolist())
-    cells = by_column(rows, "Perplexity (Table 2)")[1]
-    assert cells["test, 95%"] == f"[{expected[0]:.2f}, {expected[1]:.2f}]"
+    cells = by_column(rows, "Perplexity (Ji et al. 2015, Table 2)")[1]
+    assert cells["test, 95% interval"] == f"[{expected[0]:.2f}, {expected[1]:.2f}]"
     ratios = np.percentile(values[:, 1] / values[:, 0], [2.5, 97.5])
     compared = comparison.compare(rows[1], rows, "rnnlm")
     assert compared is not None
     assert compared.interval == pytest.approx(ratios.tolist())
     low, high = (100 * (value - 1) for value in ratios)
-    assert cells["vs rnnlm, 95%"] == f"[{low:+.1f}%, {high:+.1f}%]"
+    assert cells["vs rnnlm, 95% interval"] == f"[{low:+.1f}%, {high:+.1f}%]"
     saved = tables.to_json(rows, BASELINES)["rows"][1]
     assert saved["test_interval"] == interval
     assert saved["compared"]["rnnlm"]["interval"] == compared.interval
@@ -170,10 +170,12 @@ def test_what_is_not_measured_is_blank():
     missing |= {"by_sentence": None, "by_document": None, "coherence": None}
     rows = comparison.rows([result("rnnlm"), {**result("ccdclm"), **missing}])
     named = tables.tables(rows, BASELINES)
-    first, second = by_column(rows, "Perplexity (Table 2)")
+    first, second = by_column(rows, "Perplexity (Ji et al. 2015, Table 2)")
     # Training knows a validation perplexity.
     assert (first["validation"], second["validation"]) == ("105.00", "150.00")
-    assert {second[name] for name in ("test", "test, 95%", "bits/word", "vs rnnlm", "p")} == {""}
+    assert {
+        second[name] for name in ("test", "test, 95% interval", "bits/word", "vs rnnlm", "p")
+    } == {""}
     assert set(named["coherence"].cells[2][1:]) == {""}
     assert named["context"].cells[2] == ["ccdclm", "", "", "", ""]
     assert set(named["by_token"].cells[2][1:]) == {""}

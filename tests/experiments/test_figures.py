@@ -98,7 +98,7 @@ def test_points_are_ratios_with_their_intervals(saved, tmp_path, num_runs):
     (legend,) = saved[0].legends
     names = [text.get_text() for text in legend.get_texts()]
     assert names == [*(run.label for run in runs), "rnnlm"]
-    assert axes.get_ylabel() == "perplexity relative to rnnlm"
+    assert axes.get_ylabel() == "difference in perplexity from rnnlm, %"
     assert axes.get_xlabel() == "what classes are"
     percents = {label.get_text() for label in axes.get_yticklabels()}
     assert "0%" in percents and "-10%" in percents
@@ -147,7 +147,7 @@ def test_what_is_not_there_is_left_out(saved, tmp_path):
     ("values", "reason"),
     [
         ([0.9, math.nan], "a figure needs two points"),
-        ([math.nan, math.nan], "no line has a point"),
+        ([math.nan, math.nan], "no run has a value"),
         (None, "no row can be compared with rnnlm; choose another --baseline"),
     ],
 )
@@ -163,7 +163,7 @@ def test_a_single_point_is_no_plot_of_curves(tmp_path):
     point, curve = Line("one", [1], [2.0]), Line("two", [1, 2], [2.0, 3.0])
     message = figures.draw(Figure("Title", "x", "y", [point, point]), path)
     assert message == f"{path}: not drawn: a figure needs two points" and not path.exists()
-    assert "no line has a point" in figures.draw(Figure("Title", "x", "y", []), path)
+    assert "no run has a value" in figures.draw(Figure("Title", "x", "y", []), path)
     assert figures.draw(Figure("Title", "x", "y", [point, curve]), path) == f"Title: {path}"
     assert path.exists()
 
@@ -324,6 +324,9 @@ def test_attention_is_drawn_for_sentences_with_something_to_choose(saved, tmp_pa
     assert [label.get_text() for label in maps[0].get_xticklabels()] == [r"\$x", "y", "<END>"]
     start, long = (label.get_text() for label in maps[0].get_yticklabels())
     assert start == "<START>" and len(long) == 40
+    assert (figure.get_supxlabel(), figure.get_supylabel()) == ("target", "position")
+    bars = [axes.get_ylabel() for axes in figure.axes if not axes.images]
+    assert bars == ["attention weight"] * 2
     renderer = figure.canvas.get_renderer()
     for label in maps[0].get_yticklabels():
         assert label.get_window_extent(renderer).x0 >= 0
@@ -362,7 +365,9 @@ CURVES = Figure(
     "perplexity",
     [
         Line("a & b", [0, 500, 1000], [900.0, math.inf, 150.0]),
-        Line("c", [250, 1000], [400.0, 100.0], dashed=Line("_", [250, 1000], [300.0, 90.0])),
+        Line(
+            "c", [250, 1000], [400.0, 100.0], dashed=Line("_training", [250, 1000], [300.0, 90.0])
+        ),
     ],
     log_scale=True,
 )
@@ -412,7 +417,7 @@ def test_marks_are_where_the_ticks_say():
 
 def test_the_numbers_are_in_a_table():
     assert CURVES.cells() == [
-        ["updates", "a & b", "c", "c, dashed"],
+        ["updates", "a & b", "c", "c, training (dashed)"],
         ["0", "900", "", ""],
         ["250", "", "400", "300"],
         ["1,000", "150", "100", "90"],

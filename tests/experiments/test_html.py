@@ -96,13 +96,15 @@ def test_examples_are_the_first_and_those_where_the_context_saves_most_and_least
             record["by_token"]["count"] = [[1, 0], [2, 2], [3, 3]]
     # 5, 7 and 6 nats of rnnlm; adclm saves 1.4 of 7 nats in four words and 1.3 of 6 in six, and in
     # a document of one sentence, which is left out, 1.0 in one.
-    saved_by = "nats per target saved by adclm compared with rnnlm"
+    eligible = "with two or more sentences"
+    reduction = "surprisal reduction of adclm compared with rnnlm"
+    largest = f"it has the largest {reduction}: 0.35 nats per target"
     assert examples.choose(rows, documents, "rnnlm") == [
-        (1, f"the first document; the most {saved_by}: 0.35"),
-        (2, f"the fewest {saved_by}: 0.20"),
+        (1, f"it is the first document {eligible}, and because {largest}"),
+        (2, f"it has the smallest {reduction}: 0.20 nats per target"),
     ]
     firsts = examples.choose(rows[:1], documents, "rnnlm")
-    assert firsts == [(1, "one of the first documents"), (2, "one of the first documents")]
+    assert firsts == [(n, f"it is one of the first documents {eligible}") for n in (1, 2)]
     assert examples.choose(rows, documents[:1], "rnnlm") == []
 
 
@@ -113,8 +115,10 @@ def test_what_is_not_measured_says_what_would_measure_it():
     rows = comparison.rows([{**result(), **missing}])
     report = pages_of.report(pages.content(rows, examples=False))
     for message in (
-        "Learning curves is not drawn: no line has a point.",
-        "Coherence is not measured; launch.report --bootstrap=1000 without --quick measures it.",
+        "Learning curves is not drawn: no run has a value.",
+        "The context ablation is not measured yet; launch.report without --quick measures it.",
+        "Perplexity by position is not measured yet; launch.report without --quick measures it.",
+        "Coherence accuracy is not measured; launch.report --bootstrap=1000 without --quick",
         "No test document with two or more sentences was read.",
     ):
         assert message in report
@@ -145,7 +149,7 @@ def test_words_carry_their_numbers_and_what_the_sentences_before_change():
     assert [row[0] for row in rows] == reading.attention[1].positions
     weights = np.array([[float(cell or 0) for cell in row[1:]] for row in rows])
     np.testing.assert_allclose(weights, 100 * reading.attention[1].weights.T, atol=0.51)
-    assert "Attention of adclm: c_0 is the only position." in made
+    assert "Attention weights of adclm: c_0 is the only position." in made
 
 
 def test_without_jinja2(monkeypatch):
@@ -227,9 +231,9 @@ def test_what_the_context_saves_is_shown_where_it_is_compared():
     parsed = document_page([score([-1.0, -3.0, -2.0, -2.0], [-3.5, -1.0, -2.01, math.nan])] * 2)
     of_words = [attrs for attrs, _ in parsed.all("ruby")]
     assert [word["class"] for word in of_words[:3]] == ["d6", "d1 unknown", "d3"]
-    assert of_words[0]["title"] == "1.00 nats, no context 3.50: the context saves 2.50 nats"
+    assert of_words[0]["title"] == "1.00 nats, no context 3.50; surprisal reduction 2.50 nats"
     assert of_words[1]["title"].startswith(
-        "3.00 nats, no context 1.00: the context costs 2.00 nats"
+        "3.00 nats, no context 1.00; surprisal reduction −2.00 nats"
     )
     assert [text for _, text in parsed.all("rt")][:3] == ["+2.5", "−2.0", "+0.0"]
     # Each sentence stands there once for each run.
@@ -244,7 +248,7 @@ def test_attention_is_a_table_with_the_words_at_its_sides():
     both = SentenceAttention(TOKENS, ["<START>", "&"], weights)
     parsed = document_page([score([-1.0] * 4)], [[alone, both]])
     assert len(parsed.all("table")) == 1
-    assert [text for _, text in parsed.all("summary")] == ["attention of sentence 2"]
+    assert [text for _, text in parsed.all("summary")] == ["Attention weights, sentence 2"]
     heads = [(attrs["scope"], text) for attrs, text in parsed.all("th")]
     columns, rows = (
         [("col", token.replace("\u202e", r"\u202e")) for token in TOKENS],

@@ -204,7 +204,7 @@ def test_the_keyboard_reaches_everything(visit):
     wanted = [
         "A: Skip to the results",
         "A: Configurations",
-        "A: How these numbers were made",
+        "A: Provenance of the numbers",
         "DIV: Options that differ",
         "SUMMARY: The numbers of this figure",
         "BUTTON: ← Previous",

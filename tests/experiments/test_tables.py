@@ -13,7 +13,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.experiments import comparison, figures
 from dclm_jax.experiments.comparison import BASELINES
 from dclm_jax.experiments.report import Report
-from dclm_jax.experiments.tables import comma_separated, first_decides, tables
+from dclm_jax.experiments.tables import comma_separated, counted, first_decides, tables
 from tests.experiments.made_up import by_column, result, table
 
 
@@ -36,11 +36,11 @@ def test_runs_that_differ_in_the_seed_are_one_row_in_the_papers_order():
         [result("ccdclm", 0, 80.0), result("rnnlm", 0, 100.0), result("ccdclm", 1, 84.0)]
     )
     assert [(row.label, len(row.results)) for row in rows] == [("rnnlm", 1), ("ccdclm", 2)]
-    first, second = by_column(rows, "Perplexity (Table 2)")
+    first, second = by_column(rows, "Perplexity (Ji et al. 2015, Table 2)")
     columns = ["model", "K", "H", "parameters", "seeds", "validation", "test"]
     assert list(first)[:7] == columns
     assert [first[name] for name in columns] == "rnnlm 8 4 1,234 1 105.00 100.00".split()
-    assert [first[name] for name in ("vs rnnlm", "vs rnnlm, 95%", "p")] == ["", "", ""]
+    assert [first[name] for name in ("vs rnnlm", "vs rnnlm, 95% interval", "p")] == ["", "", ""]
     assert [second[name] for name in columns[:5]] == ["ccdclm", "8", "4", "1,234", "2"]
     assert [second[name] for name in columns[5:]] == ["87.00 ± 2.83", "82.00 ± 2.83"]
     assert second["vs rnnlm"] == "-20.0%"  # of the one seed that both have
@@ -49,9 +49,12 @@ def test_runs_that_differ_in_the_seed_are_one_row_in_the_papers_order():
 def test_rows_of_one_seed_are_told():
     first, second = result("rnnlm", 0, 100.0), result("ccdclm", 0, 80.0)
     for runs, message in (
-        ([first, second], "One seed of all rows: another seed may change a perplexity"),
-        ([first, second, result("ccdclm", 1, 84.0)], "One seed of rnnlm: another seed may change"),
-        ([first], "Perplexity is exp(sum NLL"),
+        ([first, second], "All rows have one seed. Another seed may change a perplexity"),
+        ([first, second, result("ccdclm", 1, 84.0)], "These rows have one seed: rnnlm. Another"),
+        (
+            [first],
+            "Perplexity is exp(sum of -log P / targets). END is predicted and counted; START",
+        ),
     ):
         assert brief(comparison.rows(runs))["perplexity"].about.startswith(message)
 
@@ -95,7 +98,11 @@ def test_rows_that_adapt_themselves_are_compared_with_a_baseline_that_does():
     rows = comparison.rows([run | {"coherence": None} for run in made])
     _, about, cells, _ = brief(rows)["adaptation"]
     assert cells == [
-        ["model", "without adaptation", "without adaptation vs rnnlm", "cache", "cache vs rnnlm"],
+        [
+            "model",
+            *("test perplexity, without adaptation", "without adaptation vs rnnlm"),
+            *("test perplexity, neural cache", "neural cache vs rnnlm"),
+        ],
         ["ngram", "120.00", "+20.0%", "", ""],
         ["rnnlm", "100.00", "", "80.00", ""],
         ["drnnlm", "110.00", "+10.0%", "", ""],
@@ -125,7 +132,7 @@ def test_rows_that_adapt_themselves_have_a_coherence_beside_their_own():
     rows = comparison.rows(made)
     cells = brief(rows)["adaptation"].cells
     assert [line[-2:] for line in cells] == [
-        ["coherence accuracy, without adaptation, %", "coherence accuracy, unigram, %"],
+        ["coherence accuracy, without adaptation, %", "coherence accuracy, unigram cache, %"],
         ["50.00", ""],
         ["85.00", "65.00"],
     ]
@@ -136,9 +143,9 @@ def test_rows_that_adapt_themselves_have_a_coherence_beside_their_own():
 
 def test_a_row_is_no_better_than_itself_at_chance():
     rows = comparison.rows([result("rnnlm"), result("rlm"), result("ccdclm", accuracy=0.8)])
-    header, *cells = table(rows, "Coherence accuracy (Table 3)")
+    header, *cells = table(rows, "Coherence accuracy (Ji et al. 2015, Table 3)")
     compared = ["p, rnnlm", "p, drnnlm", "p, hrnnlm"]
-    assert header[:4] == ["model", "accuracy, %", "standard deviation, %", "95%"]
+    assert header[:4] == ["model", "accuracy, %", "standard deviation, %", "95% interval"]
     assert header[4:] == [*compared, "first sentence moved, %"]
     # 1.96 times the root of 0.04^2 + 0.003^2 is 0.0786.
     assert cells == [
@@ -146,6 +153,11 @@ def test_a_row_is_no_better_than_itself_at_chance():
         ["ccdclm", "80.00", "4.00", "[72.1%, 87.9%]", "< 0.0001", "", "", "50.00"],
         ["rlm", "50.00", "0.00", "[50.0%, 50.0%]", "", "", "", "50.00"],
     ]
+
+
+def test_counts_agree_with_their_nouns():
+    texts = [counted(number, "run") for number in (0, 1, 2, 1200)]
+    assert texts == ["0 runs", "1 run", "2 runs", "1,200 runs"]
 
 
 def test_positions_are_shown_in_ranges():
@@ -183,7 +195,7 @@ def test_any_row_or_model_is_a_baseline():
 def test_what_cannot_be_compared_is_blank_and_told():
     rows = comparison.rows([result("adclm"), result("ccdclm")])
     _, about, (header, *cells), _ = brief(rows)["perplexity"]
-    for column in ("vs rnnlm", "vs rnnlm, 95%", "p"):
+    for column in ("vs rnnlm", "vs rnnlm, 95% interval", "p"):
         assert [line[header.index(column)] for line in cells] == ["", ""]
     assert "These rows have no baseline: adclm; ccdclm. Add a run of rnnlm with" in about
     assert "or choose one of the runs or models as --baseline" in about
@@ -196,7 +208,7 @@ def test_hyper_parameters_that_differ_are_columns():
     rows = comparison.rows(
         [result("rnnlm", **rates[0]), result("ccdclm", **rates[1]), result("ngram")]
     )
-    lines = by_column(rows, "Perplexity (Table 2)")
+    lines = by_column(rows, "Perplexity (Ji et al. 2015, Table 2)")
     assert list(lines[0])[:5] == ["model", "K", "H", "learning_rate", "parameters"]
     assert [line["learning_rate"] for line in lines] == ["", "0.1", "0.5"]
 
@@ -215,7 +227,7 @@ def test_both_accuracies_where_the_first_sentence_decides():
         "50.00",
         "50.00",
     ]
-    assert [second["first sentence fixed, %"], second["first sentence fixed, 95%"]] == [
+    assert [second["first sentence fixed, %"], second["first sentence fixed, 95% interval"]] == [
         "64.00",
         "[44.4%, 83.6%]",
     ]
@@ -229,6 +241,10 @@ def test_both_accuracies_where_the_first_sentence_decides():
     assert "first sentence moved, %" not in header
     note = "The first 2 sentences of each document are fixed; 7 documents with fewer than two other"
     assert note in about
+    kept[0]["coherence"] |= {"keep_first": 1, "left_out": 1}
+    about = brief(comparison.rows(kept))["coherence"].about
+    note = "The first sentence of each document is fixed; 1 document with fewer than two other sent"
+    assert note in about and "sentences is omitted." in about
 
 
 def test_known_targets_stand_beside_all_and_many_unknown_words_are_told():
@@ -270,7 +286,8 @@ def test_markdown_and_json(tmp_path):
     assert text.endswith("by_sentence.png is not drawn: a figure needs two points.\n\nA note.\n")
     assert (tmp_path / "by_token.png").exists() and not (tmp_path / "by_sentence.png").exists()
     assert (
-        "10 validation and 10 test targets, vocabulary 12, OOV rate 5.00% of the test words" in text
+        "There are 10 validation and 10 test targets. The vocabulary has 12 entries, and 5.00% of "
+        "the test words are OOV." in text
     )
     saved = json.loads((tmp_path / "report.json").read_text())["rows"]
     assert [row["label"] for row in saved] == ["rnnlm", "ccdclm"]
@@ -291,7 +308,7 @@ def test_runs_of_bags_and_of_words_are_not_in_one_report():
     with pytest.raises(InputError, match=f"^{message}"):
         comparison.rows([of_words, of_bags])
     about = brief(comparison.rows([of_bags]))["perplexity"].about
-    assert "bags of words: the words are predicted without their order" in about
+    assert "Bags of words: the words are predicted without their order; END is not" in about
 
 
 def test_comma_separated_values_are_all_numbers():

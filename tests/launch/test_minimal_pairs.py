@@ -59,7 +59,7 @@ def test_pairs_in_every_form_agree_with_python(space, blimp, tmp_path):
     assert {(d["a"], d["b"]) for d in saved["differences"]} == {("ccdclm", "rnnlm")}
     assert f"{100 * total.values_3xX[0, 0]:.2f} [" in printed
     assert "50% is chance" in printed and "ccdclm - rnnlm" in printed
-    assert "set apart: pairs in which OOV words leave no choice" in printed
+    assert "excluded: pairs in which OOV words leave no choice" in printed
 
     table = list(csv.DictReader(io.StringIO(output.read_text()), delimiter="\t"))
     assert [row["UID"] for row in table] == [row["UID"] for row in [*ROWS, UNKNOWN]]
@@ -209,24 +209,24 @@ def test_unusual_text_is_reported(tmp_path):
         (
             PAIR,
             [],
-            "pairs.jsonl:1: has no column 'sentence_good'; choose from: 'good', 'bad', 'con",
+            "pairs.jsonl:1: there is no column 'sentence_good'; choose from: 'good', 'bad'",
         ),
-        (PAIR, ["--context_columns=c"], "has no column 'c'; choose from: 'good', 'bad'"),
-        (PAIR, ["--by=field"], "pairs.jsonl:1: has no column 'field'; choose from: 'n'"),
+        (PAIR, ["--context_columns=c"], "there is no column 'c'; choose from: 'good', 'bad'"),
+        (PAIR, ["--by=field"], "pairs.jsonl:1: there is no column 'field'; choose from: 'n'"),
         (PAIR, ["--answer=n", "--alternatives=good"], "has 1 alternative; expected two or more"),
         (
             PAIR.replace("1", "3"),
             ["--answer=n"],
-            "'n' is '3'; expected the number of the right alt",
+            "'n' is '3'; write the number of the right alternative, from 1 to 2",
         ),
         (PAIR.replace("a c", "a b"), [], "pairs.jsonl:1: alternatives 1 and 2 are equal"),
         (PAIR.replace("x y", " "), [], "the context 'context' has no words; add its text"),
-        (PAIR.replace('"x y"', "3"), [], "'context' is 3; expected text, or a list of sentences"),
-        (PAIR.replace("a c", " "), [], "'bad' is ' '; expected a sentence"),
+        (PAIR.replace('"x y"', "3"), [], "'context' is 3; write text, or a list of sentences"),
+        (PAIR.replace("a c", " "), [], "'bad' is ' '; write one sentence"),
         (PAIR, [], "the alternatives differ only in OOV words in all 1 pairs, so that accuracy wo"),
         ("", [], "pairs.jsonl: is empty"),
-        (PAIR.replace('"a c"', '["a c"]'), [], "'bad' is ['a c']; expected a sentence"),
-        (PAIR.replace('"x y"', '[["x y"]]'), [], "expected text, or a list of sentences"),
+        (PAIR.replace('"a c"', '["a c"]'), [], "'bad' is ['a c']; write one sentence"),
+        (PAIR.replace('"x y"', '[["x y"]]'), [], "write text, or a list of sentences"),
         (PAIR, ["--output=a.html"], "--output=a.html: choose the extension .jsonl or .tsv"),
         (PAIR, ["--output=a.csv"], "--output=a.csv: choose the extension .jsonl or .tsv"),
         (PAIR, ["--alternatives="], "--alternatives names no column; name two or more, or one wi"),

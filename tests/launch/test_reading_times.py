@@ -153,7 +153,7 @@ def test_gains_equal_loops_over_the_words(space, times, tmp_path):
         np.testing.assert_allclose(gain("ccdclm", comparison), expected, atol=2e-5)
     expected = fit("other") - fit()
     np.testing.assert_allclose(gain("other", "column of the input"), expected, atol=1e-9)
-    assert gain("rnnlm", "surprisal beyond surprisal without context") == pytest.approx(0, abs=1e-9)
+    assert gain("rnnlm", "surprisal beyond surprisal, no context") == pytest.approx(0, abs=1e-9)
     assert f"{len(pairs)} words" in printed.stdout and "ccdclm - rnnlm" in printed.stdout
 
 
@@ -184,18 +184,19 @@ def test_wrong_tables_are_refused(space, times, tmp_path):
         """The last line; notes of the format stand before it."""
         return launch("reading_times", run, *flags, code=2).stderr.splitlines()[-1]
 
-    problem = "the input has no column 'ms'; its columns are: 'story', 'time', 'other'"
+    names = "'story', 'time', 'other'"
+    problem = f"the input has no column 'ms'; choose --time and --predictors from: {names}"
     assert error_of(*flags, "--time=ms") == f"error: {problem}"
     assert "no column 'gpt3'" in error_of(*flags, "--predictors=gpt3")
     bad = tmp_path / "bad.csv"
     bad.write_text("story,text,time\na,w1 w2,3\nb,w1,fast\n")
     error = error_of(f"--input={bad}")
-    assert "story 'b': 'fast' in the column 'time' is no number" in error
+    assert "story 'b': 'fast' in the column 'time' is not a number" in error
     bad.write_text("story,text,time\na,w1,3\na,w2,3\n")
     assert "the input has fewer than two stories" in error_of(f"--input={bad}")
     bad.write_text("story,text,time\na,unheard,3\na,unseen,3\nb,unheard,3\nb,unseen,3\n")
-    assert "no word has a reading time" in error_of(f"--input={bad}")
-    with pytest.raises(InputError, match="no counts of words"):
+    assert "there is no word with a reading time such that" in error_of(f"--input={bad}")
+    with pytest.raises(InputError, match="no word counts, which log frequencies require"):
         ReadingTimes("time", [], Vocabulary(("<START>", "<END>", "<UNKNOWN>", "a"), (0, 0, 0, 0)))
 
 

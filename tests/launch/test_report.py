@@ -110,7 +110,10 @@ def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
     quick = report(workdirs, output, "--quick", "--seed=2")
     assert "measured in" not in quick and "Coherence" not in quick
     assert (
-        printed.splitlines()[printed.splitlines().index("Perplexity (Table 2)") + 3][:40] in quick
+        printed.splitlines()[
+            printed.splitlines().index("Perplexity (Ji et al. 2015, Table 2)") + 3
+        ][:40]
+        in quick
     )
 
 
@@ -252,7 +255,7 @@ def test_runs_that_are_not_trained_to_their_end_are_rows_of_their_own(workdirs, 
     shutil.copytree(workdirs[2], unfinished)
     (unfinished / "result.json").unlink()
     text = report([workdirs[0], unfinished], tmp_path / "report", "--bootstrap=0")
-    assert f"note: training of {unfinished} is unfinished; step " in text
+    assert f"note: training of {unfinished} is unfinished; results are from step " in text
     assert "ccdclm, unfinished = True" in text
 
 

@@ -196,7 +196,7 @@ def test_attention_stands_beside_the_scores(attending, text, tmp_path):
     assert (content.count("<details>"), content.count("<script>")) == (2, 1)
     assert ">&lt;script&gt;<rt>" in content and ">&amp;amp;<rt>" in content
     assert re.search(r"<title>adclm: .*text.txt \(matmul precision: highest\)</title>", content)
-    assert "the context saves" in content
+    assert "; surprisal reduction " in content
 
     single, figure = tmp_path / "single.txt", tmp_path / "attention.png"
     single.write_text(TEXT.split("\n\n")[0])
@@ -291,8 +291,9 @@ def test_measures_and_columns_stand_beside_the_words(raw, tmp_path, bits):
     launch("score", *flags, f"--input={table}", f"--output={page}", quiet=False)
     content = page.read_text()
     assert "<h2>1/a, item 1, condition a</h2>" in content
-    assert re.search(r"; rank no context \d+; divergence [\d.e-]+; region verb", content)
     unit = "bits" if bits else "nats"
+    pattern = rf"; rank no context \d+; divergence [\d.e-]+ {unit}; region verb"
+    assert re.search(pattern, content)
     assert f"in {unit}" in content and ("nats" in content) == (not bits)
 
 
@@ -405,9 +406,9 @@ def test_a_figure_of_one_region_is_refused(raw, tmp_path):
         ),
         (
             ["--columns=item,phrase"],
-            "the input has no column 'phrase'; its columns are: 'item', 'co",
+            "the input has no column 'phrase'; choose --columns from: 'item', 'co",
         ),
-        (["--join_rows=id"], "regions.csv:1: has no column 'id'; choose from: 'item', 'condition'"),
+        (["--join_rows=id"], "regions.csv:1: there is no column 'id'; choose from: 'item', 'con"),
         (["--by=region", "--output_format=html"], "--by cannot be written as html; use"),
         (["--by=region", "--attention"], "--by cannot be used with --attention; remove"),
         (["--by=item", "--context=TABLE"], "--by cannot be used with --context; write contexts"),

@@ -73,13 +73,13 @@ def test_a_bad_line_gets_an_error_and_the_others_their_answers(space):
     bad = {
         "{": "-:1: not JSON: ",
         "[]": "-:3: the value is []; expected a JSON object",
-        '{"id": "x"}': "-:5: has no key 'text' and no 'sentences'",
-        '{"id": 2, "text": 5}': "-:7: 'text' is 5; expected text",
-        '{"id": "c", "text": "w1", "context": 1}': "-:9: context is 1; expected text or a list",
-        '{"text": "\\ud800"}': "-:11: has half of a surrogate pair",
-        '{"sentences": ["w1"], "context": [3]}': "-:13: expected each sentence to be a string",
+        '{"id": "x"}': "-:5: the record has no key 'text' and no 'sentences'",
+        '{"id": 2, "text": 5}': "-:7: 'text' is 5; write a string",
+        '{"id": "c", "text": "w1", "context": 1}': "-:9: context is 1; write text, or a list",
+        '{"text": "\\ud800"}': "-:11: the record has half of a surrogate pair",
+        '{"sentences": ["w1"], "context": [3]}': "-:13: a sentence is 3; write a string",
         "[" * 100_000: "-:15: nested too deeply",
-        '{"id": [], "text": "w1"}': "-:17: expected 'id' to be a string or a whole number",
+        '{"id": [], "text": "w1"}': "-:17: 'id' is []; write a string or a whole number",
         "\u00e9": "-:19: not JSON",
     }
     good = {"id": "good", "sentences": ["w1 w2"]}
