@@ -6,7 +6,9 @@ replaces. The name is `headline` or FOLDER/TITLE, where the table is made from t
 document, because the raw results of its runs were not saved.
 """
 
+import functools
 import json
+import operator
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,6 +17,7 @@ from statistics import mean, stdev
 from typing import Any, NamedTuple
 
 from dclm_jax.errors import InputError, did_you_mean
+from dclm_jax.experiments.reading_times import with_interval
 from dclm_jax.files import write_bytes
 from dclm_jax.tables import markdown
 
@@ -277,6 +280,19 @@ def _hierarchical_rnn() -> dict[str, Cells]:
     return {f"hierarchical_rnn/{corpus}": _table(rows[corpus], columns) for corpus in rows}
 
 
+def _reading_times() -> dict[str, Cells]:
+    tables = {}
+    for name in ("wikitext", "film_reviews"):
+        gains: dict[str, dict[str, str]] = {}
+        for gain in _load(f"reading_times/results/{name}.json")["gains"]:
+            cell = with_interval(gain["mean"], gain["low"], gain["high"])
+            gains.setdefault(gain["comparison"], {})[gain["label"]] = cell
+        labels = list(dict.fromkeys(label for row in gains.values() for label in row))
+        rows = [[name, *(row.get(label, "") for label in labels)] for name, row in gains.items()]
+        tables[f"reading_times/{name}"] = [["predictor", *(f"`{x}`" for x in labels)], *rows]
+    return tables
+
+
 def result_tables() -> dict[str, Cells]:
     """The cells of all tables by name, a header first."""
     recorded = {}
@@ -285,7 +301,8 @@ def result_tables() -> dict[str, Cells]:
         content = json.loads(path.read_text("utf-8"), parse_float=str, parse_int=str)
         if "header" in content:
             recorded[f"{path.parts[-3]}/{path.stem}"] = [content["header"], *content["rows"]]
-    return recorded | _ptb() | _modern() | _wikitext() | _movie_reviews() | _hierarchical_rnn()
+    made = (_ptb, _modern, _wikitext, _movie_reviews, _hierarchical_rnn, _reading_times)
+    return functools.reduce(operator.or_, (tables() for tables in made), recorded)
 
 
 def filled(text: str, made: Mapping[str, Cells], place: object) -> str:

@@ -369,7 +369,7 @@ def _draw_intervals(axes: "Axes", figure: Figure, looks: Sequence[int]) -> None:
     ticks = figure.ticks or ()
     places = np.arange(len(ticks))
     axes.set_xlim(-0.6, len(ticks) - 0.4)
-    axes.set_xticks(places, list(map(_plain, ticks)))
+    axes.set_xticks(places, [textwrap.fill(_plain(tick), 12) for tick in ticks])
     axes.tick_params(axis="x", length=0)
     across = {"transform": axes.get_xaxis_transform(), "color": _GRID, "alpha": 0.6}
     axes.vlines(places[1:] - 0.5, *(0, 1), linewidth=0.8, zorder=0, **across)

@@ -266,7 +266,7 @@ class Gains(NamedTuple):
       labels: labels of the runs.
       words, stories, sentences: numbers of words, stories and sentences.
       omitted: numbers of omitted words by reason.
-      gains: the gain of every column, then of every comparison and run.
+      gains: the gain of every comparison and run, then of every column.
       differences: differences of the gain of the surprisal between runs, with tests.
     """
 
@@ -295,15 +295,15 @@ class Gains(NamedTuple):
                 )
             return fits[run, predictors]
 
-        for name in columns:
-            names.append((name, COLUMN))
-            by_sentence.append(fit(None, (name,)) - fit(None, ()))
         for comparison in COMPARISONS:
             for run, label in enumerate(labels):
                 names.append((label, str(comparison)))
                 with_added = fit(run, (*comparison.given, comparison.added))
                 given = fit(run, comparison.given) if comparison.given else fit(None, ())
                 by_sentence.append(with_added - given)
+        for name in columns:
+            names.append((name, COLUMN))
+            by_sentence.append(fit(None, (name,)) - fit(None, ()))
         sums_DxX = np.stack([np.bincount(of_word_N, gain_N) for gain_N in by_sentence], axis=1)
         means_X = sums_DxX.sum(axis=0) / len(words.times_N)
         ends_2xX = significance.interval(significance.resample(sums_DxX, counts_D[:, None]))
@@ -327,7 +327,7 @@ class Gains(NamedTuple):
         """The tables of gains and of differences, for a terminal."""
         rows: dict[str, dict[str, str]] = {}
         for gain in self.gains:
-            rows.setdefault(gain.comparison, {})[gain.label] = _with_interval(*gain[2:])
+            rows.setdefault(gain.comparison, {})[gain.label] = with_interval(*gain[2:])
         labels = list(dict.fromkeys([*self.labels, *(gain.label for gain in self.gains)]))
         cells = [[name, *(row.get(label, "") for label in labels)] for name, row in rows.items()]
         reasons = ", ".join(f"{number:,} ({reason})" for reason, number in self.omitted.items())
@@ -342,7 +342,7 @@ class Gains(NamedTuple):
             pairs = [
                 [
                     f"{self.labels[pair.a]} - {self.labels[pair.b]}",
-                    _with_interval(pair.difference, pair.low, pair.high),
+                    with_interval(pair.difference, pair.low, pair.high),
                     f"{pair.p:.4f}",
                     f"{pair.p_holm:.4f}",
                 ]
@@ -375,5 +375,8 @@ class Gains(NamedTuple):
         }
 
 
-def _with_interval(mean: float, low: float, high: float) -> str:
-    return f"{1e3 * mean:.1f} [{1e3 * low:.1f}, {1e3 * high:.1f}]"
+def with_interval(mean: float, low: float, high: float) -> str:
+    """A gain per word and its interval, for 1,000 words."""
+    # The sum with 0 writes -0.0 as 0.0.
+    mean, low, high = (round(1e3 * value, 1) + 0 for value in (mean, low, high))
+    return f"{mean:.1f} [{low:.1f}, {high:.1f}]"
