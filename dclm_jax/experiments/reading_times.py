@@ -111,11 +111,10 @@ class ReadingTimes:
                 continue
             words = [document.sentences[sentence][position] for sentence, position in tokens]
             known = all(scores[0].sentences[s].known[position] for s, position in tokens)
-            columns = {name: self._number(document, row, name) for name in self.columns}
             predictors = {
                 LENGTH: float(sum(map(len, words))),
                 LOG_FREQUENCY: self._log_frequency(words) if known else math.nan,
-                **columns,
+                **{_column(name): self._number(document, row, name) for name in self.columns},
             }
             self._rows.append(
                 (
@@ -194,8 +193,13 @@ class ReadingTimes:
 
     def _log_frequency(self, words: Sequence[str]) -> float:
         """The log frequency of the rarest of a row's words, so that punctuation has no effect."""
-        ids = self._vocabulary.encode(words)
-        return math.log(min(self._vocabulary.counts[index] for index in ids)) - self._log_total
+        count = min(self._vocabulary.counts[index] for index in self._vocabulary.encode(words))
+        return math.log(count) - self._log_total if count else math.nan
+
+
+def _column(name: str) -> str:
+    """The key of a column among predictors, which may have the name of another predictor."""
+    return f"{COLUMN}: {name}"
 
 
 def _measures(score: DocumentScore, tokens: Sequence[tuple[int, int]]) -> dict[str, float]:
@@ -233,6 +237,11 @@ def log_likelihoods(
     for story in np.unique(stories_N):
         held_out_N = stories_N == story
         fitted = design_NxX[~held_out_N], times_N[~held_out_N]
+        if len(fitted[1]) <= design_NxX.shape[1]:
+            raise InputError(
+                f"without one of the stories {len(fitted[1])} words remain, and the linear model "
+                f"has {design_NxX.shape[1]} weights; add stories or words"
+            )
         weights_X = np.linalg.lstsq(*fitted, rcond=None)[0]
         variance = np.mean((fitted[1] - fitted[0] @ weights_X) ** 2)
         errors_N = times_N[held_out_N] - design_NxX[held_out_N] @ weights_X
@@ -303,7 +312,7 @@ class Gains(NamedTuple):
                 by_sentence.append(with_added - given)
         for name in columns:
             names.append((name, COLUMN))
-            by_sentence.append(fit(None, (name,)) - fit(None, ()))
+            by_sentence.append(fit(None, (_column(name),)) - fit(None, ()))
         sums_DxX = np.stack([np.bincount(of_word_N, gain_N) for gain_N in by_sentence], axis=1)
         means_X = sums_DxX.sum(axis=0) / len(words.times_N)
         ends_2xX = significance.interval(significance.resample(sums_DxX, counts_D[:, None]))

@@ -44,7 +44,7 @@ def times(tmp_path):
             rows.append([story, f"{word}{end}", time, f"{rng.standard_normal():.3f}"])
     path = tmp_path / "times.csv"
     with path.open("w", newline="") as file:
-        csv.writer(file).writerows([["story", "text", "time", "other"], *rows])
+        csv.writer(file).writerows([["story", "text", "time", "length"], *rows])
     return path, rows
 
 
@@ -76,7 +76,7 @@ def test_likelihoods_are_of_stories_that_were_not_fitted():
 def test_gains_equal_loops_over_the_words(space, times, tmp_path):
     path, rows = times
     output, plot = tmp_path / "gains.json", tmp_path / "gains.png"
-    flags = [f"--workdirs={space.run},{space.rnnlm}", f"--input={path}", "--predictors=other"]
+    flags = [f"--workdirs={space.run},{space.rnnlm}", f"--input={path}", "--predictors=length"]
     printed = launch("reading_times", *flags, f"--output={output}", f"--plot={plot}", quiet=False)
     saved = json.loads(output.read_text())
     assert plot.stat().st_size > 1000
@@ -152,7 +152,7 @@ def test_gains_equal_loops_over_the_words(space, times, tmp_path):
         expected = fit(*comparison.given, comparison.added) - fit(*comparison.given)
         np.testing.assert_allclose(gain("ccdclm", comparison), expected, atol=2e-5)
     expected = fit("other") - fit()
-    np.testing.assert_allclose(gain("other", "column of the input"), expected, atol=1e-9)
+    np.testing.assert_allclose(gain("length", "column of the input"), expected, atol=1e-9)
     assert gain("rnnlm", "surprisal beyond surprisal, no context") == pytest.approx(0, abs=1e-9)
     assert f"{len(pairs)} words" in printed.stdout and "ccdclm - rnnlm" in printed.stdout
 
@@ -184,7 +184,7 @@ def test_wrong_tables_are_refused(space, times, tmp_path):
         """The last line; notes of the format stand before it."""
         return launch("reading_times", run, *flags, code=2).stderr.splitlines()[-1]
 
-    names = "'story', 'time', 'other'"
+    names = "'story', 'time', 'length'"
     problem = f"the input has no column 'ms'; choose --time and --predictors from: {names}"
     assert error_of(*flags, "--time=ms") == f"error: {problem}"
     assert "no column 'gpt3'" in error_of(*flags, "--predictors=gpt3")
@@ -196,6 +196,9 @@ def test_wrong_tables_are_refused(space, times, tmp_path):
     assert "the input has fewer than two stories" in error_of(f"--input={bad}")
     bad.write_text("story,text,time\na,unheard,3\na,unseen,3\nb,unheard,3\nb,unseen,3\n")
     assert "there is no word with a reading time such that" in error_of(f"--input={bad}")
+    bad.write_text("story,text,time\na,w1,3\na,w2,3\nb,w1,3\nb,w2,3\n")
+    problem = "without one of the stories 1 words remain, and the linear model has 7 weights"
+    assert problem in error_of(f"--input={bad}")
     with pytest.raises(InputError, match="no word counts, which log frequencies require"):
         ReadingTimes("time", [], Vocabulary(("<START>", "<END>", "<UNKNOWN>", "a"), (0, 0, 0, 0)))
 
