@@ -282,7 +282,7 @@ def _hierarchical_rnn() -> dict[str, Cells]:
 
 def _reading_times() -> dict[str, Cells]:
     tables = {}
-    for name in ("wikitext", "film_reviews"):
+    for name in ("wikitext_10k", "wikitext", "film_reviews"):
         gains: dict[str, dict[str, str]] = {}
         for gain in _load(f"reading_times/results/{name}.json")["gains"]:
             cell = with_interval(gain["mean"], gain["low"], gain["high"])

@@ -26,16 +26,20 @@ document's earlier sentences. "divergence" is KL(with context || without); launc
 defines all measures. Several runs, of one vocabulary, are compared by the gain of their surprisals
 (paired permutation test over sentences; p (Holm) is corrected for all pairs).
 
-Words that are OOV, or follow an OOV word, are omitted for all predictors, as are first words of
-stories and words without a reading time. The numbers of omitted words are printed.
+Length counts characters, punctuation included; the frequency is of the rarest word of a row. Words
+that are OOV, or follow an OOV word, are omitted for all predictors, as are first words of stories,
+words without a reading time (an empty cell or NA), and words for which, or before which, a
+--predictors column is empty. The numbers of omitted words are printed. Intervals and p describe
+other sentences of the same stories.
 """
 
+import collections
 from collections.abc import Sequence
 
 from absl import flags
 
 from dclm_jax import files
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, brief
 from dclm_jax.experiments import figures
 from dclm_jax.experiments.reading_times import OF_WORDS, Gains, ReadingTimes
 from launch import _app, _evaluation
@@ -58,6 +62,7 @@ def main(argv: Sequence[str]) -> None:
     del argv
     if not _INPUT.value:
         raise InputError("--input is missing; add --input=PATH, a table of words")
+    _check_names()
     if _PLOT.value:
         figures.check_target(_PLOT.value)
     runs = _evaluation.restore_all()
@@ -67,6 +72,7 @@ def main(argv: Sequence[str]) -> None:
         lm.require_distribution()
     times = ReadingTimes(_TIME.value, _PREDICTORS.value, models[0].vocabulary)
     documents = list(_evaluation.read_text(models, _INPUT.value, joined_by=[_STORY.value]))
+    times.check(documents)
     with _evaluation.Progress("scoring", len(documents)) as progress:
         scores = (lm.score(documents, no_context_too=True, measures=OF_WORDS) for lm in models)
         for number, (document, *by_run) in enumerate(zip(documents, *scores, strict=True), start=1):
@@ -79,6 +85,15 @@ def main(argv: Sequence[str]) -> None:
         files.write_json(_OUTPUT.value, value)
     if _PLOT.value:
         figures.plot(gains.figure(), _PLOT.value)
+
+
+def _check_names() -> None:
+    """Refuses columns with two uses, and files that would replace one another."""
+    named = [_STORY.value, _TIME.value, *_PREDICTORS.value]
+    for names, kind in ((named, "column"), ([_INPUT.value, _OUTPUT.value, _PLOT.value], "file")):
+        for name, times in collections.Counter(filter(None, names)).items():
+            if times > 1:
+                raise InputError(f"two flags name the {kind} {brief(name)}; name different {kind}s")
 
 
 if __name__ == "__main__":

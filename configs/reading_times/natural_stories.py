@@ -20,7 +20,6 @@ from pathlib import Path
 
 from dclm_jax import files
 from dclm_jax.errors import InputError
-from dclm_jax.tables import separated
 
 TIMES, SUBWORDS = "reading_times_by_word.tsv", "gpt3_surprisal.csv"
 
@@ -35,14 +34,19 @@ def table(folder: Path) -> Iterator[str]:
         for row in _rows(folder / SUBWORDS, ","):
             subwords[1 + int(row["story"])].append((row["token"], row["logprob"]))
     columns = ["item", "zone", "word", "meanItemRT"]
-    yield separated([*columns, *(["gpt3"] if subwords else [])])
+    yield _line([*columns, *(["gpt3"] if subwords else [])])
     for story, rows in sorted(stories.items()):
         surprisals = [None] * len(rows)
         if subwords:
             surprisals = word_surprisals([row["word"] for row in rows], subwords[story])
         for row, surprisal in zip(rows, surprisals, strict=True):
-            last = None if surprisal is None else f"{surprisal:.6f}"
-            yield separated([*(row[name] for name in columns), *([last] if subwords else [])])
+            last = "" if surprisal is None else f"{surprisal:.6f}"
+            yield _line([*(row[name] for name in columns), *([last] if subwords else [])])
+
+
+def _line(cells: Sequence[str]) -> str:
+    """Cells as they are: launch.reading_times reads TSV without quotation marks."""
+    return "\t".join(cells) + "\n"
 
 
 def _rows(path: Path, delimiter: str) -> Iterator[dict[str, str]]:
@@ -65,6 +69,7 @@ def word_surprisals(
     """
     # Characters, not spellings, place the subwords: one word is spelt differently in the two files.
     word_of_character = [index for index, word in enumerate(words) for _ in word]
+    subwords = [(text, log_prob) for text, log_prob in subwords if text.strip()]
     lengths = [sum(map(len, text.split())) for text, _ in subwords]
     if sum(lengths) != len(word_of_character):
         raise InputError(f"{SUBWORDS} and {TIMES} are different texts; use files of one release")
@@ -84,6 +89,10 @@ def main(arguments: Sequence[str]) -> None:
             file.writelines(lines)
     except (InputError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except (KeyError, TypeError, ValueError) as error:
+        problem = f"{arguments[0]}: {error!r} is no part of the corpus's files"
+        print(f"error: {problem}; use {TIMES} and {SUBWORDS} as published", file=sys.stderr)
         sys.exit(2)
 
 

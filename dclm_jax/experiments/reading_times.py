@@ -10,6 +10,7 @@ Shapes: N words, X predictors, D sentences, R runs.
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -31,6 +32,13 @@ SURPRISAL, NO_CONTEXT = "surprisal", "surprisal, no context"
 ENTROPY, DIVERGENCE = "entropy", "divergence"
 OF_WORDS = (SURPRISAL, ENTROPY, DIVERGENCE)
 COLUMN = "column of the input"
+OMITTED = (
+    *("first of a story", "OOV, or after an OOV word", "without a reading time"),
+    "without a predictor of the word or of the word before",
+)
+"""Reasons to omit a word."""
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_LARGEST = 1e15
 
 
 class Comparison(NamedTuple):
@@ -93,6 +101,25 @@ class ReadingTimes:
         self._measures: list[list[dict[str, float]]] = []
         self._stories = self._sentences = 0
 
+    def check(self, stories: Sequence[Document]) -> None:
+        """Refuses, before stories are scored, what cannot be used."""
+        names = [name for story in stories for name in column_names(story)]
+        for name in (self.time, *self.columns):
+            if name not in names:
+                raise InputError(
+                    f"the input has no column {brief(name)} of numbers; choose --time and "
+                    f"--predictors from: {listed(list(dict.fromkeys(names)))}"
+                )
+        if len(stories) < 2:
+            raise InputError(
+                "the input has fewer than two stories, and every story is predicted from the "
+                "others; add stories, or choose another --story"
+            )
+        for story in stories:
+            for number, row in enumerate(story.rows, start=1):
+                for name in (self.time, *self.columns):
+                    self._number(row, name, f"story {brief(story.id)}, row {number}")
+
     def add(self, document: Document, scores: Sequence[DocumentScore]) -> None:
         """Adds a story whose rows are words.
 
@@ -100,7 +127,6 @@ class ReadingTimes:
           document: the story, joined from rows.
           scores: its scores by every run, with OF_WORDS and with no context.
         """
-        self._require_columns(document)
         places: list[list[tuple[int, int]]] = [[] for _ in document.rows]
         one_row = [[0] * len(words) for words in document.sentences]
         for sentence, rows in enumerate(document.row_of_word or one_row):
@@ -114,11 +140,11 @@ class ReadingTimes:
             predictors = {
                 LENGTH: float(sum(map(len, words))),
                 LOG_FREQUENCY: self._log_frequency(words) if known else math.nan,
-                **{_column(name): self._number(document, row, name) for name in self.columns},
+                **{_column(name): self._number(row, name) for name in self.columns},
             }
             self._rows.append(
                 (
-                    self._number(document, row, self.time),
+                    self._number(row, self.time),
                     self._stories,
                     self._sentences + tokens[0][0],
                     known,
@@ -130,28 +156,26 @@ class ReadingTimes:
         self._sentences += len(document.sentences)
 
     def words(self) -> Words:
-        """The words with a reading time that are, like the word before them, in the vocabulary."""
-        if self._stories < 2:
-            raise InputError(
-                "the input has fewer than two stories, and every story is predicted from the "
-                "others; add stories, or choose another --story"
-            )
-        omitted = {"first of a story": 0, "OOV, or after an OOV word": 0, "without a number": 0}
+        """The words with a reading time that are, like the word before them, in the vocabulary and
+        have a number in every column of predictors."""
+        omitted = dict.fromkeys(OMITTED, 0)
         kept = []
         for index, (time, story, _, known, predictors) in enumerate(self._rows):
             before = self._rows[index - 1] if index else None
             if before is None or before[1] != story:
-                omitted["first of a story"] += 1
+                omitted[OMITTED[0]] += 1
             elif not (known and before[3]):
-                omitted["OOV, or after an OOV word"] += 1
-            elif not np.isfinite([time, *predictors.values(), *before[4].values()]).all():
-                omitted["without a number"] += 1
+                omitted[OMITTED[1]] += 1
+            elif math.isnan(time):
+                omitted[OMITTED[2]] += 1
+            elif np.isnan([*predictors.values(), *before[4].values()]).any():
+                omitted[OMITTED[3]] += 1
             else:
                 kept.append(index)
         if not kept:
             raise InputError(
-                "there is no word with a reading time such that this word and the word before it "
-                "are in the vocabulary; choose runs trained on text like the stories"
+                f"no word remains; omitted: {_counted(omitted)}; choose runs trained on text like "
+                "the stories, or fill the columns"
             )
         times, stories, sentences, _, shared = zip(*(self._rows[n] for n in kept), strict=True)
         earlier = [self._rows[n - 1][4] for n in kept]
@@ -171,30 +195,28 @@ class ReadingTimes:
             omitted,
         )
 
-    def _require_columns(self, document: Document) -> None:
-        names = column_names(document)
-        for name in (self.time, *self.columns):
-            if name not in names:
-                raise InputError(
-                    f"the input has no column {brief(name)}; choose --time and --predictors from: "
-                    f"{listed(names)}"
-                )
-
-    def _number(self, document: Document, row: Mapping[str, Any], name: str) -> float:
+    def _number(self, row: Mapping[str, Any], name: str, where: str = "") -> float:
         """The number in a cell; nan for an empty cell or NA."""
         cell = cell_text(row.get(name)).strip()
-        try:
-            return math.nan if cell in ("", "NA") else float(cell)
-        except ValueError:
+        if cell in ("", "NA"):
+            return math.nan
+        value = float(cell) if _NUMBER.fullmatch(cell) else math.inf
+        if abs(value) > _LARGEST or (name == self.time and value <= 0):
+            kind = "reading time above 0" if name == self.time else "number"
             raise InputError(
-                f"story {brief(document.id)}: {brief(cell)} in the column {brief(name)} is "
-                "not a number; correct the cell, or leave it empty"
-            ) from None
+                f"{where}: {brief(cell)} in the column {brief(name)} is not a {kind}; correct the "
+                "cell, or leave it empty"
+            )
+        return value
 
     def _log_frequency(self, words: Sequence[str]) -> float:
         """The log frequency of the rarest of a row's words, so that punctuation has no effect."""
         count = min(self._vocabulary.counts[index] for index in self._vocabulary.encode(words))
         return math.log(count) - self._log_total if count else math.nan
+
+
+def _counted(omitted: Mapping[str, int]) -> str:
+    return ", ".join(f"{number:,} ({reason})" for reason, number in omitted.items())
 
 
 def _column(name: str) -> str:
@@ -232,7 +254,12 @@ def log_likelihoods(
     Mean and variance are of the linear model with an intercept that least squares fit to all other
     stories.
     """
-    design_NxX = np.column_stack([np.ones(len(times_N)), predictors_NxX])
+    # Least squares would drop columns that are small beside others, and large offsets.
+    deviation_X = predictors_NxX.std(axis=0)
+    scaled_NxX = (predictors_NxX - predictors_NxX.mean(axis=0)) / np.where(
+        deviation_X > 0, deviation_X, 1
+    )
+    design_NxX = np.column_stack([np.ones(len(times_N)), scaled_NxX])
     log_likelihoods_N = np.empty(len(times_N))
     for story in np.unique(stories_N):
         held_out_N = stories_N == story
@@ -244,6 +271,11 @@ def log_likelihoods(
             )
         weights_X = np.linalg.lstsq(*fitted, rcond=None)[0]
         variance = np.mean((fitted[1] - fitted[0] @ weights_X) ** 2)
+        if variance <= 1e-12 * np.mean(fitted[1] ** 2):
+            raise InputError(
+                "the linear model predicts all reading times exactly; choose other --predictors, "
+                "or a --time whose values differ"
+            )
         errors_N = times_N[held_out_N] - design_NxX[held_out_N] @ weights_X
         log_likelihoods_N[held_out_N] = -0.5 * (
             np.log(2 * np.pi * variance) + errors_N**2 / variance
@@ -339,12 +371,11 @@ class Gains(NamedTuple):
             rows.setdefault(gain.comparison, {})[gain.label] = with_interval(*gain[2:])
         labels = list(dict.fromkeys([*self.labels, *(gain.label for gain in self.gains)]))
         cells = [[name, *(row.get(label, "") for label in labels)] for name, row in rows.items()]
-        reasons = ", ".join(f"{number:,} ({reason})" for reason, number in self.omitted.items())
         lines = [
             "gain in log-likelihood of reading times, nats per 1,000 words [95% interval]",
             *aligned([["predictor", *labels], *cells]),
             f"{self.words:,} words in {self.sentences:,} sentences of {self.stories} stories; "
-            f"omitted: {reasons}",
+            f"omitted: {_counted(self.omitted)}",
         ]
         if self.differences:
             header = ["difference in gain, surprisal", "nats per 1,000 words", "p", "p (Holm)"]

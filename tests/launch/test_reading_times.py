@@ -9,8 +9,10 @@ import pytest
 
 import dclm_jax
 from configs.reading_times import natural_stories
+from dclm_jax.data.documents import Document
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
+from dclm_jax.evaluation import significance
 from dclm_jax.evaluation.distributions import WORD_MEASURES
 from dclm_jax.experiments.reading_times import (
     COMPARISONS,
@@ -23,6 +25,7 @@ from dclm_jax.experiments.reading_times import (
     Words,
     log_likelihoods,
 )
+from dclm_jax.score_types import DocumentScore, SentenceScore
 from tests.launch.support import launch, refuse
 
 pytest.importorskip("sentencex")
@@ -157,22 +160,98 @@ def test_gains_equal_loops_over_the_words(space, times, tmp_path):
     assert f"{len(pairs)} words" in printed.stdout and "ccdclm - rnnlm" in printed.stdout
 
 
-def test_intervals_draw_sentences():
-    """Gains that are equal within and different between sentences have wide intervals."""
-    rng = np.random.default_rng(2)
+def made_up(rng, surprisals, offset=0.0, scale=1.0):
+    """60 words in 12 sentences of 3 stories, whose times depend on the surprisals of one run."""
     sentences = np.repeat(np.arange(12), 5)
-    surprisals = rng.standard_normal((60, 2))
     times = 300 + 40 * surprisals[:, 0] + rng.standard_normal(60)
-    predictors = {
-        name: rng.standard_normal((60, 2)) for name in ("length", "log frequency", ENTROPY)
+    shared = {name: rng.standard_normal((60, 2)) for name in ("length", "log frequency")}
+    entropy = rng.standard_normal((60, 2))
+    measures = {
+        SURPRISAL: scale * surprisals + offset,
+        NO_CONTEXT: rng.standard_normal((60, 2)),
+        ENTROPY: entropy,
+        DIVERGENCE: 0 * surprisals,
     }
-    measures = {SURPRISAL: surprisals, NO_CONTEXT: surprisals, DIVERGENCE: 0 * surprisals}
-    entropy = {ENTROPY: predictors.pop(ENTROPY)}
-    words = Words(times, sentences % 3, sentences, predictors, [measures | entropy], {})
-    gains = {gain.comparison: gain for gain in Gains.of(words, ["run"]).gains}
-    surprisal = gains[SURPRISAL]
-    assert 1 < surprisal.low < surprisal.mean < surprisal.high
-    assert gains[DIVERGENCE].mean == pytest.approx(0, abs=1e-9)
+    other = {**measures, SURPRISAL: entropy}
+    return Words(times, sentences % 3, sentences, shared, [measures, other], {"first": 3})
+
+
+def test_intervals_draw_sentences_and_runs_are_compared_by_their_surprisal():
+    rng = np.random.default_rng(2)
+    words = made_up(rng, rng.standard_normal((60, 2)))
+    result = Gains.of(words, ["a", "b"])
+    base = [*words.shared["length"].T, *words.shared["log frequency"].T]
+
+    def word_gains(run):
+        columns = [*base, *words.by_run[run][SURPRISAL].T]
+        fits = [held_out(words.times_N, np.array(x).T, words.stories_N) for x in (columns, base)]
+        return np.subtract(*fits)
+
+    by_sentence = [
+        [gains[words.sentences_N == n].sum() for n in range(12)]
+        for gains in map(word_gains, (0, 1))
+    ]
+    means = significance.resample(np.array(by_sentence).T, np.full((12, 1), 5.0))
+    low, high = np.percentile(means[:, 0], (2.5, 97.5))
+    (gain,) = (g for g in result.gains if (g.label, g.comparison) == ("a", "surprisal"))
+    np.testing.assert_allclose(gain[2:], [np.sum(by_sentence[0]) / 60, low, high], rtol=1e-6)
+    assert result.sentences == 12
+    (pair,) = result.differences
+    expected = (np.sum(by_sentence[0]) - np.sum(by_sentence[1])) / 60
+    assert (pair.a, pair.b) == (0, 1) and pair.difference == pytest.approx(expected)
+    (row,) = (line for line in result.text().splitlines() if line.startswith("surprisal  "))
+    assert f"{1e3 * gain.mean:.1f} [{1e3 * gain.low:.1f}, {1e3 * gain.high:.1f}]" in row
+    line = result.figure().lines[0]
+    assert [line.y[1], line.low[1], line.high[1]] == pytest.approx([1e3 * x for x in gain[2:]])
+
+
+def test_units_of_predictors_have_no_effect():
+    surprisals = np.random.default_rng(3).standard_normal((60, 2))
+    plain, scaled = (
+        Gains.of(made_up(np.random.default_rng(4), surprisals, *unit), ["a", "b"]).gains
+        for unit in ((0.0, 1.0), (1.7e12, 1e9))
+    )
+    for a, b in zip(plain, scaled, strict=True):
+        np.testing.assert_allclose(a[2:], b[2:], atol=1e-4)
+
+
+def test_rows_of_several_words_are_summed_and_follow_their_previous_row():
+    """By hand: the rows "b", "aa b.", "unheard", "b", "b", "b" of one story."""
+    words = ("<START>", "<END>", "<UNKNOWN>", "aa", "b", ".")
+    vocabulary = Vocabulary(words, (0, 0, 0, 2, 5, 13))
+    collected = ReadingTimes("time", ["x"], vocabulary)
+    texts = [["b", "aa", "b", "."], ["unheard", "b"], ["b", "b"]]
+    rows = [[0, 1, 1, 1], [2, 3], [4, 5]]
+    cells = [("", 1), (9, 2), (9, 3), (9, 4), ("", 5), (9, "")]
+    scores = [
+        SentenceScore(
+            0.0,
+            [*words, "<END>"],
+            [-1.0 - n for n in range(len(words) + 1)],
+            [*(word != "unheard" for word in words), True],
+            [-10.0 - n for n in range(len(words) + 1)],
+            {ENTROPY: [20.0 + n for n in range(9)], DIVERGENCE: [30.0 + n for n in range(9)]},
+        )
+        for words in texts
+    ]
+    story = Document("s", texts, rows=[{"time": t, "x": x} for t, x in cells], row_of_word=rows)
+    for _ in range(2):
+        collected.add(story, [DocumentScore.of("s", scores)])
+    kept = collected.words()
+    assert kept.omitted == {
+        "first of a story": 2,
+        "OOV, or after an OOV word": 4,
+        "without a reading time": 2,
+        "without a predictor of the word or of the word before": 2,
+    }
+    assert kept.times_N.tolist() == [9, 9] and kept.stories_N.tolist() == [0, 1]
+    assert kept.sentences_N.tolist() == [0, 3]
+    logs = np.log([2 / 20, 5 / 20])
+    expected = {"length": [4, 1], "log frequency": logs, "column of the input: x": [2, 1]}
+    expected |= {SURPRISAL: [2 + 3 + 4, 1], NO_CONTEXT: [11 + 12 + 13, 10]}
+    expected |= {ENTROPY: [21, 20], DIVERGENCE: [31 + 32 + 33, 30]}
+    for name, values in expected.items():
+        np.testing.assert_allclose({**kept.shared, **kept.by_run[0]}[name][0], values)
 
 
 def test_wrong_tables_are_refused(space, times, tmp_path):
@@ -185,20 +264,27 @@ def test_wrong_tables_are_refused(space, times, tmp_path):
         return launch("reading_times", run, *flags, code=2).stderr.splitlines()[-1]
 
     names = "'story', 'time', 'length'"
-    problem = f"the input has no column 'ms'; choose --time and --predictors from: {names}"
-    assert error_of(*flags, "--time=ms") == f"error: {problem}"
+    problem = "the input has no column 'ms' of numbers; choose --time and --predictors from:"
+    assert error_of(*flags, "--time=ms") == f"error: {problem} {names}"
+    twice = "two flags name the column 'time'; name different columns"
+    assert twice in refuse("reading_times", run, *flags, "--predictors=time")
+    assert "two flags name the file" in refuse("reading_times", run, *flags, f"--output={path}")
     assert "no column 'gpt3'" in error_of(*flags, "--predictors=gpt3")
     bad = tmp_path / "bad.csv"
     bad.write_text("story,text,time\na,w1 w2,3\nb,w1,fast\n")
     error = error_of(f"--input={bad}")
-    assert "story 'b': 'fast' in the column 'time' is not a number" in error
+    assert "story 'b', row 1: 'fast' in the column 'time' is not a reading time above 0" in error
     bad.write_text("story,text,time\na,w1,3\na,w2,3\n")
     assert "the input has fewer than two stories" in error_of(f"--input={bad}")
     bad.write_text("story,text,time\na,unheard,3\na,unseen,3\nb,unheard,3\nb,unseen,3\n")
-    assert "there is no word with a reading time such that" in error_of(f"--input={bad}")
+    assert "no word remains; omitted: 2 (first of a story), 2 (OOV" in error_of(f"--input={bad}")
     bad.write_text("story,text,time\na,w1,3\na,w2,3\nb,w1,3\nb,w2,3\n")
     problem = "without one of the stories 1 words remain, and the linear model has 7 weights"
     assert problem in error_of(f"--input={bad}")
+    with pytest.raises(InputError, match="predicts all reading times exactly"):
+        log_likelihoods(
+            np.full(12, 3.0), np.random.default_rng(0).random((12, 1)), np.arange(12) % 3
+        )
     with pytest.raises(InputError, match="no word counts, which log frequencies require"):
         ReadingTimes("time", [], Vocabulary(("<START>", "<END>", "<UNKNOWN>", "a"), (0, 0, 0, 0)))
 
