@@ -148,8 +148,6 @@ def test_every_answer_arrives_before_the_next_request(space, ending, code):
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        # A shell starts jobs in the background with SIGINT ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         text=True,
     )
     # An answer that does not arrive ends the test.
