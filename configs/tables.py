@@ -6,9 +6,7 @@ replaces. The name is `headline` or FOLDER/TITLE, where the table is made from t
 document, because the raw results of its runs were not saved.
 """
 
-import functools
 import json
-import operator
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +15,7 @@ from statistics import mean, stdev
 from typing import Any, NamedTuple
 
 from dclm_jax.errors import InputError, did_you_mean
-from dclm_jax.experiments.reading_times import with_interval
+from dclm_jax.experiments.reading_times import Gain, cells_of_gains
 from dclm_jax.files import write_bytes
 from dclm_jax.tables import markdown
 
@@ -283,13 +281,10 @@ def _hierarchical_rnn() -> dict[str, Cells]:
 def _reading_times() -> dict[str, Cells]:
     tables = {}
     for name in ("wikitext_10k", "wikitext", "film_reviews"):
-        gains: dict[str, dict[str, str]] = {}
-        for gain in _load(f"reading_times/results/{name}.json")["gains"]:
-            cell = with_interval(gain["mean"], gain["low"], gain["high"])
-            gains.setdefault(gain["comparison"], {})[gain["label"]] = cell
-        labels = list(dict.fromkeys(label for row in gains.values() for label in row))
-        rows = [[name, *(row.get(label, "") for label in labels)] for name, row in gains.items()]
-        tables[f"reading_times/{name}"] = [["predictor", *(f"`{x}`" for x in labels)], *rows]
+        gains = _load(f"reading_times/results/{name}.json")["gains"]
+        header, *rows = cells_of_gains([Gain(**gain) for gain in gains])
+        labels = [f"`{label}`" for label in header[1:]]
+        tables[f"reading_times/{name}"] = [[header[0], *labels], *rows]
     return tables
 
 
@@ -301,8 +296,8 @@ def result_tables() -> dict[str, Cells]:
         content = json.loads(path.read_text("utf-8"), parse_float=str, parse_int=str)
         if "header" in content:
             recorded[f"{path.parts[-3]}/{path.stem}"] = [content["header"], *content["rows"]]
-    made = (_ptb, _modern, _wikitext, _movie_reviews, _hierarchical_rnn, _reading_times)
-    return functools.reduce(operator.or_, (tables() for tables in made), recorded)
+    made = _ptb() | _modern() | _wikitext() | _movie_reviews() | _hierarchical_rnn()
+    return recorded | made | _reading_times()
 
 
 def filled(text: str, made: Mapping[str, Cells], place: object) -> str:

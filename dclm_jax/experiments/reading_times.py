@@ -79,6 +79,18 @@ class Words(NamedTuple):
     omitted: Mapping[str, int]
 
 
+class _Word(NamedTuple):
+    """A row of the table: its time, the numbers of its story and sentence, whether it is in the
+    vocabulary, its predictors, and its measures by run."""
+
+    time: float
+    story: int
+    sentence: int
+    known: bool
+    predictors: Mapping[str, float]
+    by_run: Sequence[Mapping[str, float]]
+
+
 class ReadingTimes:
     """Collects the words of stories, each a row of a table of reading times.
 
@@ -97,8 +109,7 @@ class ReadingTimes:
             )
         self.time, self.columns = time, columns
         self._log_total, self._vocabulary = math.log(total), vocabulary
-        self._rows: list[tuple[float, int, int, bool, dict[str, float]]] = []
-        self._measures: list[list[dict[str, float]]] = []
+        self._words: list[_Word] = []
         self._stories = self._sentences = 0
 
     def check(self, stories: Sequence[Document]) -> None:
@@ -142,16 +153,9 @@ class ReadingTimes:
                 LOG_FREQUENCY: self._log_frequency(words) if known else math.nan,
                 **{_column(name): self._number(row, name) for name in self.columns},
             }
-            self._rows.append(
-                (
-                    self._number(row, self.time),
-                    self._stories,
-                    self._sentences + tokens[0][0],
-                    known,
-                    predictors,
-                )
-            )
-            self._measures.append([_measures(score, tokens) for score in scores])
+            time, sentence = self._number(row, self.time), self._sentences + tokens[0][0]
+            by_run = [_measures(score, tokens) for score in scores]
+            self._words.append(_Word(time, self._stories, sentence, known, predictors, by_run))
         self._stories += 1
         self._sentences += len(document.sentences)
 
@@ -159,38 +163,31 @@ class ReadingTimes:
         """The words with a reading time that are, like the word before them, in the vocabulary and
         have a number in every column of predictors."""
         omitted = dict.fromkeys(OMITTED, 0)
-        kept = []
-        for index, (time, story, _, known, predictors) in enumerate(self._rows):
-            before = self._rows[index - 1] if index else None
-            if before is None or before[1] != story:
+        pairs = []
+        for before, word in zip([None, *self._words], self._words, strict=False):
+            if before is None or before.story != word.story:
                 omitted[OMITTED[0]] += 1
-            elif not (known and before[3]):
+            elif not (word.known and before.known):
                 omitted[OMITTED[1]] += 1
-            elif math.isnan(time):
+            elif math.isnan(word.time):
                 omitted[OMITTED[2]] += 1
-            elif np.isnan([*predictors.values(), *before[4].values()]).any():
+            elif np.isnan([*word.predictors.values(), *before.predictors.values()]).any():
                 omitted[OMITTED[3]] += 1
             else:
-                kept.append(index)
-        if not kept:
+                pairs.append((word, before))
+        if not pairs:
             raise InputError(
                 f"no word remains; omitted: {_counted(omitted)}; choose runs trained on text like "
                 "the stories, or fill the columns"
             )
-        times, stories, sentences, _, shared = zip(*(self._rows[n] for n in kept), strict=True)
-        earlier = [self._rows[n - 1][4] for n in kept]
-        runs = range(len(self._measures[0]))
         return Words(
-            np.array(times),
-            np.array(stories),
-            np.array(sentences),
-            _paired(shared, earlier),
+            np.array([word.time for word, _ in pairs]),
+            np.array([word.story for word, _ in pairs]),
+            np.array([word.sentence for word, _ in pairs]),
+            _stacked([(word.predictors, before.predictors) for word, before in pairs]),
             [
-                _paired(
-                    [self._measures[n][run] for n in kept],
-                    [self._measures[n - 1][run] for n in kept],
-                )
-                for run in runs
+                _stacked([(word.by_run[run], before.by_run[run]) for word, before in pairs])
+                for run in range(len(self._words[0].by_run))
             ],
             omitted,
         )
@@ -236,13 +233,13 @@ def _measures(score: DocumentScore, tokens: Sequence[tuple[int, int]]) -> dict[s
     }
 
 
-def _paired(
-    words: Sequence[Mapping[str, float]], before: Sequence[Mapping[str, float]]
+def _stacked(
+    pairs: Sequence[tuple[Mapping[str, float], Mapping[str, float]]],
 ) -> dict[str, np.ndarray]:
     """Every predictor of words and of the words before them, [N, 2]."""
     return {
-        name: np.array([[a[name], b[name]] for a, b in zip(words, before, strict=True)])
-        for name in words[0]
+        name: np.array([[word[name], before[name]] for word, before in pairs])
+        for name in pairs[0][0]
     }
 
 
@@ -340,8 +337,8 @@ class Gains(NamedTuple):
             for run, label in enumerate(labels):
                 names.append((label, str(comparison)))
                 with_added = fit(run, (*comparison.given, comparison.added))
-                given = fit(run, comparison.given) if comparison.given else fit(None, ())
-                by_sentence.append(with_added - given)
+                without = fit(run, comparison.given) if comparison.given else fit(None, ())
+                by_sentence.append(with_added - without)
         for name in columns:
             names.append((name, COLUMN))
             by_sentence.append(fit(None, (_column(name),)) - fit(None, ()))
@@ -366,14 +363,9 @@ class Gains(NamedTuple):
 
     def text(self) -> str:
         """The tables of gains and of differences, for a terminal."""
-        rows: dict[str, dict[str, str]] = {}
-        for gain in self.gains:
-            rows.setdefault(gain.comparison, {})[gain.label] = with_interval(*gain[2:])
-        labels = list(dict.fromkeys([*self.labels, *(gain.label for gain in self.gains)]))
-        cells = [[name, *(row.get(label, "") for label in labels)] for name, row in rows.items()]
         lines = [
             "gain in log-likelihood of reading times, nats per 1,000 words [95% interval]",
-            *aligned([["predictor", *labels], *cells]),
+            *aligned(cells_of_gains(self.gains)),
             f"{self.words:,} words in {self.sentences:,} sentences of {self.stories} stories; "
             f"omitted: {_counted(self.omitted)}",
         ]
@@ -382,7 +374,7 @@ class Gains(NamedTuple):
             pairs = [
                 [
                     f"{self.labels[pair.a]} - {self.labels[pair.b]}",
-                    with_interval(pair.difference, pair.low, pair.high),
+                    _with_interval(pair.difference, pair.low, pair.high),
                     f"{pair.p:.4f}",
                     f"{pair.p_holm:.4f}",
                 ]
@@ -415,7 +407,17 @@ class Gains(NamedTuple):
         }
 
 
-def with_interval(mean: float, low: float, high: float) -> str:
+def cells_of_gains(gains: Sequence[Gain]) -> list[list[str]]:
+    """A table with a row per comparison and a column per label, for 1,000 words."""
+    rows: dict[str, dict[str, str]] = {}
+    for gain in gains:
+        rows.setdefault(gain.comparison, {})[gain.label] = _with_interval(*gain[2:])
+    labels = list(dict.fromkeys(gain.label for gain in gains))
+    cells = [[name, *(row.get(label, "") for label in labels)] for name, row in rows.items()]
+    return [["predictor", *labels], *cells]
+
+
+def _with_interval(mean: float, low: float, high: float) -> str:
     """A gain per word and its interval, for 1,000 words."""
     # The sum with 0 writes -0.0 as 0.0.
     mean, low, high = (round(1e3 * value, 1) + 0 for value in (mean, low, high))

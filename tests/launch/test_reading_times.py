@@ -184,11 +184,11 @@ def test_intervals_draw_sentences_and_runs_are_compared_by_their_surprisal():
 
     def word_gains(run):
         columns = [*base, *words.by_run[run][SURPRISAL].T]
-        full, given = (
+        full, shorter = (
             np.array(held_out(words.times_N, np.array(x).T, words.stories_N))
             for x in (columns, base)
         )
-        return full - given
+        return full - shorter
 
     by_sentence = [
         [gains[words.sentences_N == n].sum() for n in range(12)]
