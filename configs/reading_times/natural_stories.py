@@ -10,38 +10,44 @@ the surprisal of each word: the sum over its subwords, in nats. The corpus is pu
 github.com/languageMIT/naturalstories. README.md has the results.
 """
 
-import csv
-import itertools
 import math
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from dclm_jax import files
-from dclm_jax.errors import InputError
+from dclm_jax.data.formats import require_columns
+from dclm_jax.data.readers import TextReader
+from dclm_jax.errors import InputError, brief
 
+Number = TypeVar("Number", int, float)
 TIMES, SUBWORDS = "reading_times_by_word.tsv", "gpt3_surprisal.csv"
 
 
 def table(folder: Path) -> Iterator[str]:
     """The lines of the table, in the order of the stories' words."""
-    stories: dict[int, list[dict[str, str]]] = defaultdict(list)
-    for row in sorted(_rows(folder / TIMES, "\t"), key=lambda row: int(row["zone"])):
-        stories[int(row["item"])].append(row)
-    subwords: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    stories: dict[int, dict[int, list[str]]] = defaultdict(dict)
+    for where, row in _rows(folder / TIMES, ("item", "zone", "word", "meanItemRT")):
+        story, zone = (_number(row[name], int, where) for name in ("item", "zone"))
+        if zone in stories[story]:
+            raise InputError(f"{where}: zone {zone} of story {story} has two rows; remove one")
+        stories[story][zone] = [row["word"], row["meanItemRT"]]
+    subwords: dict[int, list[tuple[str, float]]] = defaultdict(list)
     if (folder / SUBWORDS).exists():
-        for row in _rows(folder / SUBWORDS, ","):
-            subwords[1 + int(row["story"])].append((row["token"], row["logprob"]))
-    columns = ["item", "zone", "word", "meanItemRT"]
-    yield _line([*columns, *(["gpt3"] if subwords else [])])
-    for story, rows in sorted(stories.items()):
-        surprisals = [None] * len(rows)
+        for where, row in _rows(folder / SUBWORDS, ("story", "token", "logprob")):
+            log_prob = _number(row["logprob"] or "nan", float, where)
+            subwords[1 + _number(row["story"], int, where)].append((row["token"], log_prob))
+    yield _line(["item", "zone", "word", "meanItemRT", *(["gpt3"] if subwords else [])])
+    for story, words in sorted(stories.items()):
+        surprisals: list[list[str]] = [[]] * len(words)
         if subwords:
-            surprisals = word_surprisals([row["word"] for row in rows], subwords[story])
-        for row, surprisal in zip(rows, surprisals, strict=True):
-            last = "" if surprisal is None else f"{surprisal:.6f}"
-            yield _line([*(row[name] for name in columns), *([last] if subwords else [])])
+            spelled = [words[zone][0] for zone in sorted(words)]
+            nats = word_surprisals(spelled, subwords[story], f"story {story}")
+            surprisals = [["" if math.isnan(value) else f"{value:.6f}"] for value in nats]
+        for (zone, cells), surprisal in zip(sorted(words.items()), surprisals, strict=True):
+            yield _line([str(story), str(zone), *cells, *surprisal])
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -49,35 +55,45 @@ def _line(cells: Sequence[str]) -> str:
     return "\t".join(cells) + "\n"
 
 
-def _rows(path: Path, delimiter: str) -> Iterator[dict[str, str]]:
-    quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-    with path.open(encoding="utf-8", newline="") as file:
-        yield from csv.DictReader(file, delimiter=delimiter, quoting=quoting)
+def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """The rows of a table that has these columns, each with its position for messages."""
+    for where, row in TextReader().records(path):
+        require_columns(columns, row, where)
+        yield where, row
+
+
+def _number(cell: str, kind: Callable[[str], Number], where: str) -> Number:
+    try:
+        return kind(cell)
+    except ValueError:
+        raise InputError(f"{where}: {brief(cell)} is not a number; correct the cell") from None
 
 
 def word_surprisals(
-    words: Sequence[str], subwords: Sequence[tuple[str, str]]
-) -> list[float | None]:
+    words: Sequence[str], subwords: Sequence[tuple[str, float]], text: str = "the text"
+) -> list[float]:
     """The surprisals of words, from the log-probabilities of subwords of the same text.
 
     Args:
       words: words of a text, without spaces.
-      subwords: parts of the text with their log-probabilities; a log-probability may be empty.
+      subwords: parts of the text with their log-probabilities in nats; nan for none.
+      text: name of the text in messages.
 
     Returns:
-      Nats; None for a word that has a subword without log-probability.
+      Nats; nan for a word that has a subword without log-probability.
     """
     # Characters, not spellings, place the subwords: one word is spelt differently in the two files.
     word_of_character = [index for index, word in enumerate(words) for _ in word]
-    subwords = [(text, log_prob) for text, log_prob in subwords if text.strip()]
-    lengths = [sum(map(len, text.split())) for text, _ in subwords]
-    if sum(lengths) != len(word_of_character):
-        raise InputError(f"{SUBWORDS} and {TIMES} are different texts; use files of one release")
-    firsts = itertools.accumulate(lengths, initial=0)
-    surprisals = [0.0] * len(words)
-    for (_, log_prob), first in zip(subwords, firsts, strict=False):
-        surprisals[word_of_character[first]] -= float(log_prob or "nan")
-    return [None if math.isnan(surprisal) else surprisal for surprisal in surprisals]
+    surprisals, place = [0.0] * len(words), 0
+    for subword, log_prob in subwords:
+        if place < len(word_of_character) and subword.strip():
+            surprisals[word_of_character[place]] -= log_prob
+        place += sum(map(len, subword.split()))
+    if place != len(word_of_character):
+        raise InputError(
+            f"{text} differs in {SUBWORDS} and {TIMES}; use files of one release of the corpus"
+        )
+    return surprisals
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -89,10 +105,6 @@ def main(arguments: Sequence[str]) -> None:
             file.writelines(lines)
     except (InputError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    except (KeyError, TypeError, ValueError) as error:
-        problem = f"{arguments[0]}: {error!r} is no part of the corpus's files"
-        print(f"error: {problem}; use {TIMES} and {SUBWORDS} as published", file=sys.stderr)
         sys.exit(2)
 
 

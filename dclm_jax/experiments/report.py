@@ -13,6 +13,7 @@ from dclm_jax.coherence.compare import Bootstrap, FirstSentence
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import adaptation, measures
 from dclm_jax.evaluation.permutations import Shuffle
+from dclm_jax.evaluation.perplexity import COUNTING_RULES
 from dclm_jax.experiments import comparison, examples, figures, html, results, tables
 from dclm_jax.experiments.comparison import Row, without
 from dclm_jax.experiments.figures import Figure
@@ -146,7 +147,7 @@ class Request:
             examples.read(report.rows, models, documents, report.baselines[0])
             if read_examples
             else [],
-            tables.COUNTING[self.facts[0]["objective"]],
+            COUNTING_RULES[self.facts[0]["objective"]],
             tables.runs_table(report.rows),
             self._provenance(command),
         )

@@ -11,7 +11,7 @@ from typing import Any
 from dclm_jax.coherence import results as coherence
 from dclm_jax.evaluation import measures
 from dclm_jax.evaluation.measures import ByPosition
-from dclm_jax.evaluation.perplexity import warning
+from dclm_jax.evaluation.perplexity import COUNTING_RULES, warning
 from dclm_jax.evaluation.significance import ZTest
 from dclm_jax.experiments.comparison import (
     Comparison,
@@ -41,11 +41,6 @@ _ADAPTATIONS = {
     "dynamic": "dynamic evaluation",
 }
 """Labels of the kinds of test-time adaptation."""
-COUNTING = {
-    "words": "END is predicted and counted; START never is.",
-    "bags": "Bags of words: the words are predicted without their order; END is not predicted.",
-}
-"""`perplexity.COUNTING_RULES` as sentences."""
 Compared = Mapping[str, Sequence[Comparison | None]]
 """The comparisons of all rows with a baseline, by the name of the baseline."""
 
@@ -137,7 +132,8 @@ def _about_perplexity(all_rows: Sequence[Row], columns: Sequence[Column], baseli
             f"{'' if has_all else '; '.join(once)}. Another seed may change a perplexity by more "
             "than the difference between rows. Intervals and p do not include this variation."
         )
-    about = f"Perplexity is exp(sum of -log P / targets). {COUNTING[first['objective']]}"
+    rule = COUNTING_RULES[first["objective"]]
+    about = f"Perplexity is exp(sum of -log P / targets). Counting: {rule}."
     measured = [row.results[0] for row in all_rows if row.has("valid") and row.has("test")]
     if measured:
         valid, test = measured[0]["valid"], measured[0]["test"]

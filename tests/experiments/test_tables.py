@@ -308,7 +308,7 @@ def test_runs_of_bags_and_of_words_are_not_in_one_report():
     with pytest.raises(InputError, match=f"^{message}"):
         comparison.rows([of_words, of_bags])
     about = brief(comparison.rows([of_bags]))["perplexity"].about
-    assert "Bags of words: the words are predicted without their order; END is not" in about
+    assert "bags of words: the words are predicted without their order, END is not" in about
 
 
 def test_comma_separated_values_are_all_numbers():

@@ -293,13 +293,39 @@ def test_wrong_tables_are_refused(space, times, tmp_path):
 
 
 def test_subwords_are_added_to_the_words_that_they_begin_in():
-    subwords = [("If", ""), (" you", "-1"), (" we", "-2"), ("re", "-0.5"), (".", "-3"), ("”", "-1")]
+    none = math.nan
+    subwords = [
+        ("If", none),
+        (" you", -1),
+        (" we", -2),
+        ("re", -0.5),
+        (".", -3),
+        ("”", -1),
+        (" ", -9),
+    ]
     surprisals = natural_stories.word_surprisals(["If", "you", "wore.”"], subwords)
-    assert surprisals == [None, 1.0, 6.5]
-    with pytest.raises(InputError, match="are different texts"):
-        natural_stories.word_surprisals(["If", "you"], [("If", "-1")])
-    with pytest.raises(InputError, match="are different texts"):
-        natural_stories.word_surprisals(["If"], [("If", "-1"), (" you", "-1")])
+    np.testing.assert_allclose(surprisals, [math.nan, 1.0, 6.5])
+    for subwords in ([("If", -1)], [("If", -1), (" you", -1), (" we", -1)]):
+        with pytest.raises(InputError, match="the text differs in gpt3_surprisal.csv and"):
+            natural_stories.word_surprisals(["If", "you"], subwords)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("word\titem\nIt.\t1\n", ":2: there is no column 'zone'; choose from: 'word', 'item'"),
+        ("word\tzone\titem\tmeanItemRT\nIt.\tone\t1\t3\n", ":2: 'one' is not a number"),
+        ("word\tzone\titem\tmeanItemRT\nIt.\t1\t1\n", ":2: the row has 3 cells, but the header"),
+        ("word\tzone\titem\tmeanItemRT\na\t1\t1\t3\nb\t1\t1\t3\n", ":3: zone 1 of story 1 has two"),
+    ],
+)
+def test_damaged_files_are_refused(tmp_path, capsys, rows, message):
+    path = tmp_path / natural_stories.TIMES
+    path.write_text(rows)
+    with pytest.raises(SystemExit):
+        natural_stories.main([str(tmp_path), str(tmp_path / "times.tsv")])
+    assert f"error: {path}{message}" in capsys.readouterr().err
+    assert not (tmp_path / "times.tsv").exists()
 
 
 def test_rows_of_natural_stories_are_sorted(tmp_path):
