@@ -53,7 +53,7 @@ def test_rows_of_one_seed_are_told():
         ([first, second, result("ccdclm", 1, 84.0)], "These rows have one seed: rnnlm. Another"),
         (
             [first],
-            "Perplexity is exp(sum of -log P / targets). END is predicted and counted; START",
+            "Perplexity is exp(sum of -log P / targets). Counting: END is predicted and",
         ),
     ):
         assert brief(comparison.rows(runs))["perplexity"].about.startswith(message)
