@@ -219,13 +219,13 @@ def test_units_of_predictors_have_no_effect():
 
 
 def test_rows_of_several_words_are_summed_and_follow_their_previous_row():
-    """By hand: the rows "b", "aa b.", "unheard", "b", "b", "b" of one story."""
+    """By hand: the rows "b", "aa b.", "unheard", "b", "b", "b", "b" of a story."""
     words = ("<START>", "<END>", "<UNKNOWN>", "aa", "b", ".")
     vocabulary = Vocabulary(words, (0, 0, 0, 2, 5, 13))
     collected = ReadingTimes("time", ["x"], vocabulary)
-    texts = [["b", "aa", "b", "."], ["unheard", "b"], ["b", "b"]]
-    rows = [[0, 1, 1, 1], [2, 3], [4, 5]]
-    cells = [("", 1), (9, 2), (9, 3), (9, 4), ("", 5), (9, "")]
+    texts = [["b", "aa", "b", "."], ["unheard", "b"], ["b", "b", "b"]]
+    rows = [[0, 1, 1, 1], [2, 3], [4, 5, 6]]
+    cells = [("", 1), (9, 2), (9, 3), (9, 4), ("", 5), (9, ""), (9, 7)]
     scores = [
         SentenceScore(
             0.0,
@@ -245,7 +245,7 @@ def test_rows_of_several_words_are_summed_and_follow_their_previous_row():
         "first of a story": 2,
         "OOV, or after an OOV word": 4,
         "without a reading time": 2,
-        "without a predictor of the word or of the word before": 2,
+        "without a predictor of the word or of the word before": 4,
     }
     assert kept.times_N.tolist() == [9, 9] and kept.stories_N.tolist() == [0, 1]
     assert kept.sentences_N.tolist() == [0, 3]
