@@ -200,14 +200,25 @@ class Reader:
             new_states.append(self.cell(layer, x, states[index]))
         return new_states
 
-    def predict(self, features: Vector, W: np.ndarray, b: Any, target: int, t: int, n: int):
-        """Records -log softmax(W features + b)[target]; states of another width than tied
-        embeddings are projected before."""
+    def predict(
+        self,
+        features: Vector,
+        W: np.ndarray,
+        b: Any,
+        target: int,
+        t: int,
+        n: int,
+        copies: Sequence[tuple[float, int]] = (),
+    ):
+        """Records -log p[target] with p = softmax(W features + b); states of another width than
+        tied embeddings are projected before. Words to copy have the rest of p, each its weight."""
         if len(features) != len(W):
             features = features @ self.params["output"]["projection"]
         if self.dropout is not None:
             features = features * self.dropout.features[t, n]
-        probabilities = softmax(features @ W + b)
+        probabilities = softmax(features @ W + b) * (1 - sum(weight for weight, _ in copies))
+        for weight, word in copies:
+            probabilities[word] += weight
         self.nll[-1].append(-np.log(probabilities[target]))
         # The first position begins another sentence.
         self.probabilities += [[]] if n == 0 else []
@@ -249,6 +260,25 @@ def drnnlm(reader: Reader, document: Document) -> None:
     for t, sentence in enumerate(document):
         reader.contexts.append(np.array([array for layer in states for array in layer]))
         states = reader.sentence(t, sentence, states)
+
+
+def pointer_drnnlm(reader: Reader, document: Document) -> None:
+    params, pointer = reader.params, reader.params["pointer"]
+    states = reader.zero_states(params["stack"])
+    earlier: list[tuple[Vector, int]] = []
+    for t, sentence in enumerate(document):
+        reader.contexts.append(np.array([array for layer in states for array in layer]))
+        reader.nll.append([])
+        memory, read = earlier[-reader.model.memory_words :], []
+        for n, word, target in steps(sentence):
+            states = reader.step(states, reader.embedding(word, t, n), t, n)
+            h = states[-1][0]
+            scores = [(pointer["query"].T @ h) @ (pointer["key"].T @ h_m) for h_m, _ in memory]
+            scores.append(pointer["sentinel"] @ h + pointer["sentinel_bias"])
+            copies = list(zip(softmax(np.array(scores)), (w_m for _, w_m in memory), strict=False))
+            reader.predict(h, reader.W_o, params["output"]["bias"], target, t, n, copies)
+            read.append((h, target))
+        earlier += read
 
 
 def hrnnlm(reader: Reader, document: Document) -> None:
@@ -295,13 +325,11 @@ def adclm(reader: Reader, document: Document) -> None:
     # Of the sentence n before, ..., of the one before.
     offset_of = attention.get("offset", np.zeros(A)).reshape(n_most, A)[::-1]
     earlier: list[list[Vector]] = []
-    states = reader.zero_states(params["stack"])
     for t, sentence in enumerate(document):
         reader.nll.append([])
         reader.attention.append([])
         contexts, hidden = [], []
-        if not reader.model.carry_state:
-            states = reader.zero_states(params["stack"])
+        states = reader.zero_states(params["stack"])
         values, offsets = [params["initial_context"]], np.zeros((1, A))
         if earlier:
             values = [h for words in earlier for h in words]
@@ -508,6 +536,7 @@ def autoencoder(reader: Reader, document: Document) -> None:
 READERS: dict[str, Callable[[Reader, Document], None]] = {
     "rnnlm": rnnlm,
     "drnnlm": drnnlm,
+    "pointer_drnnlm": pointer_drnnlm,
     "hrnnlm": hrnnlm,
     "ccdclm": ccdclm,
     "codclm": codclm,

@@ -15,7 +15,7 @@ from tests.test_read_document import language_model
 
 WITH_CONTEXT = [name for name in MODELS if model_class(name).context_order != 0]
 # A state that goes on, positions that are remembered, words, a vector, a source.
-FEW = ["drnnlm", "adclm", "adclm_3_carried", "rlm_seqbow_lf", "hrnnlm", AUTOENCODERS[-1]]
+FEW = ["drnnlm", "adclm", "adclm_3", "rlm_seqbow_lf", "hrnnlm", AUTOENCODERS[-1]]
 DOCUMENTS = [
     ["the cat sat .", "it slept ."],
     ["dogs bark ."],

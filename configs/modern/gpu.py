@@ -3,9 +3,9 @@
 The name of the model follows the name of the file, after a colon: any model of
 dclm_jax/models/README.md. The corpus is prepared as in configs/modern/ptb.py:
 
-    python -m launch.train --config=configs/modern/gpu.py:drnnlm \
-        --config.data.directory=data/ptb --workdir=runs/gpu/drnnlm
-    python -m launch.evaluate --workdir=runs/gpu/drnnlm --adapt=cache
+    python -m launch.train --config=configs/modern/gpu.py:pointer_drnnlm \
+        --config.data.directory=data/ptb --workdir=runs/gpu/pointer
+    python -m launch.evaluate --workdir=runs/gpu/pointer --adapt=cache
 
 The settings differ from configs/modern/ptb.py in these values: embeddings of 160 dimensions and
 424 hidden units, dropout 0.4 on embeddings, 0.3 on features and 0.2 on recurrent weights, context
@@ -19,7 +19,7 @@ import ml_collections
 from configs.modern import ptb
 
 
-def get_config(model: str = "drnnlm") -> ml_collections.ConfigDict:
+def get_config(model: str = "pointer_drnnlm") -> ml_collections.ConfigDict:
     """Returns the settings for `model`; set the data directory with --config.data.directory."""
     config = ptb.get_config(model)
     config.update(

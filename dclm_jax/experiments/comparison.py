@@ -20,7 +20,8 @@ BASELINES = ("rnnlm", "drnnlm", "hrnnlm")
 """Models with which other models are compared."""
 LENGTH = "data.segment_length"
 
-_ORDER = {name: n for n, name in enumerate(("ngram", *BASELINES, "adclm", "codclm", "ccdclm"))}
+_MODELS = ("ngram", *BASELINES, "adclm", "codclm", "ccdclm", "pointer_drnnlm")
+_ORDER = {name: n for n, name in enumerate(_MODELS)}
 _SYMBOLS = {"model.embedding_dim": "K", "model.hidden_dim": "H", LENGTH: "L"}
 _SEED = "training.seed"
 _NORMAL = 1.96

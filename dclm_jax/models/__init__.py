@@ -5,7 +5,7 @@ import numbers
 from typing import Any
 
 from dclm_jax.errors import InputError, brief, did_you_mean
-from dclm_jax.models import autoencoder, dclm, hierarchical_rnn, larger_context
+from dclm_jax.models import autoencoder, dclm, hierarchical_rnn, larger_context, pointer
 from dclm_jax.models.base import DocumentModel
 
 _CLASSES: tuple[type[DocumentModel], ...] = (
@@ -13,6 +13,7 @@ _CLASSES: tuple[type[DocumentModel], ...] = (
     *larger_context.MODELS,
     *hierarchical_rnn.MODELS,
     *autoencoder.MODELS,
+    *pointer.MODELS,
 )
 MODELS = {model.name: model for model in _CLASSES}
 

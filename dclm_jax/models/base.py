@@ -12,11 +12,12 @@ A model is a frozen object of pure functions over a tree of parameters. To read 
         context = close_sentence(params, context, state, sentence)
 
 x is computed from embed(params, tokens), and sentence.summary is summarize(params, tokens, mask),
-both for all sentences at once; p(next word) follows from features, conditioning and
-output_layer(params). If the model does not override `step`, `reading.driver` reads a whole sentence
-layer by layer. The package `reading` reads documents with any model, and has all scans, padding,
-dropout and optimizations. In all functions except `init`, a matrix is a `Weight` with `x @ weight`,
-the `tables` are arrays, and the `hashed` parameters are `HashedRows`.
+both for all sentences at once; p(next word) follows from features, conditioning,
+output_layer(params) and, if the model copies words, pointer(params, conditioning, outputs). If the
+model does not override `step`, `reading.driver` reads a whole sentence layer by layer. The package
+`reading` reads documents with any model, and has all scans, padding, dropout and optimizations. In
+all functions except `init`, a matrix is a `Weight` with `x @ weight`, the `tables` are arrays, and
+the `hashed` parameters are `HashedRows`.
 
 In the further objective `bags` the context before a sentence predicts all words of the sentence
 with one distribution. It is the only objective of a model whose `objective` is "bags", which has no
@@ -29,6 +30,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from dclm_jax.data.vocabulary import END
 from dclm_jax.errors import InputError
 from dclm_jax.nn import stack
 from dclm_jax.nn.cells import CELLS
@@ -63,6 +65,12 @@ class Sentence(NamedTuple):
     summary: Any
     outputs: Any
 
+    @property
+    def targets_NxB(self) -> jax.Array:
+        """w1..wM END of each batch element; undefined at padding."""
+        next_tokens = jnp.where(self.mask_NxB[1:], self.tokens_NxB[1:], END)
+        return jnp.pad(next_tokens, [(0, 1), (0, 0)], constant_values=END)
+
 
 class Source(NamedTuple):
     """The sources of B documents: input tokens [S, N, B] (START w1..wM) and their mask; sentences
@@ -83,6 +91,19 @@ class OutputLayer(NamedTuple):
     bias: jax.Array
     context_kernel: Weight | jax.Array | None = None
     bigrams: HashedRows | None = None
+
+
+class Pointer(NamedTuple):
+    """The part of next-word distributions that copies the words of a memory [M, B]:
+
+    p(w) = exp(log_share) softmax(w) + sum_{m: words_m = w} weights_m
+
+    with weights [N, B, M], log_share [N, B] and the softmax of the output layer. A word of -1 has
+    weight 0, and a document's first sentence has log_share 0."""
+
+    log_share_NxB: jax.Array
+    weights_NxBxM: jax.Array
+    words_MxB: jax.Array
 
 
 class Bags(NamedTuple):
@@ -262,6 +283,10 @@ class DocumentModel:
         """The features [N, B, D] that enter the output layer, from the outputs of a sentence."""
         projection = params["output"].get("projection")
         return outputs if projection is None else outputs @ projection
+
+    def pointer(self, params: Params, conditioning: Conditioning, outputs: Any) -> Pointer | None:
+        """The pointer to words of the context, from the outputs of a sentence; None for a model
+        that copies no words."""
 
     def close_sentence(
         self, params: Params, context: Context, state: StackState, sentence: Sentence

@@ -121,12 +121,11 @@ class CODCLM(_LastHiddenState):
 
 class RecentSentences(NamedTuple):
     """The ADCLM's context: the hidden states of the last C = `memory_sentences` sentences, oldest
-    first, and their mask, with at least one real state per batch element; with `carry_state` also
-    the state after the last token. Each sentence has M positions."""
+    first, and their mask, with at least one real state per batch element. Each sentence has M
+    positions."""
 
     values_CxMxBxH: jax.Array
     mask_CxMxB: jax.Array
-    state: StackState | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,13 +143,10 @@ class ADCLM(DocumentModel):
       attention_dim: A, the width of queries and keys.
       memory_sentences: k, maximum number of sentences in memory. With k > 1 a learned offset [A]
         for each distance, initially 0, is added to the keys of the sentence at this distance.
-      carry_state: start each sentence from the last recurrent state of the previous sentence, as in
-        `drnnlm`; by default the state is zero.
     """
 
     attention_dim: int = 48
     memory_sentences: int = 1
-    carry_state: bool = False
 
     name = "adclm"
     attends_to = "words"
@@ -195,11 +191,9 @@ class ADCLM(DocumentModel):
     ) -> RecentSentences:
         # c_0 has the position of the oldest sentence, which the first sentence replaces.
         c_0 = jnp.broadcast_to(params["initial_context"], (1, rows, self.hidden_dim))
-        state = super().open_sentence(params, None, rows) if self.carry_state else None
         return RecentSentences(
             resized(c_0, self.memory_sentences)[:, None],
             resized(jnp.ones((1, rows), bool), self.memory_sentences)[:, None],
-            state,
         )
 
     def condition(self, params: Params, context: RecentSentences) -> Conditioning:
@@ -211,11 +205,6 @@ class ADCLM(DocumentModel):
             keys_CxMxBxA += offset_CA.reshape(self.memory_sentences, 1, 1, -1)
         positions = (context.values_CxMxBxH, keys_CxMxBxA, context.mask_CxMxB)
         return Conditioning(inputs=Memory(*map(_joined, positions)))
-
-    def open_sentence(self, params: Params, context: RecentSentences, rows: int) -> StackState:
-        if context.state is None:
-            return super().open_sentence(params, context, rows)
-        return context.state
 
     def step(
         self, params: Params, conditioning: Conditioning, state: StackState, x: StackInput
@@ -247,7 +236,6 @@ class ADCLM(DocumentModel):
         return RecentSentences(
             _appended(context.values_CxMxBxH, resized(h_NxBxH, length)),
             _appended(context.mask_CxMxB, mask_MxB),
-            state if self.carry_state else None,
         )
 
     def output_layer(self, params: Params) -> OutputLayer:
@@ -262,14 +250,11 @@ class ADCLM(DocumentModel):
         # Older sentences in memory may be longer. They leave memory within a few sentences.
         if sentences < self.memory_sentences:
             length = max(length, capacity)
-        return context._replace(
-            values_CxMxBxH=resized(context.values_CxMxBxH, length, axis=1),
-            mask_CxMxB=resized(context.mask_CxMxB, length, axis=1),
-        )
+        return RecentSentences(*(resized(array, length, axis=1) for array in context))
 
     def vector(self, params: Params, context: RecentSentences) -> jax.Array:
         """The mean of the memory."""
-        values_FxBxH, mask_FxB = map(_joined, (context.values_CxMxBxH, context.mask_CxMxB))
+        values_FxBxH, mask_FxB = map(_joined, context)
         return jnp.mean(values_FxBxH, axis=0, where=mask_FxB[..., None])
 
 

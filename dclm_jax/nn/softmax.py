@@ -6,6 +6,8 @@ positions share (`RowLogits`) is an array [rows, V]; the part of hashed features
 looked up for one chunk at a time.
 
 A position has one target, or several targets with one distribution: the words of a bag of words.
+With `Copies`, a position has one target, and its distribution is a mixture of the softmax and of
+words to copy.
 """
 
 from collections.abc import Callable
@@ -93,13 +95,64 @@ class HashedLogits(NamedTuple):
         return jax.lax.fori_loop(0, last, lambda m, sums: add_slices(start_CxM[:, m], sums), sums)
 
 
+class Copies(NamedTuple):
+    """Words that F positions can copy: p(w) = exp(log_share) softmax(w) + sum_{m: w_m = w} a_m,
+    with weights a [F, M], the words w of each of R rows, and the row of each position. A word of
+    -1 has weight 0."""
+
+    log_share_F: jax.Array
+    weights_FxM: jax.Array
+    words_RxM: jax.Array
+    row_F: jax.Array
+
+    def of(self, target_F: jax.Array) -> "CopiedTargets":
+        """The copies of one target per position."""
+        is_target_FxM = self.words_RxM[self.row_F] == target_F[:, None]
+        copied_F = jnp.sum(jnp.where(is_target_FxM, self.weights_FxM, 0), axis=1)
+        return CopiedTargets(self.log_share_F, copied_F)
+
+    def mixed(self, position_C: jax.Array, logits_CxV: jax.Array) -> jax.Array:
+        """log p [C, V] of positions with these logits of the softmax."""
+        words_CxM = _take(self.words_RxM, _take(self.row_F, position_C))
+        # Words of -1 have weight 0, so that it does not matter which word they are added to.
+        copied_CxV = jnp.zeros_like(logits_CxV)
+        copied_CxV = copied_CxV.at[jnp.arange(len(position_C))[:, None], words_CxM].add(
+            _take(self.weights_FxM, position_C)
+        )
+        log_share_Cx1 = _take(self.log_share_F, position_C)[:, None]
+        return jnp.logaddexp(log_share_Cx1 + jax.nn.log_softmax(logits_CxV), jnp.log(copied_CxV))
+
+
+class CopiedTargets(NamedTuple):
+    """The share of the softmax, and the probability that the target is copied, of F positions."""
+
+    log_share_F: jax.Array
+    copied_F: jax.Array
+
+    def mixed(self, position_C: jax.Array, nll_Cx1: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """-log p(target) [C, 1] of positions with these -log softmax(target), and the part of
+        p(target) that the softmax has."""
+        log_share_Cx1, copied_Cx1 = (_take(array, position_C)[:, None] for array in self)
+        log_part_Cx1 = log_share_Cx1 - nll_Cx1
+        mixed_Cx1 = -jnp.logaddexp(log_part_Cx1, jnp.log(copied_Cx1))
+        return mixed_Cx1, jnp.exp(log_part_Cx1 + mixed_Cx1)
+
+
 class OutputInputs(NamedTuple):
-    """The factors of the logits of F positions: features @ kernel + bias + shared."""
+    """The factors of the logits of F positions, features @ kernel + bias + shared, and the words
+    that they can copy, if any."""
 
     features_FxD: jax.Array
     kernel_DxV: jax.Array
     bias_V: jax.Array
     shared: RowLogits | HashedLogits | None = None
+    copies: Copies | CopiedTargets | None = None
+
+    def of_targets(self, targets: jax.Array) -> "OutputInputs":
+        """The same factors, with the part of the copies that these targets need."""
+        if not isinstance(self.copies, Copies):
+            return self
+        return self._replace(copies=self.copies.of(targets.reshape(-1)))
 
     def products(self, position_C: jax.Array, features_CxD: jax.Array) -> jax.Array:
         """The logits [C, V] of positions with these features, without the bias."""
@@ -108,10 +161,17 @@ class OutputInputs(NamedTuple):
             products_CxV += self.shared.of(position_C, self.bias_V.size)
         return products_CxV
 
+    def logits_of(self, position_C: jax.Array) -> jax.Array:
+        """The logits [C, V] of positions; log p if they can copy words."""
+        features_CxD = _take(self.features_FxD, position_C)
+        logits_CxV = self.products(position_C, features_CxD) + self.bias_V
+        if isinstance(self.copies, Copies):
+            return self.copies.mixed(position_C, logits_CxV)
+        return logits_CxV
+
     def logits(self) -> jax.Array:
         """The logits of all positions [F, V]; meant for few positions."""
-        positions = jnp.arange(len(self.features_FxD))
-        return self.products(positions, self.features_FxD) + self.bias_V
+        return self.logits_of(jnp.arange(len(self.features_FxD)))
 
 
 def _fold_chunks(
@@ -203,13 +263,13 @@ def _logit_bound(products_CxV: jax.Array, bias_V: jax.Array, plan: Plan) -> jax.
 
 
 def token_nll(inputs: OutputInputs, targets: jax.Array, mask: jax.Array, plan: Plan) -> jax.Array:
-    """-log softmax(logits)[target] in nats, 0 outside the mask; for scoring, without a gradient.
+    """-log p(target) in nats, 0 outside the mask; for scoring, without a gradient.
 
     Args:
       targets: int [F], or [F, T] for several targets per position.
       mask: bool, of the shape of `targets`.
     """
-    size = len(inputs.features_FxD)
+    size, inputs = len(inputs.features_FxD), inputs.of_targets(targets)
     targets_FxT, mask_FxT = (array.reshape(size, -1) for array in (targets, mask))
 
     def nll_of(position_C: jax.Array) -> jax.Array:
@@ -218,6 +278,8 @@ def token_nll(inputs: OutputInputs, targets: jax.Array, mask: jax.Array, plan: P
             _take(targets_FxT, position_C),
         )
         nll, _, _ = _softmax(inputs, features, position_C, targets_CxT, plan)
+        if isinstance(inputs.copies, CopiedTargets):
+            nll, _ = inputs.copies.mixed(position_C, nll)
         return jnp.where(_take(mask_FxT, position_C), nll, 0)
 
     nll_FxT = _placed(nll_of, inputs, jnp.any(mask_FxT, axis=1), targets_FxT.shape[1], plan)
@@ -277,8 +339,7 @@ def _measured(
 ) -> tuple[_Distributions, list[jax.Array]]:
     """The distributions of a chunk; -log p(target), the entropy, and the rank of the target, [C]
     each."""
-    features_CxD = _take(inputs.features_FxD, position_C)
-    logits_CxV = inputs.products(position_C, features_CxD) + inputs.bias_V
+    logits_CxV = inputs.logits_of(position_C)
     logits_CxV -= jnp.max(logits_CxV, axis=1, keepdims=True)
     exps_CxV = jnp.exp(logits_CxV)
     p = _Distributions(logits_CxV, exps_CxV, jnp.sum(exps_CxV, axis=1))
@@ -312,7 +373,6 @@ def _placed(
     return _fold_chunks(mask_F, inputs.bias_V.size, plan, first, add_chunk)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(3,))
 def summed_nll(
     inputs: OutputInputs, targets: jax.Array, weights: jax.Array, plan: Plan
 ) -> jax.Array:
@@ -324,25 +384,39 @@ def summed_nll(
       targets: as for `token_nll`.
       weights: at least 0, of the shape of `targets`; without a gradient.
     """
+    return _summed_nll(inputs.of_targets(targets), targets, weights, plan)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(3,))
+def _summed_nll(
+    inputs: OutputInputs, targets: jax.Array, weights: jax.Array, plan: Plan
+) -> jax.Array:
     return jnp.sum(token_nll(inputs, targets, weights > 0, plan) * weights)
 
 
 def _summed_nll_forward(inputs, targets, weights, plan):
-    features_FxD, kernel_DxV, bias_V, shared = inputs
+    features_FxD, kernel_DxV, bias_V, shared, copies = inputs
     size, dtype = len(features_FxD), kernel_DxV.dtype
     targets_FxT, weights_FxT = (array.reshape(size, -1) for array in (targets, weights))
     weights_FxT = weights_FxT.astype(bias_V.dtype)
 
-    def of_chunk(d_features_FxD, d_shared, position_C):
-        """Nats and gradients of a chunk; gradients of features and of the shared part are added to
-        their arrays."""
+    def of_chunk(d_of_positions, d_shared, position_C):
+        """Nats and gradients of a chunk; gradients of features, of copies and of the shared part
+        are added to their arrays."""
         features, targets_CxT = _take(features_FxD, position_C), _take(targets_FxT, position_C)
         weights_CxT = _take(weights_FxT, position_C)
         nll_CxT, exps_CxV, normalizer = _softmax(inputs, features, position_C, targets_CxT, plan)
+        of_softmax_CxT, d_copies = weights_CxT, None
+        if copies is not None:
+            nll_CxT, part_CxT = copies.mixed(position_C, nll_CxT)
+            of_softmax_CxT = weights_CxT * part_CxT
+            # Float32 has no 1 / p for smaller p.
+            d_copied_CxT = -weights_CxT * jnp.exp(jnp.minimum(nll_CxT, 80))
+            d_copies = CopiedTargets(-of_softmax_CxT[:, 0], d_copied_CxT[:, 0])
         # The gradient of a logit is w p - (the weights of its targets), with p = exps / normalizer
         # and w the sum of weights. Dividing the thin factors saves a pass over exps.
-        total_C = jnp.sum(weights_CxT, axis=1)
-        shares_CxT = weights_CxT / jnp.where(total_C > 0, total_C, 1)[:, None]
+        total_C = jnp.sum(of_softmax_CxT, axis=1)
+        shares_CxT = of_softmax_CxT / jnp.where(total_C > 0, total_C, 1)[:, None]
         rows_Cx1 = jnp.arange(position_C.size)[:, None]
         errors_CxV = exps_CxV.at[rows_Cx1, targets_CxT].add(-normalizer[:, None] * shares_CxT)
         weight = jnp.where(total_C > 0, total_C / normalizer, 0)
@@ -356,23 +430,30 @@ def _summed_nll_forward(inputs, targets, weights, plan):
             rounded_product(weighted_DxC, errors_CxV, dtype),
             _weighted_sum(weight, errors_CxV, plan),
         )
-        return sums, d_features_FxD.at[position_C].set(d_features, mode="drop"), d_shared
+        placed = jax.tree.map(
+            lambda d_array, d_C: d_array.at[position_C].set(d_C, mode="drop"),
+            d_of_positions,
+            (d_features, d_copies),
+        )
+        return sums, placed, d_shared
 
     def add_chunk(gradients, position_C):
-        sums, d_features_FxD, d_shared = gradients
-        more, *placed = of_chunk(d_features_FxD, d_shared, position_C)
+        sums, d_of_positions, d_shared = gradients
+        more, *placed = of_chunk(d_of_positions, d_shared, position_C)
         return jax.tree.map(jnp.add, sums, more), *placed
 
     d_features_FxD = jnp.zeros(features_FxD.shape, bias_V.dtype)
+    d_of_positions = d_features_FxD, jax.tree.map(jnp.zeros_like, copies)
     d_shared = None if shared is None else jnp.zeros_like(shared.values)
-    first = partial(of_chunk, d_features_FxD, d_shared)
+    first = partial(of_chunk, d_of_positions, d_shared)
     has_any_F = jnp.any(weights_FxT > 0, axis=1)
     gradients = _fold_chunks(has_any_F, bias_V.size, plan, first, add_chunk)
-    (total, d_kernel_DxV, d_bias_V), d_features_FxD, d_shared = gradients
+    (total, d_kernel_DxV, d_bias_V), (d_features_FxD, d_copies), d_shared = gradients
     if shared is not None:
         no_gradient: Any = None
         d_shared = type(shared)(d_shared, no_gradient)
-    return total, OutputInputs(d_features_FxD, d_kernel_DxV.astype(dtype), d_bias_V, d_shared)
+    d_kernel_DxV = d_kernel_DxV.astype(dtype)
+    return total, OutputInputs(d_features_FxD, d_kernel_DxV, d_bias_V, d_shared, d_copies)
 
 
 def _weighted_sum(weight_C: jax.Array, errors_CxV: jax.Array, plan: Plan) -> jax.Array:
@@ -388,4 +469,4 @@ def _summed_nll_backward(plan, d_inputs, cotangent):
     return scaled, None, None
 
 
-summed_nll.defvjp(_summed_nll_forward, _summed_nll_backward)
+_summed_nll.defvjp(_summed_nll_forward, _summed_nll_backward)

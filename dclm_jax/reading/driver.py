@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import jax
 import jax.numpy as jnp
 
-from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, Sentence
+from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, Pointer, Sentence
 from dclm_jax.nn import recurrence, stack
 from dclm_jax.nn.hashing import HashedRows, history_starts
 from dclm_jax.nn.layers import Weight, fold, is_weight
@@ -25,12 +25,14 @@ class SentenceFeatures(NamedTuple):
       contexts: the contexts with which the S*B sentences were read.
       features: [S, N, B, D]; None for a model of bags of words.
       context_features: [S, B, E], the part of contexts that enters the output layer, if any.
+      pointer: the pointer of each sentence, with the leading axis S, if the model copies words.
     """
 
     context: Context
     contexts: Context
     features: Any
     context_features: jax.Array | None
+    pointer: Pointer | None = None
 
 
 def weighted(model: DocumentModel, params: Params) -> Params:
@@ -89,8 +91,9 @@ def read_sentences(
         )
         sentence = Sentence(tokens_NxB, mask_NxB, summary, outputs)
         features_NxBxD = model.emit(params, conditioning, outputs)
+        pointer = model.pointer(params, conditioning, outputs)
         closed = model.close_sentence(params, context, state, sentence)
-        return closed, (context, features_NxBxD, conditioning.features)
+        return closed, (context, features_NxBxD, conditioning.features, pointer)
 
     if model.objective == "bags":
         context, contexts_S = close_sentences(model, params, context, tokens_SxNxB, mask_SxNxB)

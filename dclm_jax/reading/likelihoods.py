@@ -7,9 +7,16 @@ import jax
 import jax.numpy as jnp
 
 from dclm_jax.data.batches import Batch
-from dclm_jax.models.base import Bags, Context, DocumentModel, Params, Source
+from dclm_jax.models.base import Bags, Context, DocumentModel, Params, Pointer, Source
 from dclm_jax.nn.layers import Weight, flat, product
-from dclm_jax.nn.softmax import OutputInputs, RowLogits, summed_nll, token_measures, token_nll
+from dclm_jax.nn.softmax import (
+    Copies,
+    OutputInputs,
+    RowLogits,
+    summed_nll,
+    token_measures,
+    token_nll,
+)
 from dclm_jax.reading.batch_elements import select
 from dclm_jax.reading.driver import SentenceFeatures, close_sentences, read_sentences, weighted
 from dclm_jax.reading.dropout import DropoutMasks, draw_masks, draw_source_masks, drop_weights
@@ -271,6 +278,8 @@ def _read_apart(
     return read._replace(
         features=by_sentence(read.features),
         context_features=None if context_features is None else by_sentence(context_features),
+        # The first sentence of a document copies no word.
+        pointer=None,
     )
 
 
@@ -292,7 +301,7 @@ def output_inputs(
 
     Several positions share the part of the logits from contexts, or from hashed features; no model
     has both parts. If the part from contexts is too large, the features of each position include
-    its context instead, and the kernel multiplies both.
+    its context instead, and the kernel multiplies both. No such model has a pointer.
     """
     output = model.output_layer(params)
     kernel_DxV, kernel_ExV = (
@@ -301,16 +310,30 @@ def output_inputs(
     features, contexts = read.features, read.context_features
     if contexts is None:
         shared = None if output.bigrams is None else output.bigrams.logits(tokens.reshape(-1, 1))
-        return OutputInputs(flat(features), kernel_DxV, output.bias, shared)
+        copies = None if read.pointer is None else _copies(read.pointer)
+        return OutputInputs(flat(features), kernel_DxV, output.bias, shared, copies)
     sentences, length, rows, _ = features.shape
     if sentences * rows * model.vocab_size > model.plan.shared_logits:
         contexts = jnp.broadcast_to(contexts[:, None], (*features.shape[:3], contexts.shape[-1]))
         joined = jnp.concatenate([features, contexts], axis=-1)
         return OutputInputs(flat(joined), jnp.concatenate([kernel_DxV, kernel_ExV]), output.bias)
-    row_Sx1xB = jnp.arange(sentences * rows).reshape(sentences, 1, rows)
-    row_F = jnp.broadcast_to(row_Sx1xB, (sentences, length, rows)).reshape(-1)
-    shared = RowLogits(product(flat(contexts), kernel_ExV), row_F)
+    shared = RowLogits(product(flat(contexts), kernel_ExV), _sentence_of(sentences, length, rows))
     return OutputInputs(flat(features), kernel_DxV, output.bias, shared)
+
+
+def _copies(pointer: Pointer) -> Copies:
+    """The copies of all positions F = S*N*B."""
+    words_RxM = _by_sentence(pointer.words_MxB)
+    sentence_F = _sentence_of(*pointer.log_share_NxB.shape)
+    return Copies(
+        pointer.log_share_NxB.reshape(-1), flat(pointer.weights_NxBxM), words_RxM, sentence_F
+    )
+
+
+def _sentence_of(sentences: int, length: int, rows: int) -> jax.Array:
+    """The sentence of every position, of the S*B sentences of [S, N, B]."""
+    index_Sx1xB = jnp.arange(sentences * rows).reshape(sentences, 1, rows)
+    return jnp.broadcast_to(index_Sx1xB, (sentences, length, rows)).reshape(-1)
 
 
 def _bag_inputs(model: DocumentModel, bags: Bags) -> OutputInputs:

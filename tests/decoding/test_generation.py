@@ -27,8 +27,9 @@ from tests.models.support import (
     simple_model,
 )
 
-# A state that goes on, words remembered by rows and by positions, hashed features.
-FEW = ("drnnlm", "adclm", "adclm_3_carried", "rlm_seqbow_lf", "hrnnlm_two_step")
+# A state that goes on, with words to copy; words remembered by rows and by positions; hashed
+# features.
+FEW = ("pointer_drnnlm", "adclm", "adclm_3", "rlm_seqbow_lf", "hrnnlm_two_step")
 TINY = 6
 """A vocabulary of three words, START, END and UNKNOWN."""
 

@@ -15,7 +15,7 @@ from tests.models.support import VOCAB
 from tests.rescoring.test_search import log_probs, reader
 from tests.test_read_document import language_model
 
-MODELS = ["codclm", "ccdclm", "adclm_3_carried", "rlm_bow_lf"]
+MODELS = ["codclm", "ccdclm", "adclm_3", "rlm_bow_lf"]
 MODELS += also(["adclm", "hrnnlm", "rlm_seqbow_att_ef", "drnnlm"])
 
 

@@ -20,8 +20,9 @@ from tests.models.support import DOCUMENTS, model_jit, opened, pack, random_para
 from tests.nn.test_softmax import plan_of
 from tests.test_read_document import TEXT, language_model
 
-KINDS = ["rnnlm", "drnnlm", "adclm", "codclm", "rlm_bow_lf", "rnn_lin"]
-"""No context; a carried state; attention; logits that positions share; bags; hashed features."""
+KINDS = ["rnnlm", "drnnlm", "adclm", "codclm", "rlm_bow_lf", "rnn_lin", "pointer_drnnlm"]
+"""No context; a carried state; attention; logits that positions share; bags; hashed features; words
+to copy."""
 
 
 def measures(probabilities: np.ndarray, targets: Any, without: np.ndarray) -> dict[str, list]:

@@ -99,7 +99,8 @@ def scores(scorer: Any, asked: Any) -> list[list[np.ndarray]]:
     [
         ("ccdclm", 2),
         ("adclm", 1),
-        ("adclm_3_carried", 1),
+        ("adclm_3", 1),
+        ("pointer_drnnlm", 1),
         *also([("rnnlm", 1), ("drnnlm", 2), ("codclm", 1)]),
     ],
 )

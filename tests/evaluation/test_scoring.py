@@ -26,7 +26,7 @@ from tests.models.support import AUTOENCODERS, LIN, resolved
 VOCAB_SIZE = 11
 # Their contexts are made as those of others are, and used as those of others.
 ALIKE = ("rlm_bow_lf", "rlm_seqbow_ef", "rlm_seqbow_lf", "rlm_seqbow_att_ef")
-MODELS = [*sorted(models.MODELS.keys() - set(ALIKE)), "adclm_3_carried", *also(ALIKE)]
+MODELS = [*sorted(models.MODELS.keys() - set(ALIKE)), "adclm_3", *also(ALIKE)]
 REPOSITORY = Path(__file__).parents[2]
 
 

@@ -21,9 +21,7 @@ from tests.exhaustive import also
 
 VOCAB = 11
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "adclm_carried": ("adclm", {"carry_state": True}),
     "adclm_3": ("adclm", {"memory_sentences": 3}),
-    "adclm_3_carried": ("adclm", {"memory_sentences": 3, "carry_state": True}),
 }
 """Models with options that change the equations."""
 
@@ -46,13 +44,13 @@ LIN = ("rnn_lin", "rnnslm", "hrnnlm_two_step")
 WORD_MODELS = tuple(name for name in MODELS if model_class(name).objective == "words")
 # Each kind of context, and of larger contexts each fusion and each kind of bags but the simplest.
 USUAL_MODELS = (
-    *("rnnlm", "drnnlm", "hrnnlm", "ccdclm", "codclm", "adclm", "adclm_3_carried"),
+    *("rnnlm", "drnnlm", "hrnnlm", "ccdclm", "codclm", "adclm", "adclm_3", "pointer_drnnlm"),
     *("rlm_seqbow_lf", "rlm_seqbow_att_ef", "rnnslm", "hrnnlm_two_step"),
     *("standard_autoencoder", "hierarchical_attention_autoencoder"),
 )
 # Sentences at once and in turn, a sum of its own over words, a step of its own, a source.
 FEW_MODELS = (
-    *("rnnlm", "hrnnlm", "ccdclm", "adclm", *VARIANTS),
+    *("rnnlm", "hrnnlm", "ccdclm", "adclm", "pointer_drnnlm", *VARIANTS),
     "hierarchical_attention_autoencoder",
 )
 
@@ -108,8 +106,11 @@ def small_model(name: str, **options: Any) -> DocumentModel:
         options = {"cell": "htanh", "hash_size": 30, "hidden_dim": 5, **options}
         options["embedding_dim"] = options["hidden_dim"]
     options = {**dims, "cell": "coupled_peephole_lstm", **options}
-    if name == "adclm" or "_att_" in name:
+    if name in ("adclm", "pointer_drnnlm") or "_att_" in name:
         options["attention_dim"] = 2
+    if name == "pointer_drnnlm":
+        # Fewer than the targets of a document.
+        options = {"memory_words": 6, **options}
     if name.startswith("rlm_"):
         options = {"context_sentences": 2, "context_dim": 3, **options}
     if name == "hrnnlm":
@@ -185,16 +186,17 @@ def read_by_definition(
         features = model.emit(params, conditioning, outputs)
         sentence = Sentence(tokens_NxB, mask_NxB, summary, outputs)
         closed = model.close_sentence(params, context, state, sentence)
-        return closed, (context, features, conditioning.features, outputs)
+        pointer = model.pointer(params, conditioning, outputs)
+        return closed, (context, features, conditioning.features, pointer, outputs)
 
     summaries_S = model.summarize(params, tokens_SxNxB, mask_SxNxB)
-    context, (contexts_S, features, of_contexts, outputs) = jax.lax.scan(
+    context, (contexts_S, features, of_contexts, pointer, outputs) = jax.lax.scan(
         read_sentence,
         model.resize_context(context, length),
         (tokens_SxNxB, mask_SxNxB, summaries_S, masks),
     )
     contexts = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), contexts_S)
-    return SentenceFeatures(context, contexts, features, of_contexts), outputs
+    return SentenceFeatures(context, contexts, features, of_contexts, pointer), outputs
 
 
 def plain_nll(
@@ -204,9 +206,10 @@ def plain_nll(
     targets: jax.Array,
     contexts: jax.Array | None = None,
     histories: jax.Array | None = None,
+    pointer: Any = None,
 ):
-    """-log softmax of the output layer at the targets, by jax.nn alone; features [..., D], what of
-    contexts enters it [..., E], and the words of hashed features [...]."""
+    """-log p of the targets, by jax.nn alone; features [..., D], what of contexts enters the output
+    layer [..., E], the words of hashed features [...], and the pointers of sentences."""
     output: Any = model.output_layer(params)
     logits = features @ output.kernel + output.bias
     if contexts is not None:
@@ -215,7 +218,12 @@ def plain_nll(
         place = jnp.asarray(output.bigrams.start_V)[histories][..., None]
         logits += output.bigrams.weights_W[place + jnp.arange(model.vocab_size)]
     log_probs = jax.nn.log_softmax(logits)
-    return -jnp.take_along_axis(log_probs, targets[..., None], axis=-1)[..., 0]
+    nll = -jnp.take_along_axis(log_probs, targets[..., None], axis=-1)[..., 0]
+    if pointer is None:
+        return nll
+    words_Sx1xBxM = jnp.swapaxes(pointer.words_MxB, 1, 2)[:, None]
+    copied = jnp.sum(pointer.weights_NxBxM * (words_Sx1xBxM == targets[..., None]), axis=-1)
+    return -jnp.log(jnp.exp(pointer.log_share_NxB - nll) + copied)
 
 
 def plain_bags_nll(

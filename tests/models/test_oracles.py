@@ -51,7 +51,7 @@ def context_vectors(model, contexts, outputs) -> Any:
             return np.zeros((BATCH.tokens_BxSxN.shape[1] * ROWS, 0))
         case "drnnlm" | "standard_autoencoder" | "hierarchical_autoencoder":
             return jnp.stack([array for layer in contexts for array in layer], axis=1)
-        case "hierarchical_attention_autoencoder":
+        case "hierarchical_attention_autoencoder" | "pointer_drnnlm":
             return jnp.stack([array for layer in contexts.state for array in layer], axis=1)
         case "hrnnlm":
             return contexts.vector_BxH

@@ -22,7 +22,6 @@ from tests.models.support import (
     FEW_MODELS,
     LANGUAGE_MODELS,
     LIN,
-    VARIANTS,
     VOCAB,
     WORD_MODELS,
     model_jit,
@@ -86,7 +85,9 @@ def test_every_plan_and_remat_have_the_values_and_gradients_of_the_definition(na
         contexts = reading.context_features
         contexts = None if contexts is None else contexts[:, None]
         features = reading.features * masks.features
-        nll_SxNxB = plain_nll(model, params, features, targets_SxNxB, contexts, tokens_SxNxB)
+        nll_SxNxB = plain_nll(
+            model, params, features, targets_SxNxB, contexts, tokens_SxNxB, reading.pointer
+        )
         nll = jnp.sum(jnp.where(mask_SxNxB, nll_SxNxB, 0))
         nll += plain_bags_nll(model, params, reading.contexts, targets_SxNxB, mask_SxNxB)
         return nll + plain_endings_nll(model, params, reading, BATCH.mask_BxSxN)
@@ -132,7 +133,8 @@ def test_predictions_depend_on_the_past_alone(name):
         reading = read_sentences(model, changed, context, tokens, mask, None)
         contexts = reading.context_features
         contexts = None if contexts is None else contexts[:, None]
-        return plain_nll(model, changed, reading.features, targets, contexts).reshape(-1)
+        features, pointer = reading.features, reading.pointer
+        return plain_nll(model, changed, features, targets, contexts, None, pointer).reshape(-1)
 
     def jacobian(_, tables):
         return jax.jacrev(nll)(tables)
@@ -156,14 +158,20 @@ def test_predictions_depend_on_the_past_alone(name):
             assert (influence[s, n, t, m] > 0) == expected, (s, n, t, m)
 
 
-@pytest.mark.parametrize("name", VARIANTS)
-def test_options_keep_the_initial_values_and_offsets_begin_at_zero(name):
-    params, plain = (small_model(n).init(jax.random.key(0)) for n in (name, "adclm"))
-    offset = params["attention"].pop("offset", None)
-    jax.tree.map(np.testing.assert_array_equal, params, plain)
-    assert (offset is None) == (small_model(name).attended_sentences == 1)
+def test_more_memory_keeps_the_initial_values_and_offsets_begin_at_zero():
+    params, plain = (small_model(n).init(jax.random.key(0)) for n in ("adclm_3", "adclm"))
     # Three distances, A = 2.
-    np.testing.assert_array_equal(np.zeros(6) if offset is None else offset, np.zeros(6))
+    np.testing.assert_array_equal(params["attention"].pop("offset"), np.zeros(6))
+    jax.tree.map(np.testing.assert_array_equal, params, plain)
+
+
+def test_a_pointer_keeps_the_initial_values_and_attends_to_states_like_its_own():
+    params, plain = (small_model(n).init(jax.random.key(0)) for n in ("pointer_drnnlm", "drnnlm"))
+    pointer = params.pop("pointer")
+    jax.tree.map(np.testing.assert_array_equal, params, plain)
+    np.testing.assert_array_equal(pointer["query"], pointer["key"])
+    assert pointer["sentinel_bias"] == pytest.approx(np.log(6))
+    assert not pointer["sentinel"].any()
 
 
 @pytest.mark.parametrize("name", ["codclm", "rnnslm", "hierarchical_autoencoder"])

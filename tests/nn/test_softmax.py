@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.nn.plan import CPU, GPU, TPU, Plan
-from dclm_jax.nn.softmax import OutputInputs, RowLogits, summed_nll, token_nll
+from dclm_jax.nn.softmax import Copies, OutputInputs, RowLogits, summed_nll, token_nll
 from tests import oracles
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -23,6 +23,11 @@ BIAS_V = RNG.normal(size=VOCAB)
 TARGETS_F = RNG.integers(0, VOCAB, SIZE)
 SHARED_RxV = RNG.normal(size=(3, VOCAB))
 ROW_F = RNG.integers(0, 3, SIZE)
+# Of eight words in memory some repeat, and one place is empty.
+WORDS_RxM = RNG.integers(0, VOCAB, (3, 8))
+WORDS_RxM[1, 0] = -1
+LOG_SHARE_F = np.log(RNG.random(SIZE))
+WEIGHTS_FxM = RNG.random((SIZE, 8)) * (WORDS_RxM[ROW_F] >= 0)
 MASKS = {
     "all": np.ones(SIZE, bool),
     "none": np.zeros(SIZE, bool),
@@ -40,12 +45,17 @@ def plan_of(chunk: int, platform: Plan = CPU) -> Plan:
 
 
 def inputs(
-    features: Any, kernel: Any, bias: Any, shared: Any = None, dtype: Any = None
+    features: Any, kernel: Any, bias: Any, shared: Any = None, *copies: Any, dtype: Any = None
 ) -> OutputInputs:
-    """Of arrays; `shared` are the logits that rows share."""
+    """Of arrays; `shared` are the logits that rows share, `copies` the share of the softmax and the
+    weights of WORDS_RxM."""
     features, kernel, bias = (jnp.asarray(array, dtype) for array in (features, kernel, bias))
     rows = None if shared is None else RowLogits(jnp.asarray(shared), jnp.asarray(ROW_F))
-    return OutputInputs(features, kernel, bias, rows)
+    mixture = None
+    if copies:
+        log_share_F, weights_FxM = (jnp.asarray(array, dtype) for array in copies)
+        mixture = Copies(log_share_F, weights_FxM, jnp.asarray(WORDS_RxM), jnp.asarray(ROW_F))
+    return OutputInputs(features, kernel, bias, rows, mixture)
 
 
 @pytest.mark.parametrize(("V", "sizes"), [(2048, 8), (512, 5), (40, 1)])
@@ -63,12 +73,18 @@ def test_a_size_is_compiled_where_it_saves_time(V, sizes):
     assert len(softmaxes) == sizes
 
 
-def numpy_nll(features_FxD, kernel_DxV, bias_V, shared_RxV: Any = None) -> np.ndarray:
-    """-log softmax at every position, in numpy."""
+def numpy_nll(
+    features_FxD, kernel_DxV, bias_V, shared_RxV: Any = None, log_share_F=None, weights_FxM=None
+) -> np.ndarray:
+    """-log p(target) at every position, in numpy."""
     logits = features_FxD @ kernel_DxV + bias_V + (0 if shared_RxV is None else shared_RxV[ROW_F])
     logits = logits - logits.max(axis=1, keepdims=True)
     log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-    return -log_probs[np.arange(SIZE), TARGETS_F]
+    log_probs_F = log_probs[np.arange(SIZE), TARGETS_F]
+    if log_share_F is None or weights_FxM is None:
+        return -log_probs_F
+    copied_F = np.sum(weights_FxM * (WORDS_RxM[ROW_F] == TARGETS_F[:, None]), axis=1)
+    return -np.log(np.exp(log_share_F + log_probs_F) + copied_F)
 
 
 @partial(jax.jit, static_argnums=2)
@@ -83,15 +99,19 @@ def chunked(arrays, mask_F, plan):
     return nll_F, *jax.value_and_grad(loss)(arrays)
 
 
-@pytest.mark.parametrize("shared", [(), (SHARED_RxV,)], ids=["", "shared"])
+@pytest.mark.parametrize(
+    "more",
+    [(), (SHARED_RxV,), (None, LOG_SHARE_F, WEIGHTS_FxM)],
+    ids=["", "shared", "copies"],
+)
 @pytest.mark.parametrize(
     "plan",
     [plan_of(1), plan_of(5), plan_of(SIZE), plan_of(5, GPU), plan_of(5, TPU), CPU, TPU],
     ids=["1", "5", "all", "5 on GPUs", "5 on TPUs", "CPU", "TPU"],
 )
 @pytest.mark.parametrize("mask_F", MASKS.values(), ids=MASKS.keys())
-def test_values_and_gradients(mask_F, plan, shared):
-    arrays = (FEATURES_FxD, KERNEL_DxV, BIAS_V, *shared)
+def test_values_and_gradients(mask_F, plan, more):
+    arrays = (FEATURES_FxD, KERNEL_DxV, BIAS_V, *more)
     expected_F = np.where(mask_F, numpy_nll(*arrays), 0)
     nll_F, total, gradient = chunked(arrays, mask_F, plan)
     close(nll_F, expected_F)
@@ -136,6 +156,18 @@ def test_large_logits_stay_finite_in_float32(features, kernel, bias, atol):
     assert nll_F.dtype == jnp.float32
     np.testing.assert_allclose(nll_F, expected_F, rtol=1e-4, atol=atol)
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gradient))
+
+
+def test_an_improbable_word_has_a_finite_gradient_with_copies():
+    share_F, weights_FxM = np.full(SIZE, -200.0), np.zeros_like(WEIGHTS_FxM)
+    arrays = inputs(FEATURES_FxD, KERNEL_DxV, BIAS_V, None, share_F, weights_FxM, dtype=jnp.float32)
+    targets, weights = jnp.asarray(TARGETS_F), jnp.ones(SIZE)
+    nll_F = token_nll(arrays, targets, weights > 0, CPU)
+    np.testing.assert_allclose(nll_F, 200 + numpy_nll(*arrays[:3]), rtol=1e-4)
+    gradient = jax.grad(summed_nll, allow_int=True)(arrays, targets, weights, CPU)
+    leaves = [leaf for leaf in jax.tree.leaves(gradient) if leaf.dtype == jnp.float32]
+    assert len(leaves) == 5
+    assert all(np.all(np.isfinite(leaf)) for leaf in leaves)
 
 
 @pytest.mark.parametrize(

@@ -36,13 +36,14 @@ KINDS = ("ccdclm", "adclm")
 KERNELS_PER_TOKEN = {
     "rnnlm": (0, 8),
     "drnnlm": (0, 19),
+    "pointer_drnnlm": (0, 24),
     "hrnnlm": (3, 12),
     "ccdclm": (0, 20),
     "codclm": (1, 11),
     "adclm": (0, 54),
     "rlm": (0, 8),
-    "rlm_bow_ef": (4, 12),
-    "rlm_bow_lf": (4, 16),
+    "rlm_bow_ef": (5, 12),
+    "rlm_bow_lf": (5, 16),
     "rlm_seqbow_ef": (6, 12),
     "rlm_seqbow_lf": (6, 17),
     "rlm_seqbow_att_ef": (6, 21),
@@ -56,6 +57,8 @@ KERNELS_PER_TOKEN = {
 }
 # On TPUs the part of a chunk's logits that is gathered is then laid out anew, in VMEM.
 GATHERED_LOGITS = ("codclm", "rnn_lin", "hrnnlm_two_step")
+# On H100s the memory is copied for every sentence.
+MEMORY = ("pointer_drnnlm",)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -85,7 +88,9 @@ def workload(name: str, vocab_size: int = V) -> tuple[Training, Shape]:
     optimizer = create_optimizer(OptimizerConfig(), 1)
     training = Training(model, optimizer, first_shapes(model, optimizer))
     source = (S, N) if model.reads_source else None
-    return training, Shape(B, S, N, model.context_order or 0, source)
+    # XLA moves a memory of 3 batch elements per device in loops on TPUs.
+    rows = 4 * B if name in MEMORY else B
+    return training, Shape(rows, S, N, model.context_order or 0, source)
 
 
 def kernels_per_token(cost: Cost) -> float:
@@ -95,7 +100,7 @@ def kernels_per_token(cost: Cost) -> float:
 
 def check_loops(cost: Cost, target: str, name: str) -> None:
     assert kernels_per_token(cost) <= KERNELS_PER_TOKEN[name][0 if is_tpu(target) else 1]
-    if not (is_tpu(target) and name in GATHERED_LOGITS):
+    if name not in (GATHERED_LOGITS if is_tpu(target) else MEMORY):
         assert all(loop.largest_copy < 4 * V for loop in cost.loops if loop.name)
 
 

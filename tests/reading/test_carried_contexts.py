@@ -28,7 +28,7 @@ CARRYING = [
     for name in WORD_MODELS
     if model_class(name).context_order is None and not model_class(name).reads_source
 ]
-USUAL = ("adclm", *VARIANTS, "codclm", "hrnnlm")
+USUAL = ("adclm", *VARIANTS, "pointer_drnnlm", "codclm", "hrnnlm")
 
 
 @pytest.mark.parametrize("name", [*USUAL, *also(sorted({*CARRYING} - {*USUAL}))])

@@ -119,7 +119,7 @@ def test_documents_of_all_lengths_are_read_together(name):
 
 
 @pytest.mark.parametrize(
-    "name", some(("ccdclm", "adclm", "adclm_3_carried", "hrnnlm"), all=WORD_MODELS)
+    "name", some(("ccdclm", "adclm", "adclm_3", "pointer_drnnlm", "hrnnlm"), all=WORD_MODELS)
 )
 def test_rows_of_two_states_are_joined(name):
     """Their sentences have room for 16 and 8 words."""
@@ -143,7 +143,7 @@ def test_rows_of_two_states_are_joined(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["ccdclm", "adclm", "adclm_3_carried", "hrnnlm", "rlm_seqbow_att_lf"]
+    "name", ["ccdclm", "adclm", "adclm_3", "pointer_drnnlm", "hrnnlm", "rlm_seqbow_att_lf"]
 )
 def test_a_state_leads_on_in_several_ways(name):
     reader = make_reader(name)
@@ -296,7 +296,7 @@ def test_attention_is_that_of_the_equations(name, cell, num_layers):
     for t, (weights, expected_weights) in enumerate(zip(attention, expected, strict=True)):
         np.testing.assert_allclose(weights, expected_weights, rtol=1e-9, atol=1e-9)
         n = model.attended_sentences
-        assert n == {"adclm": 1, "adclm_carried": 1}.get(name, 3 if "3" in name else 2)
+        assert n == {"adclm": 1, "adclm_3": 3}.get(name, 2)
         if "adclm" in name:
             earlier = document[max(0, t - n) : t]
             assert weights.shape[1] == (sum(len(words) + 1 for words in earlier) if t else 1)
