@@ -211,7 +211,8 @@ class Reader:
         copies: Sequence[tuple[float, int]] = (),
     ):
         """Records -log p[target] with p = softmax(W features + b); states of another width than
-        tied embeddings are projected before. Words to copy have the rest of p, each its weight."""
+        tied embeddings are projected before. `copies` are pairs of a weight and a word: p[word]
+        gets the weight, and the softmax is scaled to the rest."""
         if len(features) != len(W):
             features = features @ self.params["output"]["projection"]
         if self.dropout is not None:
@@ -269,7 +270,7 @@ def pointer_drnnlm(reader: Reader, document: Document) -> None:
     for t, sentence in enumerate(document):
         reader.contexts.append(np.array([array for layer in states for array in layer]))
         reader.nll.append([])
-        memory, read = earlier[-reader.model.memory_words :], []
+        memory, entries = earlier[-reader.model.memory_targets :], []
         for n, word, target in steps(sentence):
             states = reader.step(states, reader.embedding(word, t, n), t, n)
             h = states[-1][0]
@@ -277,8 +278,8 @@ def pointer_drnnlm(reader: Reader, document: Document) -> None:
             scores.append(pointer["sentinel"] @ h + pointer["sentinel_bias"])
             copies = list(zip(softmax(np.array(scores)), (w_m for _, w_m in memory), strict=False))
             reader.predict(h, reader.W_o, params["output"]["bias"], target, t, n, copies)
-            read.append((h, target))
-        earlier += read
+            entries.append((h, target))
+        earlier += entries
 
 
 def hrnnlm(reader: Reader, document: Document) -> None:

@@ -4,8 +4,8 @@ The name of the model follows the name of the file, after a colon: any model of
 dclm_jax/models/README.md. The corpus is prepared as in configs/modern/ptb.py:
 
     python -m launch.train --config=configs/modern/gpu.py:pointer_drnnlm \
-        --config.data.directory=data/ptb --workdir=runs/gpu/pointer
-    python -m launch.evaluate --workdir=runs/gpu/pointer --adapt=cache
+        --config.data.directory=data/ptb --workdir=runs/gpu/pointer_drnnlm
+    python -m launch.evaluate --workdir=runs/gpu/pointer_drnnlm --adapt=cache
 
 The settings differ from configs/modern/ptb.py in these values: embeddings of 160 dimensions and
 424 hidden units, dropout 0.4 on embeddings, 0.3 on features and 0.2 on recurrent weights, context

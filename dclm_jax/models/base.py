@@ -67,7 +67,7 @@ class Sentence(NamedTuple):
 
     @property
     def targets_NxB(self) -> jax.Array:
-        """w1..wM END of each batch element; undefined at padding."""
+        """The targets w1..wM END; undefined at padding."""
         next_tokens = jnp.where(self.mask_NxB[1:], self.tokens_NxB[1:], END)
         return jnp.pad(next_tokens, [(0, 1), (0, 0)], constant_values=END)
 
@@ -285,8 +285,8 @@ class DocumentModel:
         return outputs if projection is None else outputs @ projection
 
     def pointer(self, params: Params, conditioning: Conditioning, outputs: Any) -> Pointer | None:
-        """The pointer to words of the context, from the outputs of a sentence; None for a model
-        that copies no words."""
+        """The pointer to targets of earlier sentences, from the outputs of a sentence; None for a
+        model that copies no words."""
 
     def close_sentence(
         self, params: Params, context: Context, state: StackState, sentence: Sentence

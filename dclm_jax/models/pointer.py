@@ -1,16 +1,16 @@
 """The DRNNLM with a pointer to the words of earlier sentences, after Merity et al. (2017).
 
-The equations are those of Pointer Sentinel Mixture Models (arXiv:1609.07843), section 2, for
-documents. The memory of sentence t is the last M targets w_m of earlier sentences, END included,
-each with the hidden state h_m from which it was predicted:
+The mixture is that of Pointer Sentinel Mixture Models (arXiv:1609.07843), section 2. The memory of
+sentence t is the last M targets w_m of earlier sentences, END included, each with the hidden state
+h_m from which it was predicted:
 
     q_{t,n} = W_q h_{t,n},  k_m = W_k h_m
     [a, g] = softmax([q_{t,n} . k_1, ..., q_{t,n} . k_M, s . h_{t,n} + b_s])
     p(w) = g softmax(W h_{t,n} + b)[w] + sum_{m: w_m = w} a_m
 
-The paper has k_m = h_m, q = tanh(W h + b) and no b_s, and its memory is the words before,
-regardless of sentences. W_k is initially W_q, so that a state attends to states like itself. A
-document's first sentence has g = 1.
+The paper has k_m = h_m, q = tanh(W h + b) and the sentinel score q . s; its memory is the last
+words, regardless of sentences. W_k is initially W_q, so that a state attends to states like itself.
+In the first sentence of a document g = 1.
 """
 
 import dataclasses
@@ -35,33 +35,34 @@ from dclm_jax.nn.layers import glorot_uniform
 from dclm_jax.nn.stack import StackState
 
 
-class WordMemory(NamedTuple):
+class TargetMemory(NamedTuple):
     """The PointerDRNNLM's context: the state of every layer after the last token, and the last M
-    targets of earlier sentences, newest last, with the hidden states that predicted them. Places
-    without a target have -1."""
+    targets of earlier sentences, newest last, with the hidden states that predicted them. Empty
+    positions have the target -1."""
 
     state: StackState
     states_MxBxH: jax.Array
-    words_MxB: jax.Array
+    targets_MxB: jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
 class PointerDRNNLM(DRNNLM):
-    """A recurrent network that can also copy a word of earlier sentences.
+    """DRNNLM with a pointer to the last M targets of earlier sentences.
 
     Attributes:
-      memory_words: M, the number of targets in memory. Parameters do not depend on it.
+      memory_targets: M, the maximum number of targets in memory. The shapes of parameters do not
+        depend on it; the initial b_s is log M.
       attention_dim: A, the width of queries and keys.
     """
 
-    memory_words: int = 256
+    memory_targets: int = 256
     attention_dim: int = 96
 
     name = "pointer_drnnlm"
 
     def __post_init__(self):
         super().__post_init__()
-        for field in ("memory_words", "attention_dim"):
+        for field in ("memory_targets", "attention_dim"):
             require(self, field, getattr(self, field) >= 1, "at least 1")
 
     def init(self, key: jax.Array) -> Params:
@@ -71,54 +72,56 @@ class PointerDRNNLM(DRNNLM):
             "key": query_HxA,
             "sentinel": jnp.zeros(self.hidden_dim),
             # With M targets in memory g is initially about 1/2.
-            "sentinel_bias": jnp.full((), math.log(self.memory_words)),
+            "sentinel_bias": jnp.full((), math.log(self.memory_targets)),
         }
         return {**super().init(key), "pointer": pointer}
 
-    def open_document(self, params: Params, rows: int, source: Source | None = None) -> WordMemory:
+    def open_document(
+        self, params: Params, rows: int, source: Source | None = None
+    ) -> TargetMemory:
         state = super().open_document(params, rows, source)
-        shape_MxB = (self.memory_words, rows)
-        like = stack.top_hidden(state)
-        states_MxBxH = jnp.zeros((*shape_MxB, self.hidden_dim), like.dtype)
-        return WordMemory(state, states_MxBxH, jnp.full(shape_MxB, -1, jnp.int32))
+        shape_MxB = (self.memory_targets, rows)
+        hidden_BxH = stack.top_hidden(state)
+        states_MxBxH = jnp.zeros((*shape_MxB, self.hidden_dim), hidden_BxH.dtype)
+        return TargetMemory(state, states_MxBxH, jnp.full(shape_MxB, -1, jnp.int32))
 
-    def open_sentence(self, params: Params, context: WordMemory, rows: int) -> StackState:
+    def open_sentence(self, params: Params, context: TargetMemory, rows: int) -> StackState:
         return context.state
 
-    def condition(self, params: Params, context: WordMemory) -> Conditioning:
+    def condition(self, params: Params, context: TargetMemory) -> Conditioning:
         keys_MxBxA = context.states_MxBxH @ params["pointer"]["key"]
-        return Conditioning(inputs=(keys_MxBxA, context.words_MxB))
+        return Conditioning(inputs=(keys_MxBxA, context.targets_MxB))
 
     def pointer(self, params: Params, conditioning: Conditioning, outputs: Any) -> Pointer:
-        pointer, h_NxBxH = params["pointer"], outputs
-        keys_MxBxA, words_MxB = conditioning.inputs
-        scores_NxBxM = jnp.einsum("nba,mba->nbm", h_NxBxH @ pointer["query"], keys_MxBxA)
-        scores_NxBxM = jnp.where(words_MxB.T >= 0, scores_NxBxM, -jnp.inf)
-        sentinel_NxB = h_NxBxH @ pointer["sentinel"] + pointer["sentinel_bias"]
+        weights, h_NxBxH = params["pointer"], outputs
+        keys_MxBxA, targets_MxB = conditioning.inputs
+        scores_NxBxM = jnp.einsum("nba,mba->nbm", h_NxBxH @ weights["query"], keys_MxBxA)
+        scores_NxBxM = jnp.where(targets_MxB.T >= 0, scores_NxBxM, -jnp.inf)
+        sentinel_NxB = h_NxBxH @ weights["sentinel"] + weights["sentinel_bias"]
         scores_NxBxX = jnp.concatenate([scores_NxBxM, sentinel_NxB[..., None]], axis=-1)
         log_probs_NxBxX = jax.nn.log_softmax(scores_NxBxX)
-        return Pointer(log_probs_NxBxX[..., -1], jnp.exp(log_probs_NxBxX[..., :-1]), words_MxB)
+        return Pointer(log_probs_NxBxX[..., -1], jnp.exp(log_probs_NxBxX[..., :-1]), targets_MxB)
 
     def close_sentence(
-        self, params: Params, context: WordMemory, state: StackState, sentence: Sentence
-    ) -> WordMemory:
+        self, params: Params, context: TargetMemory, state: StackState, sentence: Sentence
+    ) -> TargetMemory:
         count_B = jnp.sum(sentence.mask_NxB, axis=0)
-        return WordMemory(
+        return TargetMemory(
             state,
             _newest(context.states_MxBxH, sentence.outputs, count_B),
-            _newest(context.words_MxB, sentence.targets_NxB, count_B),
+            _newest(context.targets_MxB, sentence.targets_NxB, count_B),
         )
 
-    def vector(self, params: Params, context: WordMemory) -> jax.Array:
+    def vector(self, params: Params, context: TargetMemory) -> jax.Array:
         return stack.top_hidden(context.state)
 
 
 MODELS = (PointerDRNNLM,)
 
 
-def _newest(memory_MxB: jax.Array, more_NxB: jax.Array, count_B: jax.Array) -> jax.Array:
-    """The last M entries of each batch element's memory followed by the first `count` of `more`."""
-    entries = jnp.concatenate([memory_MxB, more_NxB.astype(memory_MxB.dtype)])
-    place_MxB = jnp.arange(len(memory_MxB))[:, None] + count_B
-    axes = tuple(range(2, entries.ndim))
-    return jnp.take_along_axis(entries, jnp.expand_dims(place_MxB, axes), axis=0)
+def _newest(memory_MxB: jax.Array, new_NxB: jax.Array, count_B: jax.Array) -> jax.Array:
+    """The last M entries of each batch element's memory followed by the first `count` of `new`."""
+    entries = jnp.concatenate([memory_MxB, new_NxB.astype(memory_MxB.dtype)])
+    position_MxB = jnp.arange(len(memory_MxB))[:, None] + count_B
+    other_axes = tuple(range(2, entries.ndim))
+    return jnp.take_along_axis(entries, jnp.expand_dims(position_MxB, other_axes), axis=0)

@@ -105,16 +105,16 @@ class Copies(NamedTuple):
     words_RxM: jax.Array
     row_F: jax.Array
 
-    def of(self, target_F: jax.Array) -> "CopiedTargets":
-        """The copies of one target per position."""
+    def at_targets(self, target_F: jax.Array) -> "CopiedTargets":
+        """The probability of copying one target per position."""
         is_target_FxM = self.words_RxM[self.row_F] == target_F[:, None]
         copied_F = jnp.sum(jnp.where(is_target_FxM, self.weights_FxM, 0), axis=1)
         return CopiedTargets(self.log_share_F, copied_F)
 
-    def mixed(self, position_C: jax.Array, logits_CxV: jax.Array) -> jax.Array:
+    def log_probs(self, position_C: jax.Array, logits_CxV: jax.Array) -> jax.Array:
         """log p [C, V] of positions with these logits of the softmax."""
         words_CxM = _take(self.words_RxM, _take(self.row_F, position_C))
-        # Words of -1 have weight 0, so that it does not matter which word they are added to.
+        # Words of -1 have weight 0: adding them to the last word changes nothing.
         copied_CxV = jnp.zeros_like(logits_CxV)
         copied_CxV = copied_CxV.at[jnp.arange(len(position_C))[:, None], words_CxM].add(
             _take(self.weights_FxM, position_C)
@@ -129,9 +129,9 @@ class CopiedTargets(NamedTuple):
     log_share_F: jax.Array
     copied_F: jax.Array
 
-    def mixed(self, position_C: jax.Array, nll_Cx1: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """-log p(target) [C, 1] of positions with these -log softmax(target), and the part of
-        p(target) that the softmax has."""
+    def mixed_nll(self, position_C: jax.Array, nll_Cx1: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """-log p(target) [C, 1] of positions with these -log softmax(target), and the fraction of
+        p(target) that comes from the softmax."""
         log_share_Cx1, copied_Cx1 = (_take(array, position_C)[:, None] for array in self)
         log_part_Cx1 = log_share_Cx1 - nll_Cx1
         mixed_Cx1 = -jnp.logaddexp(log_part_Cx1, jnp.log(copied_Cx1))
@@ -148,11 +148,11 @@ class OutputInputs(NamedTuple):
     shared: RowLogits | HashedLogits | None = None
     copies: Copies | CopiedTargets | None = None
 
-    def of_targets(self, targets: jax.Array) -> "OutputInputs":
-        """The same factors, with the part of the copies that these targets need."""
+    def at_targets(self, targets: jax.Array) -> "OutputInputs":
+        """The same factors, with `Copies` reduced to the probability of copying the targets."""
         if not isinstance(self.copies, Copies):
             return self
-        return self._replace(copies=self.copies.of(targets.reshape(-1)))
+        return self._replace(copies=self.copies.at_targets(targets.reshape(-1)))
 
     def products(self, position_C: jax.Array, features_CxD: jax.Array) -> jax.Array:
         """The logits [C, V] of positions with these features, without the bias."""
@@ -161,17 +161,17 @@ class OutputInputs(NamedTuple):
             products_CxV += self.shared.of(position_C, self.bias_V.size)
         return products_CxV
 
-    def logits_of(self, position_C: jax.Array) -> jax.Array:
+    def logits_at(self, position_C: jax.Array) -> jax.Array:
         """The logits [C, V] of positions; log p if they can copy words."""
         features_CxD = _take(self.features_FxD, position_C)
         logits_CxV = self.products(position_C, features_CxD) + self.bias_V
         if isinstance(self.copies, Copies):
-            return self.copies.mixed(position_C, logits_CxV)
+            return self.copies.log_probs(position_C, logits_CxV)
         return logits_CxV
 
     def logits(self) -> jax.Array:
         """The logits of all positions [F, V]; meant for few positions."""
-        return self.logits_of(jnp.arange(len(self.features_FxD)))
+        return self.logits_at(jnp.arange(len(self.features_FxD)))
 
 
 def _fold_chunks(
@@ -269,7 +269,7 @@ def token_nll(inputs: OutputInputs, targets: jax.Array, mask: jax.Array, plan: P
       targets: int [F], or [F, T] for several targets per position.
       mask: bool, of the shape of `targets`.
     """
-    size, inputs = len(inputs.features_FxD), inputs.of_targets(targets)
+    size, inputs = len(inputs.features_FxD), inputs.at_targets(targets)
     targets_FxT, mask_FxT = (array.reshape(size, -1) for array in (targets, mask))
 
     def nll_of(position_C: jax.Array) -> jax.Array:
@@ -279,7 +279,7 @@ def token_nll(inputs: OutputInputs, targets: jax.Array, mask: jax.Array, plan: P
         )
         nll, _, _ = _softmax(inputs, features, position_C, targets_CxT, plan)
         if isinstance(inputs.copies, CopiedTargets):
-            nll, _ = inputs.copies.mixed(position_C, nll)
+            nll, _ = inputs.copies.mixed_nll(position_C, nll)
         return jnp.where(_take(mask_FxT, position_C), nll, 0)
 
     nll_FxT = _placed(nll_of, inputs, jnp.any(mask_FxT, axis=1), targets_FxT.shape[1], plan)
@@ -339,7 +339,7 @@ def _measured(
 ) -> tuple[_Distributions, list[jax.Array]]:
     """The distributions of a chunk; -log p(target), the entropy, and the rank of the target, [C]
     each."""
-    logits_CxV = inputs.logits_of(position_C)
+    logits_CxV = inputs.logits_at(position_C)
     logits_CxV -= jnp.max(logits_CxV, axis=1, keepdims=True)
     exps_CxV = jnp.exp(logits_CxV)
     p = _Distributions(logits_CxV, exps_CxV, jnp.sum(exps_CxV, axis=1))
@@ -384,7 +384,7 @@ def summed_nll(
       targets: as for `token_nll`.
       weights: at least 0, of the shape of `targets`; without a gradient.
     """
-    return _summed_nll(inputs.of_targets(targets), targets, weights, plan)
+    return _summed_nll(inputs.at_targets(targets), targets, weights, plan)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3,))
@@ -400,23 +400,23 @@ def _summed_nll_forward(inputs, targets, weights, plan):
     targets_FxT, weights_FxT = (array.reshape(size, -1) for array in (targets, weights))
     weights_FxT = weights_FxT.astype(bias_V.dtype)
 
-    def of_chunk(d_of_positions, d_shared, position_C):
+    def of_chunk(d_positions, d_shared, position_C):
         """Nats and gradients of a chunk; gradients of features, of copies and of the shared part
         are added to their arrays."""
         features, targets_CxT = _take(features_FxD, position_C), _take(targets_FxT, position_C)
         weights_CxT = _take(weights_FxT, position_C)
         nll_CxT, exps_CxV, normalizer = _softmax(inputs, features, position_C, targets_CxT, plan)
-        of_softmax_CxT, d_copies = weights_CxT, None
+        softmax_weights_CxT, d_copies = weights_CxT, None
         if copies is not None:
-            nll_CxT, part_CxT = copies.mixed(position_C, nll_CxT)
-            of_softmax_CxT = weights_CxT * part_CxT
-            # Float32 has no 1 / p for smaller p.
+            nll_CxT, fraction_CxT = copies.mixed_nll(position_C, nll_CxT)
+            softmax_weights_CxT = weights_CxT * fraction_CxT
+            # 1 / p overflows float32 where -log p exceeds 88.
             d_copied_CxT = -weights_CxT * jnp.exp(jnp.minimum(nll_CxT, 80))
-            d_copies = CopiedTargets(-of_softmax_CxT[:, 0], d_copied_CxT[:, 0])
+            d_copies = CopiedTargets(-softmax_weights_CxT[:, 0], d_copied_CxT[:, 0])
         # The gradient of a logit is w p - (the weights of its targets), with p = exps / normalizer
         # and w the sum of weights. Dividing the thin factors saves a pass over exps.
-        total_C = jnp.sum(of_softmax_CxT, axis=1)
-        shares_CxT = of_softmax_CxT / jnp.where(total_C > 0, total_C, 1)[:, None]
+        total_C = jnp.sum(softmax_weights_CxT, axis=1)
+        shares_CxT = softmax_weights_CxT / jnp.where(total_C > 0, total_C, 1)[:, None]
         rows_Cx1 = jnp.arange(position_C.size)[:, None]
         errors_CxV = exps_CxV.at[rows_Cx1, targets_CxT].add(-normalizer[:, None] * shares_CxT)
         weight = jnp.where(total_C > 0, total_C / normalizer, 0)
@@ -432,20 +432,20 @@ def _summed_nll_forward(inputs, targets, weights, plan):
         )
         placed = jax.tree.map(
             lambda d_array, d_C: d_array.at[position_C].set(d_C, mode="drop"),
-            d_of_positions,
+            d_positions,
             (d_features, d_copies),
         )
         return sums, placed, d_shared
 
     def add_chunk(gradients, position_C):
-        sums, d_of_positions, d_shared = gradients
-        more, *placed = of_chunk(d_of_positions, d_shared, position_C)
+        sums, d_positions, d_shared = gradients
+        more, *placed = of_chunk(d_positions, d_shared, position_C)
         return jax.tree.map(jnp.add, sums, more), *placed
 
     d_features_FxD = jnp.zeros(features_FxD.shape, bias_V.dtype)
-    d_of_positions = d_features_FxD, jax.tree.map(jnp.zeros_like, copies)
+    d_positions = d_features_FxD, jax.tree.map(jnp.zeros_like, copies)
     d_shared = None if shared is None else jnp.zeros_like(shared.values)
-    first = partial(of_chunk, d_of_positions, d_shared)
+    first = partial(of_chunk, d_positions, d_shared)
     has_any_F = jnp.any(weights_FxT > 0, axis=1)
     gradients = _fold_chunks(has_any_F, bias_V.size, plan, first, add_chunk)
     (total, d_kernel_DxV, d_bias_V), (d_features_FxD, d_copies), d_shared = gradients

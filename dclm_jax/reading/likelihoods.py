@@ -301,7 +301,8 @@ def output_inputs(
 
     Several positions share the part of the logits from contexts, or from hashed features; no model
     has both parts. If the part from contexts is too large, the features of each position include
-    its context instead, and the kernel multiplies both. No such model has a pointer.
+    its context instead, and the kernel multiplies both. Models with such contexts
+    have no pointer.
     """
     output = model.output_layer(params)
     kernel_DxV, kernel_ExV = (

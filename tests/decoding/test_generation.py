@@ -27,8 +27,7 @@ from tests.models.support import (
     simple_model,
 )
 
-# A state that goes on, with words to copy; words remembered by rows and by positions; hashed
-# features.
+# A carried state with words to copy; words encoded by rows and by positions; hashed features.
 FEW = ("pointer_drnnlm", "adclm", "adclm_3", "rlm_seqbow_lf", "hrnnlm_two_step")
 TINY = 6
 """A vocabulary of three words, START, END and UNKNOWN."""

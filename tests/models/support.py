@@ -109,8 +109,8 @@ def small_model(name: str, **options: Any) -> DocumentModel:
     if name in ("adclm", "pointer_drnnlm") or "_att_" in name:
         options["attention_dim"] = 2
     if name == "pointer_drnnlm":
-        # Fewer than the targets of a document.
-        options = {"memory_words": 6, **options}
+        # The memory is smaller than the number of targets of a document.
+        options = {"memory_targets": 6, **options}
     if name.startswith("rlm_"):
         options = {"context_sentences": 2, "context_dim": 3, **options}
     if name == "hrnnlm":
@@ -208,8 +208,8 @@ def plain_nll(
     histories: jax.Array | None = None,
     pointer: Any = None,
 ):
-    """-log p of the targets, by jax.nn alone; features [..., D], what of contexts enters the output
-    layer [..., E], the words of hashed features [...], and the pointers of sentences."""
+    """-log p of the targets, by jax.nn alone; features [..., D], the part of contexts that enters
+    the output layer [..., E], the words of hashed features [...], and the pointers of sentences."""
     output: Any = model.output_layer(params)
     logits = features @ output.kernel + output.bias
     if contexts is not None:

@@ -10,7 +10,7 @@ from dclm_jax.errors import InputError
 BAGS = ("bow", "seqbow", "seqbow_att")
 
 
-def test_the_models_of_the_papers_and_one_more_are_registered():
+def test_the_models_of_the_papers_and_pointer_drnnlm_are_registered():
     names = {"rnnlm", "drnnlm", "hrnnlm", "ccdclm", "codclm", "adclm", "rlm", "pointer_drnnlm"}
     names |= {"rnn_lin", "rnnslm", "hrnnlm_two_step"}
     names |= {f"rlm_{bags}_{fusion}" for bags in BAGS for fusion in ("ef", "lf")}
@@ -45,7 +45,7 @@ MEMORY_CELLS = "coupled_peephole_lstm, lstm, lstm_linear_output"
         ("rnnlm", "matmul_precision", "low", "one of default, high, highest"),
         ("adclm", "attention_dim", 0, "at least 1"),
         ("adclm", "memory_sentences", 0, "at least 1"),
-        ("pointer_drnnlm", "memory_words", 0, "at least 1"),
+        ("pointer_drnnlm", "memory_targets", 0, "at least 1"),
         ("pointer_drnnlm", "attention_dim", 0, "at least 1"),
         ("rlm_bow_ef", "context_sentences", -1, "at least 1 (rlm is the model without context)"),
         ("rlm_seqbow_ef", "context_dim", 0, "at least 1"),
@@ -76,7 +76,7 @@ def test_bad_values_are_named(name, option, value, expected):
         ("zzz", {}, f"unknown model 'zzz'; known: {', '.join(sorted(models.MODELS))}"),
         ("rnnlm", {"hiden_dim": 3}, "model rnnlm has no option 'hiden_dim'; did you mean 'hidden_"),
         ("rnnlm", {"attention_dim": 3}, "model rnnlm has no option 'attention_dim'"),
-        ("drnnlm", {"memory_words": 9}, "model drnnlm has no option 'memory_words'"),
+        ("drnnlm", {"memory_targets": 9}, "model drnnlm has no option 'memory_targets'"),
         ("adclm", {"memory_sentence": 2}, "model adclm has no option 'memory_sentence'; did you"),
     ],
 )

@@ -23,7 +23,7 @@ BIAS_V = RNG.normal(size=VOCAB)
 TARGETS_F = RNG.integers(0, VOCAB, SIZE)
 SHARED_RxV = RNG.normal(size=(3, VOCAB))
 ROW_F = RNG.integers(0, 3, SIZE)
-# Of eight words in memory some repeat, and one place is empty.
+# Some of the eight words in memory repeat, and one position is empty.
 WORDS_RxM = RNG.integers(0, VOCAB, (3, 8))
 WORDS_RxM[1, 0] = -1
 LOG_SHARE_F = np.log(RNG.random(SIZE))
@@ -47,8 +47,8 @@ def plan_of(chunk: int, platform: Plan = CPU) -> Plan:
 def inputs(
     features: Any, kernel: Any, bias: Any, shared: Any = None, *copies: Any, dtype: Any = None
 ) -> OutputInputs:
-    """Of arrays; `shared` are the logits that rows share, `copies` the share of the softmax and the
-    weights of WORDS_RxM."""
+    """OutputInputs from arrays; `shared` has the logits that rows share, `copies` the log share of
+    the softmax and the weights of WORDS_RxM."""
     features, kernel, bias = (jnp.asarray(array, dtype) for array in (features, kernel, bias))
     rows = None if shared is None else RowLogits(jnp.asarray(shared), jnp.asarray(ROW_F))
     mixture = None
