@@ -164,7 +164,8 @@ class Prefixes:
     sentence by at most `NEAR`. The document's scores then apply again, up to the next departure.
     Orders that depart at the same position in the same way are read together until they differ.
     Recurrent models forget earlier text within a few sentences, so that a moved sentence costs a
-    few sentences at its old and its new position, whatever the length of the document.
+    few sentences at its old and its new position, whatever the length of the document. A model with
+    a memory of words reads on until the memory is full of later words.
     """
 
     def __init__(self, reader: Reader, document: Document):

@@ -286,7 +286,8 @@ class DocumentModel:
 
     def pointer(self, params: Params, conditioning: Conditioning, outputs: Any) -> Pointer | None:
         """The pointer to targets of earlier sentences, from the outputs of a sentence; None for a
-        model that copies no words."""
+        model that copies no words. Only models whose states read contexts and whose contexts read
+        states have one."""
 
     def close_sentence(
         self, params: Params, context: Context, state: StackState, sentence: Sentence

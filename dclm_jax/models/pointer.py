@@ -50,8 +50,8 @@ class PointerDRNNLM(DRNNLM):
     """DRNNLM with a pointer to the last M targets of earlier sentences.
 
     Attributes:
-      memory_targets: M, the maximum number of targets in memory. The shapes of parameters do not
-        depend on it; the initial b_s is log M.
+      memory_targets: M, the maximum number of targets in memory, which takes M * H floats per
+        document. The shapes of parameters do not depend on it; the initial b_s is log M.
       attention_dim: A, the width of queries and keys.
     """
 
@@ -71,7 +71,7 @@ class PointerDRNNLM(DRNNLM):
             "query": query_HxA,
             "key": query_HxA,
             "sentinel": jnp.zeros(self.hidden_dim),
-            # With M targets in memory g is initially about 1/2.
+            # With M targets in memory and scores near 0, g is about 1/2.
             "sentinel_bias": jnp.full((), math.log(self.memory_targets)),
         }
         return {**super().init(key), "pointer": pointer}
@@ -113,7 +113,7 @@ class PointerDRNNLM(DRNNLM):
         )
 
     def vector(self, params: Params, context: TargetMemory) -> jax.Array:
-        return stack.top_hidden(context.state)
+        return super().vector(params, context.state)
 
 
 MODELS = (PointerDRNNLM,)

@@ -174,6 +174,37 @@ def test_a_pointer_keeps_the_initial_values_and_attends_to_states_like_its_own()
     assert not pointer["sentinel"].any()
 
 
+def read_document(name, document, params=None):
+    """The params of a small model, and the result of reading one document."""
+    model, batch = small_model(name), pack([document])
+    params = params or random_params(model)
+    tokens, mask = time_major(batch.tokens_BxSxN), time_major(batch.mask_BxSxN)
+    return params, read_sentences(model, params, model.open_document(params, 1), tokens, mask)
+
+
+@pytest.mark.parametrize("name", ["drnnlm", "pointer_drnnlm"])
+def test_the_vector_of_a_document_is_the_top_hidden_state(name):
+    params, read = read_document(name, ((3, 4),))
+    vector_1xH = small_model(name).vector(params, read.context)
+    np.testing.assert_array_equal(vector_1xH, read.features[0, 2])
+
+
+def test_a_pointer_never_copies_from_an_empty_position():
+    params, _ = read_document("pointer_drnnlm", ((3, 4),))
+    params["pointer"]["sentinel_bias"] = jnp.asarray(-200.0)
+    _, read = read_document("pointer_drnnlm", ((3, 4), (5,), (6, 7, 8)), params)
+    assert read.pointer is not None
+    log_share_SxNx1, weights_SxNx1xM, targets_SxMx1 = read.pointer
+    # END is 1. Six targets are in memory at most.
+    expected = [[-1] * 6, [-1, -1, -1, 3, 4, 1], [-1, 3, 4, 1, 5, 1]]
+    np.testing.assert_array_equal(targets_SxMx1[..., 0], expected)
+    assert not log_share_SxNx1[0].any()
+    is_empty_Sx1x1xM = (targets_SxMx1 < 0).swapaxes(1, 2)[:, None]
+    assert not np.any(np.where(is_empty_Sx1x1xM, weights_SxNx1xM, 0))
+    assert np.all(log_share_SxNx1[1:] < -100)
+    close(jnp.exp(log_share_SxNx1) + weights_SxNx1xM.sum(-1), np.ones((3, 4, 1)))
+
+
 @pytest.mark.parametrize("name", ["codclm", "rnnslm", "hierarchical_autoencoder"])
 def test_no_dropout_has_no_masks(name):
     keys_B = jax.random.split(jax.random.key(0), 2)

@@ -158,6 +158,28 @@ def test_large_logits_stay_finite_in_float32(features, kernel, bias, atol):
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gradient))
 
 
+def test_the_gradient_of_copies_has_the_weights_of_targets():
+    """Some targets have softmax shares of e^-60, and probabilities of e^-50 to be copied."""
+    weights_F = np.linspace(0.1, 2, SIZE)
+    share_F = np.where(np.arange(SIZE) % 2, -60.0, LOG_SHARE_F)
+    copied_FxM = np.where(np.arange(SIZE)[:, None] % 2, np.exp(-50) * WEIGHTS_FxM, WEIGHTS_FxM)
+    arrays = (FEATURES_FxD, KERNEL_DxV, BIAS_V, None, share_F, copied_FxM)
+
+    def loss(arrays):
+        rest = jnp.asarray(TARGETS_F), jnp.asarray(weights_F), plan_of(5)
+        return summed_nll(inputs(*arrays), *rest)
+
+    gradient = jax.grad(loss)(arrays)
+    p_F = np.exp(-numpy_nll(*arrays))
+    is_target_FxM = WORDS_RxM[ROW_F] == TARGETS_F[:, None]
+    expected_FxM = np.where(is_target_FxM, -(weights_F / p_F)[:, None], 0)
+    np.testing.assert_allclose(gradient[5], expected_FxM, rtol=1e-9)
+    assert p_F.min() < np.exp(-45)
+    oracles.assert_gradient(
+        gradient, lambda moved: np.sum(weights_F * numpy_nll(*moved)), arrays, rtol=1e-9
+    )
+
+
 def test_an_improbable_word_has_a_finite_gradient_with_copies():
     share_F, weights_FxM = np.full(SIZE, -200.0), np.zeros_like(WEIGHTS_FxM)
     arrays = inputs(FEATURES_FxD, KERNEL_DxV, BIAS_V, None, share_F, weights_FxM, dtype=jnp.float32)
