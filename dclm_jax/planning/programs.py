@@ -14,6 +14,7 @@ from jax.sharding import SingleDeviceSharding
 
 from dclm_jax.allocation import peak_memory
 from dclm_jax.data.batches import Batch, Shape
+from dclm_jax.errors import InputError
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.nn.plan import GPU
 from dclm_jax.nn.precision import SCORING_PRECISION, at_precision
@@ -23,7 +24,8 @@ from dclm_jax.planning.targets import Target
 from dclm_jax.reading.likelihoods import block_nll, open_documents
 from dclm_jax.training.step import TrainState, parallel_step
 
-# XLA's compiler for TPUs refuses a program that does not fit.
+# XLA refuses sizes beyond its integers and, for TPUs, a program that does not fit.
+_REFUSED = re.compile(r"(?:INVALID_ARGUMENT|UNIMPLEMENTED): .{,100}")
 _NEEDED = re.compile(r"^RESOURCE_EXHAUSTED: .*total memory required .*?\(([\d.]+)([KMGT])\)")
 
 
@@ -213,7 +215,11 @@ def _compiled(lowered: jax.stages.Lowered) -> jax.stages.Compiled | int:
     """The compiled program; for a TPU with less memory than it needs, the bytes that it needs."""
     try:
         return lowered.compile()
-    except jax.errors.JaxRuntimeError as error:
+    except RuntimeError as error:
+        if refused := _REFUSED.search(str(error)):
+            raise InputError(
+                f"the model cannot be compiled ({refused[0]}); use smaller sizes"
+            ) from error
         needed = _NEEDED.search(str(error))
         if needed is None:
             raise

@@ -9,6 +9,7 @@ import pytest
 
 from dclm_jax import models
 from dclm_jax.data.batches import Shape
+from dclm_jax.errors import InputError
 from dclm_jax.models import MODELS
 from dclm_jax.planning.programs import Cost, Training, scoring_cost, training_cost
 from dclm_jax.planning.targets import Target, parse_target
@@ -82,9 +83,10 @@ def target_of(name: str) -> Target:
     return dataclasses.replace(target, plan=plan)
 
 
-def workload(name: str, vocab_size: int = V) -> tuple[Training, Shape]:
-    sizes = {"vocab_size": vocab_size, "embedding_dim": H, "hidden_dim": H, "num_layers": 1}
-    model = models.create(name=name, **sizes)
+def workload(name: str, vocab_size: int = V, hidden_dim: int = H) -> tuple[Training, Shape]:
+    model = models.create(
+        name, vocab_size=vocab_size, embedding_dim=H, hidden_dim=hidden_dim, num_layers=1
+    )
     optimizer = create_optimizer(OptimizerConfig(), 1)
     training = Training(model, optimizer, first_shapes(model, optimizer))
     source = (S, N) if model.reads_source else None
@@ -151,3 +153,9 @@ def test_a_run_that_the_compiler_for_tpus_refuses():
     cost = training_cost(training, shape, target)
     assert cost.peak > target.device.memory
     assert cost.seconds(target) is None
+
+
+def test_sizes_beyond_the_integers_of_xla_are_refused():
+    training, shape = workload("drnnlm", hidden_dim=10**9)
+    with pytest.raises(InputError, match=r"cannot be compiled \(INVALID.*; use smaller sizes$"):
+        training_cost(training, shape, target_of(H100))
