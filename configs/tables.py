@@ -206,14 +206,12 @@ def _modern() -> dict[str, Cells]:
         for label, key in _ADAPTED.items()
         for evaluation in saved[key]["adapted"]
     ]
-    headline = _headline([*models, averages[-1]], adapted[-1][1])
     return {
         "modern/models": _table(models, f"{_MODEL} shuffled mixed none"),
         "modern/carried": _table(contexts, "curve test coherence shuffled mixed none", "`ccdclm`"),
         "modern/averages": _table(averages, "parameters minutes curve test coherence none"),
         "modern/adaptation": _adapted(adapted),
-        "headline": headline,
-        "headline_of_both": [cells for cells in headline if cells[1]],
+        "headline": _headline([*models, averages[-1]], adapted[-1][1]),
     }
 
 
@@ -232,17 +230,36 @@ def _adapted(evaluations: Iterable[tuple[str, Run]]) -> Cells:
 
 def _headline(modern: Iterable[Row], adapted: Run) -> Cells:
     """The headline table of both recipes; a blank cell was not measured."""
-    rows = _table(_report("ptb/results/report.json"), "seeds test coherence")
-    paper = {label: measured for label, *measured in rows}
+    paper = _of_paper()
     header, *rows = _table(modern, "seeds test coherence")
     cells = [
         [label, *paper.get(label, ["", "", ""]), *measured]
         for label, *measured in rows
         if label in (*paper, _CARRIED, _AVERAGED)
     ]
-    names = [f"{recipe} recipe: {name}" for recipe in ("paper's", "modern") for name in header[1:]]
+    names = [*paper["model"], *(f"modern recipe: {name}" for name in header[1:])]
     cache = [f"{_AVERAGED}, neural cache", *[""] * 3, "1", f"{adapted['perplexity']:.2f}", ""]
     return [["model", *names], *cells, cache]
+
+
+def _headline_of_gpus(header: list[str], *rows: list[str]) -> Cells:
+    """The recorded results of the recipe for GPUs beside those of the paper's recipe."""
+    paper = _of_paper()
+    names = ["seeds", "ended by", "test perplexity", "test perplexity, neural cache"]
+    columns = [header.index(name) for name in names]
+    cells = [
+        [row[0], *paper.get(row[0], ["", "", ""]), *(row[column] for column in columns)]
+        for row in rows
+    ]
+    return [["model", *paper["model"], *(f"recipe for GPUs: {name}" for name in names)], *cells]
+
+
+def _of_paper() -> dict[str, list[str]]:
+    """Seeds, perplexity and coherence under the paper's recipe by model, with the names of these
+    columns under "model"."""
+    header, *rows = _table(_report("ptb/results/report.json"), "seeds test coherence")
+    named = {"model": [f"paper's recipe: {name}" for name in header[1:]]}
+    return named | {label: measured for label, *measured in rows}
 
 
 def _wikitext() -> dict[str, Cells]:
@@ -296,6 +313,7 @@ def result_tables() -> dict[str, Cells]:
         content = json.loads(path.read_text("utf-8"), parse_float=str, parse_int=str)
         if "header" in content:
             recorded[f"{path.parts[-3]}/{path.stem}"] = [content["header"], *content["rows"]]
+    recorded["headline_of_gpus"] = _headline_of_gpus(*recorded["modern/gpu"])
     made = _ptb() | _modern() | _wikitext() | _movie_reviews() | _hierarchical_rnn()
     return recorded | made | _reading_times()
 
