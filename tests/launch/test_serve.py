@@ -141,6 +141,8 @@ def test_a_line_that_is_too_long_gets_an_error_and_takes_little_memory():
     ("ending", "code"), [("pipe", 0), (signal.SIGINT, 130), *also([(signal.SIGTERM, -15)])]
 )
 def test_every_answer_arrives_before_the_next_request(space, ending, code):
+    # A shell starts jobs in the background with SIGINT ignored, which programs inherit.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         [sys.executable, "-m", "launch.score", f"--workdir={space.run}", "--serve=-"],
         cwd=REPOSITORY,
@@ -150,6 +152,7 @@ def test_every_answer_arrives_before_the_next_request(space, ending, code):
         stderr=subprocess.PIPE,
         text=True,
     )
+    signal.signal(signal.SIGINT, handler)
     # An answer that does not arrive ends the test.
     watch = threading.Timer(90, process.kill)
     watch.start()
