@@ -230,7 +230,7 @@ def _adapted(evaluations: Iterable[tuple[str, Run]]) -> Cells:
 
 def _headline(modern: Iterable[Row], adapted: Run) -> Cells:
     """The headline table of both recipes; a blank cell was not measured."""
-    paper = _of_paper()
+    paper = _paper_cells()
     header, *rows = _table(modern, "seeds test coherence")
     cells = [
         [label, *paper.get(label, ["", "", ""]), *measured]
@@ -244,7 +244,7 @@ def _headline(modern: Iterable[Row], adapted: Run) -> Cells:
 
 def _headline_of_gpus(header: list[str], *rows: list[str]) -> Cells:
     """The recorded results of the recipe for GPUs beside those of the paper's recipe."""
-    paper = _of_paper()
+    paper = _paper_cells()
     names = ["seeds", "ended by", "test perplexity", "test perplexity, neural cache"]
     columns = [header.index(name) for name in names]
     cells = [
@@ -254,7 +254,7 @@ def _headline_of_gpus(header: list[str], *rows: list[str]) -> Cells:
     return [["model", *paper["model"], *(f"recipe for GPUs: {name}" for name in names)], *cells]
 
 
-def _of_paper() -> dict[str, list[str]]:
+def _paper_cells() -> dict[str, list[str]]:
     """Seeds, perplexity and coherence under the paper's recipe by model, with the names of these
     columns under "model"."""
     header, *rows = _table(_report("ptb/results/report.json"), "seeds test coherence")

@@ -82,7 +82,9 @@ def advance(
     outputs_1xB = jax.tree.map(lambda array_B: array_B[None], output)
     features_1xBxD = model.emit(params, conditioning, outputs_1xB)
     context_features = None if conditioning.features is None else conditioning.features[None]
-    pointer = jax.tree.map(lambda a: a[None], model.pointer(params, conditioning, outputs_1xB))
+    pointer = jax.tree.map(
+        lambda array: array[None], model.pointer(params, conditioning, outputs_1xB)
+    )
     read = SentenceFeatures(None, None, features_1xBxD[None], context_features, pointer)
     return prefix, jax.nn.log_softmax(output_inputs(model, params, read, tokens_B).logits())
 

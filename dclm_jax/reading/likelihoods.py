@@ -301,8 +301,7 @@ def output_inputs(
 
     Several positions share the part of the logits from contexts, or from hashed features; no model
     has both parts. If the part from contexts is too large, the features of each position include
-    its context instead, and the kernel multiplies both. Models with such contexts
-    have no pointer.
+    its context instead, and the kernel multiplies both. Models with such contexts have no pointer.
     """
     output = model.output_layer(params)
     kernel_DxV, kernel_ExV = (
@@ -318,20 +317,22 @@ def output_inputs(
         contexts = jnp.broadcast_to(contexts[:, None], (*features.shape[:3], contexts.shape[-1]))
         joined = jnp.concatenate([features, contexts], axis=-1)
         return OutputInputs(flat(joined), jnp.concatenate([kernel_DxV, kernel_ExV]), output.bias)
-    shared = RowLogits(product(flat(contexts), kernel_ExV), _sentence_of(sentences, length, rows))
+    shared = RowLogits(
+        product(flat(contexts), kernel_ExV), _sentence_index(sentences, length, rows)
+    )
     return OutputInputs(flat(features), kernel_DxV, output.bias, shared)
 
 
 def _copies(pointer: Pointer) -> Copies:
     """The copies of all positions F = S*N*B."""
     words_RxM = _by_sentence(pointer.words_MxB)
-    sentence_F = _sentence_of(*pointer.log_share_NxB.shape)
+    sentence_F = _sentence_index(*pointer.log_share_NxB.shape)
     return Copies(
         pointer.log_share_NxB.reshape(-1), flat(pointer.weights_NxBxM), words_RxM, sentence_F
     )
 
 
-def _sentence_of(sentences: int, length: int, rows: int) -> jax.Array:
+def _sentence_index(sentences: int, length: int, rows: int) -> jax.Array:
     """The sentence of every position, of the S*B sentences of [S, N, B]."""
     index_Sx1xB = jnp.arange(sentences * rows).reshape(sentences, 1, rows)
     return jnp.broadcast_to(index_Sx1xB, (sentences, length, rows)).reshape(-1)
