@@ -492,9 +492,12 @@ class LanguageModel:
             earlier = words[max(0, t - reader.model.attended_sentences) : t]
             if reader.model.attends_to == "sentences":
                 positions = list(map(" ".join, earlier))
-            else:
+            elif reader.model.attends_to == "words":
                 inputs = [word for sentence in earlier for word in (START_TOKEN, *sentence)]
                 positions = inputs or ["c_0"]
+            else:
+                memory = [word for sentence in words[:t] for word in (*sentence, END_TOKEN)]
+                positions = ["softmax", *memory[len(memory) - (weights.shape[1] - 1) :]]
             attention.append(SentenceAttention([*targets, END_TOKEN], positions, weights))
         return encoded.aligned(attention, SentenceAttention([], [], np.zeros((0, 0), np.float32)))
 

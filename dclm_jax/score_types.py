@@ -221,6 +221,10 @@ def common_columns(score: DocumentScore) -> tuple[Mapping[str, str], list[str]]:
     return common, [name for name in cells_of if name not in common]
 
 
+SHOWN_POSITIONS = 30
+"""Maximum number of positions of attention weights in a figure and in HTML."""
+
+
 class SentenceAttention(NamedTuple):
     """Attention weights of a sentence, float32 [targets, positions]: for each word and END
     (`targets`), the weights of earlier text (`positions`). Rows sum to 1.
@@ -228,12 +232,21 @@ class SentenceAttention(NamedTuple):
     For adclm, positions are the inputs of the n previous sentences (by default one), <START> and
     their words, each for the hidden state after it; a document's first sentence has the position
     "c_0". For the models of Wang and Cho (2015) with attention, positions are the n previous
-    sentences as texts, and the first sentence of a document has none. The oldest sentence is first.
+    sentences as texts, and the first sentence of a document has none. For pointer_drnnlm, positions
+    are "softmax", with the share of the softmax, and the last targets of earlier sentences, which
+    it copies. The oldest sentence is first.
     """
 
     targets: list[str]
     positions: list[str]
     weights: np.ndarray
+
+    def largest(self, count: int = SHOWN_POSITIONS) -> "SentenceAttention":
+        """The attention to at most `count` positions: the positions with the largest weights of any
+        target, in their order."""
+        index = np.sort(np.argsort(-self.weights.max(axis=0, initial=0), kind="stable")[:count])
+        positions = [self.positions[position] for position in index]
+        return SentenceAttention(self.targets, positions, self.weights[:, index])
 
 
 class DocumentVectors(NamedTuple):

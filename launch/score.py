@@ -72,11 +72,14 @@ place of words. A document's value is the mean over its words in the region, wit
 record has the mean over documents and its 95% interval (bootstrap over documents). --plot draws the
 first of --measures.
 
---attention (adclm, rlm_seqbow_att_*) adds attention weights. In jsonl a sentence then has
+--attention (adclm, pointer_drnnlm, rlm_seqbow_att_*) adds attention weights, in jsonl as
     "attention": {"positions": ["<START>", "the", ...], "weights": [[0.02, 0.4, ...], ...]}
 with one row of weights per target (word or <END>), which sums to 1. For adclm, the positions are
 <START> and the words of the previous sentence, or of the model.memory_sentences previous sentences.
-For rlm_seqbow_att_*, each position is one of the n previous sentences.
+For rlm_seqbow_att_*, each position is one of the n previous sentences. For pointer_drnnlm, the
+first position is "softmax", with the share of the softmax, and the others are the last targets of
+earlier sentences, which can be copied. Figures and HTML show the 30 positions with the largest
+weights.
 """
 
 import functools

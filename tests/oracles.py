@@ -44,7 +44,7 @@ class Reading(NamedTuple):
       auxiliary: the further training objective, in nats.
       attention: of models whose tokens attend, for every sentence the weights of its targets [N, M]
         over h_{s,m} of the last sentences s (at first c_0 alone), or over the sentences before,
-        oldest first.
+        oldest first; for pointer_drnnlm the share of the softmax, then the weights of the copies.
       probabilities: for every sentence of a model of words, p of all words at its targets [N, V].
     """
 
@@ -270,13 +270,16 @@ def pointer_drnnlm(reader: Reader, document: Document) -> None:
     for t, sentence in enumerate(document):
         reader.contexts.append(np.array([array for layer in states for array in layer]))
         reader.nll.append([])
+        reader.attention.append([])
         memory, entries = earlier[-reader.model.memory_targets :], []
         for n, word, target in steps(sentence):
             states = reader.step(states, reader.embedding(word, t, n), t, n)
             h = states[-1][0]
             scores = [(pointer["query"].T @ h) @ (pointer["key"].T @ h_m) for h_m, _ in memory]
             scores.append(pointer["sentinel"] @ h + pointer["sentinel_bias"])
-            copies = list(zip(softmax(np.array(scores)), (w_m for _, w_m in memory), strict=False))
+            *copied, share = softmax(np.array(scores))
+            reader.attention[-1].append(np.array([share, *copied]))
+            copies = list(zip(copied, (w_m for _, w_m in memory), strict=True))
             reader.predict(h, reader.W_o, params["output"]["bias"], target, t, n, copies)
             entries.append((h, target))
         earlier += entries

@@ -81,6 +81,11 @@ def test_attention_has_the_words_of_targets_and_positions():
     assert third.positions == [*second.positions, *before]
     assert fourth.positions == [*third.positions, "<START>", "it"]
     assert fourth.weights.shape == (3, 11)
+    first, second, third = language_model("pointer_drnnlm").attention(document)
+    assert (first.positions, first.weights.tolist()) == (["softmax"], [[1.0]] * 5)
+    assert second.positions == ["softmax", "the", "cat", "sat", ".", "<END>"]
+    # M is 6.
+    assert third.positions == ["softmax", ".", "<END>", "it", "unheard", ".", "<END>"]
     # n is 2.
     sentences = language_model("rlm_seqbow_att_ef").attention([*document[:2], "dogs .", "it ."])
     assert [sentence.positions for sentence in sentences] == [

@@ -487,9 +487,12 @@ def plot_grid(
 
 def plot_attention(sentences: "Sequence[SentenceAttention]", path: str | os.PathLike[str]) -> None:
     """Draws the attention weights of a document: one heat map for each sentence with two or more
-    positions to attend to. Targets are columns, and positions are rows."""
+    positions to attend to. Targets are columns, and positions are rows, at most SHOWN_POSITIONS
+    with the largest weights."""
     numbered = [
-        (n, sentence) for n, sentence in enumerate(sentences, 1) if len(sentence.positions) > 1
+        (n, sentence.largest())
+        for n, sentence in enumerate(sentences, 1)
+        if len(sentence.positions) > 1
     ]
     if not numbered:
         raise InputError(

@@ -22,6 +22,7 @@ from dclm_jax.experiments.examples import Example
 from dclm_jax.experiments.figures import Figure
 from dclm_jax.score_types import (
     NATS,
+    SHOWN_POSITIONS,
     DocumentScore,
     SentenceAttention,
     SentenceScore,
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 # One-sided p-values below which a row is marked; for a worse row 1 - p is compared.
 _LEVELS = (0.05, 0.01, 0.001)
-# Larger tables of weights are not shown.
-_MOST_WEIGHTS = 900
 
 
 @functools.cache
@@ -113,6 +112,7 @@ def report(content: Report) -> str:
             significance=significance,
             svg=figures.svg,
             tokens=words,
+            attention_name=attention_name,
             unshown=unshown,
             weights=weights,
         )
@@ -158,14 +158,10 @@ def _nats(sentence: SentenceScore) -> str:
 
 def unshown(attention: SentenceAttention) -> str:
     """The reason why weights are not shown as a table; empty if they are shown."""
-    targets, positions, _ = attention
-    if len(positions) < 2:
-        return (
-            f"{positions[0]} is the only position" if positions else "there is no earlier sentence"
-        )
-    if len(targets) * len(positions) > _MOST_WEIGHTS:
-        return f"a table of {len(targets)} targets and {len(positions)} positions is too large"
-    return ""
+    positions = attention.positions
+    if len(positions) > 1:
+        return ""
+    return f"{positions[0]} is the only position" if positions else "there is no earlier sentence"
 
 
 class Scale(NamedTuple):
@@ -266,11 +262,13 @@ class Weight(NamedTuple):
 
 
 def weights(attended: SentenceAttention) -> list[list[str | Weight]]:
-    """The cells of a table with targets as columns, and one row per position (two or more)."""
-    largest = float(attended.weights.max())
-    rows = zip(attended.positions, attended.weights.T.tolist(), strict=True)
+    """The cells of a table with targets as columns, and one row per position (two or more, at most
+    SHOWN_POSITIONS)."""
+    shown = attended.largest()
+    largest = float(shown.weights.max())
+    rows = zip(shown.positions, shown.weights.T.tolist(), strict=True)
     return [
-        ["", *attended.targets],
+        ["", *shown.targets],
         *([name, *(Weight(f"{100 * w:.0f}", w / largest) for w in row)] for name, row in rows),
     ]
 
@@ -320,9 +318,9 @@ def document(
             for label, score in zip(names, scores, strict=True)
         ]
         attention = [
-            (_attention_name(label, number + 1), weights(of_run[number]))
-            for label, of_run in zip(names, attended, strict=False)
-            if len(of_run[number].positions) > 1
+            (attention_name(label, by_sentence[number], number + 1), weights(by_sentence[number]))
+            for label, by_sentence in zip(names, attended, strict=False)
+            if len(by_sentence[number].positions) > 1
         ]
         sentences.append((readings, attention))
     sums = [(label, _mean(score, unit)) for label, score in zip(names, scores, strict=True)]
@@ -330,9 +328,14 @@ def document(
     return _document_parts().document(heading, sums, sentences)
 
 
-def _attention_name(label: str, number: int) -> str:
-    of = f" of {label}" if label else ""
-    return f"Attention weights{of}, sentence {number}"
+def attention_name(label: str, attended: SentenceAttention, number: int | None = None) -> str:
+    """The caption of the weights of a sentence."""
+    name = f"Attention weights of {label}" if label else "Attention weights"
+    if number is not None:
+        name += f", sentence {number}"
+    if (count := len(attended.positions)) > SHOWN_POSITIONS:
+        name += f" ({SHOWN_POSITIONS} of {count} positions, with the largest weights)"
+    return name
 
 
 def foot() -> str:

@@ -159,10 +159,10 @@ class DocumentModel:
         "bags", the words of a sentence without their order.
       further_objective: name in training logs of the additional loss `bags` or `ending`, if any.
       reads_source: whether a document has a source, which `open_document` reads.
-      attends_to: the positions that every token attends to with the weights of `attention`:
+      attends_to: the positions that every token attends to: with the weights of `attention`
         "words", the inputs of the n previous sentences, or "sentences", the n previous sentences;
-        None without attention.
-      attended_sentences: n; 0 without attention.
+        with the weights of `pointer` "targets" of earlier sentences; None without attention.
+      attended_sentences: n; 0 for "targets" and without attention.
       tables: parameters that are looked up by word and never multiplied.
       hashed: arrays of hashed features, all of one size; a training step updates only the slices of
         its batch's words.

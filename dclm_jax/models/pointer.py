@@ -59,6 +59,7 @@ class PointerDRNNLM(DRNNLM):
     attention_dim: int = 96
 
     name = "pointer_drnnlm"
+    attends_to = "targets"
 
     def __post_init__(self):
         super().__post_init__()

@@ -52,8 +52,16 @@ def block_attention(
 
     Returns:
       The context after the sentences, and for every token its weights [B, S, N, M] over the M
-      positions in memory.
+      positions in memory. If the model attends to "targets", a first position has the share of the
+      softmax.
     """
     tokens, _, mask = time_major(batch)
-    read = read_sentences(_recording(model), params, context, tokens, mask)
-    return read.context, jnp.moveaxis(read.features, 2, 0)
+    if model.attends_to == "targets":
+        read = read_sentences(model, params, context, tokens, mask)
+        pointer: Any = read.pointer
+        share_SxNxBx1 = jnp.exp(pointer.log_share_NxB)[..., None]
+        weights_SxNxBxM = jnp.concatenate([share_SxNxBx1, pointer.weights_NxBxM], axis=-1)
+    else:
+        read = read_sentences(_recording(model), params, context, tokens, mask)
+        weights_SxNxBxM = read.features
+    return read.context, jnp.moveaxis(weights_SxNxBxM, 2, 0)

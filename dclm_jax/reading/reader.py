@@ -295,10 +295,10 @@ class Reader:
           row sums to 1. If the model attends to "sentences", positions are the previous n
           sentences, oldest first, or all previous sentences if there are fewer. If it attends to
           "words", positions are the inputs START w1..wM of these sentences, or only c_0 for the
-          first sentence.
+          first sentence. If it attends to "targets", positions are the softmax, with its share, and
+          the last M targets w1..wM END of earlier sentences.
         """
-        kind, n = self.model.attends_to, self.model.attended_sentences
-        if kind is None:
+        if self.model.attends_to is None:
             expected = ", ".join(name for name, model in MODELS.items() if model.attends_to)
             raise InputError(
                 f"{self.model.name} has no attention to earlier sentences; expected one of "
@@ -313,8 +313,7 @@ class Reader:
             for t, weights_NxM in enumerate(np.asarray(weights_1xSxNxM)[0], start=first):
                 if t == len(document):
                     break
-                shape_CxM = (n, weights_NxM.shape[1] // n)
-                is_real_M = _real_positions(kind, document[max(0, t - n) : t], shape_CxM)
+                is_real_M = _real_positions(self.model, document[:t], weights_NxM.shape[1])
                 weights.append(weights_NxM[: len(document[t]) + 1, is_real_M])
         return weights
 
@@ -345,13 +344,18 @@ class Reader:
             raise InputError("the state belongs to another reader; expected a state of this reader")
 
 
-def _real_positions(kind: str, earlier: Sentences, shape_CxM: tuple[int, int]) -> np.ndarray:
-    """Whether each position of a memory of C sentences is real, bool [C*M], after the `earlier`
-    sentences, at most C; c_0 has the first position."""
-    is_real_CxM = np.zeros(shape_CxM, bool)
-    is_real_CxM[0, 0] = kind == "words" and not len(earlier)
-    for distance, words in enumerate(reversed(earlier), start=1):
-        is_real_CxM[-distance, : len(words) + 1 if kind == "words" else 1] = True
+def _real_positions(model: DocumentModel, earlier: Sentences, size: int) -> np.ndarray:
+    """Whether each of the `size` positions of a memory is real, after the `earlier` sentences."""
+    if model.attends_to == "targets":
+        num_targets = sum(len(words) + 1 for words in earlier)
+        position = np.arange(size)
+        return (position == 0) | (position >= size - num_targets)
+    of_words, n = model.attends_to == "words", model.attended_sentences
+    is_real_CxM = np.zeros((n, size // n), bool)
+    # c_0 has the first position.
+    is_real_CxM[0, 0] = of_words and not len(earlier)
+    for distance, words in enumerate(reversed(earlier[-n:]), start=1):
+        is_real_CxM[-distance, : len(words) + 1 if of_words else 1] = True
     return is_real_CxM.reshape(-1)
 
 

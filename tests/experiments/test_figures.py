@@ -331,6 +331,11 @@ def test_attention_is_drawn_for_sentences_with_something_to_choose(saved, tmp_pa
     for label in maps[0].get_yticklabels():
         assert label.get_window_extent(renderer).x0 >= 0
 
+    many = SentenceAttention(["a"], [f"{n:02}" for n in range(40)], np.arange(40.0)[None] / 780)
+    figures.plot_attention([many], tmp_path / "many.png")
+    labels = [label.get_text() for label in saved[1].axes[0].get_yticklabels()]
+    assert labels == [f"{n:02}" for n in range(10, 40)]
+
     with pytest.raises(InputError, match="no sentence of the document has two positions"):
         figures.plot_attention([first, first], tmp_path / "b.png")
     with pytest.raises(InputError, match="5000 sentences of up to 2 words are too large"):

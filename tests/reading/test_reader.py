@@ -280,7 +280,7 @@ ATTENDING = [name for name in MODELS if model_class(name).attends_to]
 @pytest.mark.parametrize(
     ("name", "cell", "num_layers"),
     [
-        *((name, "rnn", 1) for name in ("adclm", *VARIANTS)),
+        *((name, "rnn", 1) for name in ("adclm", "pointer_drnnlm", *VARIANTS)),
         ("rlm_seqbow_att_lf", "lstm", 1),
         *also((name, "lstm", 2) for name in ATTENDING),
     ],
@@ -295,13 +295,14 @@ def test_attention_is_that_of_the_equations(name, cell, num_layers):
     assert len(attention) == len(document)
     for t, (weights, expected_weights) in enumerate(zip(attention, expected, strict=True)):
         np.testing.assert_allclose(weights, expected_weights, rtol=1e-9, atol=1e-9)
-        n = model.attended_sentences
-        assert n == {"adclm": 1, "adclm_3": 3}.get(name, 2)
-        if "adclm" in name:
-            earlier = document[max(0, t - n) : t]
+        if name == "pointer_drnnlm":
+            targets = sum(len(words) + 1 for words in document[:t])
+            assert weights.shape[1] == 1 + min(targets, 6)
+        elif "adclm" in name:
+            earlier = document[max(0, t - {"adclm": 1, "adclm_3": 3}[name]) : t]
             assert weights.shape[1] == (sum(len(words) + 1 for words in earlier) if t else 1)
         else:
-            assert weights.shape[1] == min(t, n)
+            assert weights.shape[1] == min(t, 2)
         if weights.size:
             np.testing.assert_allclose(weights.sum(axis=1), 1)
 
