@@ -112,17 +112,6 @@ def test_an_address_is_kept_as_it_is():
             storage.locate(other)
 
 
-def test_a_missing_package_is_one_line(tmp_path, monkeypatch):
-    # As if it were not there, whether it is or not.
-    monkeypatch.setitem(sys.modules, "gcsfs", None)
-    flags = [f"--config={support.REPOSITORY}/configs/quickstart.py", f"--workdir={tmp_path}/run"]
-    data = "--config.data.directory=gs://bucket/data"
-    error = support.refuse("train", *flags, data, EPATH_USE_TF="false")
-    assert "gs:// needs a package: pip install 'etils[epath-gcs]'" in error
-    assert error.startswith("error: gs://bucket/")
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_missing_package_is_told_before_anything_is_done(monkeypatch):
     monkeypatch.setenv("EPATH_USE_TF", "false")
     monkeypatch.setitem(sys.modules, "gcsfs", None)

@@ -32,13 +32,10 @@ def test_coherence_in_python():
     ("options", "message"),
     [
         ({"permutations": 0}, "permutations and bootstrap are both 0"),
-        ({"permutations": -1}, "permutations is -1; expected at least 1"),
-        ({"bootstrap": 3, "permutation_pool": 1}, "permutation_pool is 1; expected 0"),
         (
             {"extra_tests": ["blocks", "words"]},
             "extra_tests is words; expected names from blocks, swa",
         ),
-        ({"fix_first": -1}, "fix_first is -1; expected at least 0"),
     ],
 )
 def test_wrong_options(options, message):

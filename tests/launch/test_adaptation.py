@@ -97,7 +97,6 @@ def test_adapted_runs_distinguish_orders_beside_the_runs(space):
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("evaluate --adapt=cache --cache_window=0", "the window of --adapt=cache is 0"),
         ("evaluate --adapt=", "--adapt is empty; choose from cache, unigram, dynamic"),
         ("evaluate --adapt=cache,unigram,cache", "--adapt=cache,unigram,cache repeats a name"),
         (

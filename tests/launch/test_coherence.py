@@ -167,7 +167,6 @@ def test_given_permutations_are_compared_over_all_pairs(space, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--extra_tests=blocks,words"], "extra_tests is words; expected names from blocks, swaps"),
         (["--permuted=x", "--extra_tests=swaps"], "--extra_tests has no effect on the permutat"),
         (["--permuted=x", "--bootstrap=3"], "--bootstrap has no effect on the permutations of"),
         (["--permuted=x", "--data=y"], "--permuted replaces --data"),

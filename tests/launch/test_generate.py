@@ -62,7 +62,6 @@ def test_one_document_is_continued_word_by_word(space, tmp_path):
         (["--method=bean"], "--method=bean"),
         (["--beam=3"], "--beam has no effect without --method=beam"),
         (["--seed=3"], "--seed has no effect without --method=sample"),
-        (["--batch_size=2"], "--batch_size has no effect"),
         (["story.txt"], "'story.txt'"),
     ],
 )

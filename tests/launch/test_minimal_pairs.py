@@ -213,13 +213,11 @@ def test_unusual_text_is_reported(tmp_path):
         ),
         (PAIR, ["--context_columns=c"], "there is no column 'c'; choose from: 'good', 'bad'"),
         (PAIR, ["--by=field"], "pairs.jsonl:1: there is no column 'field'; choose from: 'n'"),
-        (PAIR, ["--answer=n", "--alternatives=good"], "has 1 alternative; expected two or more"),
         (
             PAIR.replace("1", "3"),
             ["--answer=n"],
             "'n' is '3'; write the number of the right alternative, from 1 to 2",
         ),
-        (PAIR.replace("a c", "a b"), [], "pairs.jsonl:1: alternatives 1 and 2 are equal"),
         (PAIR.replace("x y", " "), [], "the context 'context' has no words; add its text"),
         (PAIR.replace('"x y"', "3"), [], "'context' is 3; write text, or a list of sentences"),
         (PAIR.replace("a c", " "), [], "'bad' is ' '; write one sentence"),

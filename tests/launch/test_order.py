@@ -52,7 +52,6 @@ def test_sentences_as_they_stand_are_put_in_order_and_printed(space):
         (["--seed=-1"], "--seed=-1: -1 is not a non-negative integer"),
         (["--noshuffle", "--metrics=m"], "--metrics has no effect"),
         (["--output=-", "--metrics=-"], "--metrics and --output are both standard output"),
-        (["--batch_size=3"], "--batch_size has no effect"),
         (["--input=text.txt"], "no document has two or more sentences"),
     ],
 )

@@ -70,16 +70,13 @@ def test_a_run_that_does_not_fit_is_an_answer(flags):
     [
         (["--shape=4,2"], "--shape=4,2; expected SEGMENTS,SENTENCES,TOKENS, all above 0"),
         (["--shape=4,0,8"], "--shape=4,0,8; expected SEGMENTS,SENTENCES,TOKENS, all above 0"),
-        (["--shape=a,b,c"], "--shape=a,b,c; expected SEGMENTS,SENTENCES,TOKENS, all above 0"),
         (
             ["--vocab_size=0"],
             "--vocab_size is missing; add the size of the vocabulary, with --shape",
         ),
         (["--device_gib=0"], "--device_gib=0.0; expected a number above 0"),
         (["--launch_us=nan"], "--launch_us=nan; expected a number above 0"),
-        (["--device_gbs=-1"], "--device_gbs=-1.0; expected a number above 0"),
         (["--device_tflops=inf"], "--device_tflops=inf; expected a number above 0"),
-        (["--target=a100"], "--target is 'a100'; expected one of cpu, h100:1|2|4|8|..., tpu-v4:"),
     ],
 )
 def test_flags_that_are_wrong(flags, changes, message):

@@ -171,7 +171,6 @@ def test_outputs_are_measured_side_by_side(texts, tmp_path):
         ("--outputs=out.jsonl", "--input is missing; add --input=FILE, the sources of --outputs"),
         ("--outputs=out.jsonl,in.txt --input=-", "standard input can be read only once"),
         ("--outputs=- --input=in.txt", "standard input can be read only once"),
-        ("--outputs=out.jsonl --input=in.txt --batch_size=2", "--batch_size has no effect"),
         ("--outputs=out.jsonl --input=in.txt --max_length_ratio=2", "--max_length_ratio has no"),
         ("--outputs=out.jsonl --input=in.txt --method=beam", "--method has no effect without"),
     ],

@@ -259,21 +259,6 @@ def test_runs_that_are_not_trained_to_their_end_are_rows_of_their_own(workdirs, 
     assert "ccdclm, unfinished = True" in text
 
 
-def test_what_cannot_be_reported_is_refused_before_it_is_measured(space, workdirs, tmp_path):
-    output = tmp_path / "report"
-    other = space.other_run
-    paths = f"--workdirs={workdirs[0]},{other}"
-    error = refuse("report", paths, f"--output={output}")
-    assert f"the vocabularies of {workdirs[0]} (" in error and f"and {other} (" in error
-    broken = tmp_path / "broken"
-    shutil.copytree(workdirs[0], broken)
-    paths = f"--workdirs={workdirs[0]},{broken}"
-    assert "are the same run" in refuse("report", paths, f"--output={output}")
-    (broken / "metrics.jsonl").write_text("{\n")
-    assert "metrics.jsonl:1" in refuse("report", paths, f"--output={output}")
-    assert not output.exists()
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -285,16 +270,10 @@ def test_what_cannot_be_reported_is_refused_before_it_is_measured(space, workdir
         (["--html=RUN/config.json/page.html"], "/config.json: cannot be written: File exists"),
         (["--fix_first=-1"], "--fix_first is -1; choose 0 or more"),
         (["--baseline=RUN/.."], "choose a run of --workdirs, or one of the models ccdclm"),
-        (["--workdirs="], "--workdirs has an empty name"),
-        (["--workdirs=RUN,nowhere"], "nowhere"),
         (["--output=RUN/config.json"], "config.json: cannot be written: File exists"),
         (["--data=nowhere"], "nowhere"),
-        (["--workdirs=nowhere"], "nowhere"),
         (["--output="], "--output is missing; add --output=DIR for the report, or --quick"),
-        (["--quick", "--workdirs="], "--workdirs has an empty name"),
         (["--quick", "--workdirs=nowhere"], "nowhere has no run: config.json is missing"),
-        (["--tune_on=train"], "--tune_on has no effect on this command"),
-        (["--adapt="], "--adapt is empty; choose from cache, unigram, dynamic"),
     ],
 )
 def test_bad_input(workdirs, tmp_path, flags, message):

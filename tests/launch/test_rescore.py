@@ -154,7 +154,6 @@ def test_silence_and_sparse_features_are_scored_and_the_list_is_written_again(sp
         ("--beam=0", "flag --beam=0: 0 is not"),
         ("--objective=wer", "--objective has no effect without --tune"),
         ("--tune --references=", "--tune needs --references"),
-        ("--format=lines", "--format has no effect on this command"),
     ],
 )
 def test_bad_flags_are_refused_and_nothing_is_written(space, lists, tmp_path, flags, message):
@@ -162,15 +161,3 @@ def test_bad_flags_are_refused_and_nothing_is_written(space, lists, tmp_path, fl
     common = [f"--workdir={space.run}", *flags_of(lists), f"--output={tmp_path / 'best.txt'}"]
     assert message in refuse("rescore", *common, *arguments)
     assert not list(tmp_path.iterdir())
-
-
-def test_what_cannot_be_measured_or_written_is_refused_before_it_is_scored(space, lists, tmp_path):
-    empty = tmp_path / "empty.txt"
-    empty.write_text("\n" * len((lists / "references.txt").read_text().splitlines()))
-    (tmp_path / "words_text").write_text("u-1 w1\nu-2\n")
-    run, output = f"--workdir={space.run}", f"--output={tmp_path / 'best.txt'}"
-    error = refuse("rescore", run, *flags_of(lists), f"--references={empty}", output)
-    assert f"{empty}: all " in error and "references are empty" in error
-    error = refuse("rescore", run, f"--nbest={tmp_path}", "--scored_nbest=-", output)
-    assert "is a list of Kaldi, which cannot have further features" in error
-    assert {path.name for path in tmp_path.iterdir()} == {"empty.txt", "words_text"}

@@ -399,7 +399,6 @@ def test_a_figure_of_one_region_is_refused(raw, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--measures=entropie"], "the measure 'entropie' is unknown; choose from surprisal"),
         (
             [JOIN, "--by=phrase"],
             "--by=phrase: 'phrase' is not among the columns of words; choose from 'item'",
@@ -408,7 +407,6 @@ def test_a_figure_of_one_region_is_refused(raw, tmp_path):
             ["--columns=item,phrase"],
             "the input has no column 'phrase'; choose --columns from: 'item', 'co",
         ),
-        (["--join_rows=id"], "regions.csv:1: there is no column 'id'; choose from: 'item', 'con"),
         (["--by=region", "--output_format=html"], "--by cannot be written as html; use"),
         (["--by=region", "--attention"], "--by cannot be used with --attention; remove"),
         (["--by=item", "--context=TABLE"], "--by cannot be used with --context; write contexts"),
