@@ -10,7 +10,6 @@ from dclm_jax.data import numbering, statistics_table
 from dclm_jax.data.corpus import SPLITS
 from dclm_jax.errors import InputError
 from tests.data.support import contents, make_corpus, write, write_lines
-from tests.launch.support import launch
 
 
 def random_documents(seed, count):
@@ -175,19 +174,3 @@ def test_when_nothing_is_left_the_line_names_the_flags(tmp_path, max_words, mess
     with pytest.raises(InputError, match=message):
         make_corpus({"train": train, "test": test}, tmp_path / "out", **options)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["test", "train"]
-
-
-def test_the_command_filters_reviews_that_are_a_line_each(tmp_path):
-    pytest.importorskip("sentencex")
-    reviews = "Nice room. We liked it!\nBad.\n\nThe bed (No. 2) broke. It was old.\n"
-    text, out = write(tmp_path / "reviews.txt", reviews), tmp_path / "out"
-    flags = ("--format=paragraphs", "--lowercase", "--split=1,0,0", "--min_words=5")
-    done = launch("prepare", f"--input={text}", *flags, f"--output={out}")
-    assert "documents dropped from train: 1 by min_words" in done.stdout.splitlines()
-    assert contents(out, "train") == {
-        "reviews.txt:1": [["nice", "room", "."], ["we", "liked", "it", "!"]],
-        "reviews.txt:4": [
-            ["the", "bed", "(", "no.", "2", ")", "broke", "."],
-            ["it", "was", "old", "."],
-        ],
-    }

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from dclm_jax.data import Vocabulary, open_corpus, prepare
-from dclm_jax.data.corpus import SPLITS
 from dclm_jax.errors import InputError
 from tests.data.support import contents, ids_of, make_corpus, read, write
 from tests.launch.support import launch
@@ -141,22 +140,6 @@ def test_too_few_documents_to_split(tmp_path, out, text, message):
         make_corpus(write(tmp_path / "t", text), out)
 
 
-def test_penn_treebank_without_document_boundaries_is_one_document_a_split(tmp_path, out):
-    # As Mikolov's files are: a space at both ends of a line, <unk> and N in the text.
-    line = " the <unk> rose N N to $ N million \n"
-    sizes = dict(zip(SPLITS, (42_068, 3_370, 3_761), strict=True))
-    sources = {split: write(tmp_path / split, line * size) for split, size in sizes.items()}
-    manifest = make_corpus(sources, out, unknown_token="<unk>")
-    for split, size in sizes.items():
-        entry = manifest.splits[split]
-        assert (entry.documents, entry.sentences, entry.tokens) == (1, size, 9 * size)
-        assert (entry.oov_tokens, entry.longest_document) == (size, size)
-    corpus = open_corpus(out, "train")
-    assert corpus.vocabulary.words[3:] == ("N", "$", "million", "rose", "the", "to")
-    last = corpus.vocabulary.decode(corpus.document(0)[42_067])
-    assert last == line.replace("<unk>", "<UNKNOWN>").split()
-
-
 def test_named_pipe_is_read_once(tmp_path, out):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -176,7 +159,6 @@ def test_named_pipe_is_read_once(tmp_path, out):
         (dict(min_count=99), "min_count is 99; the most frequent word occurs 8 times"),
         (dict(min_count=2, vocabulary="v"), "min_count has no effect with a vocabulary file"),
         (dict(unknown_token="two words"), "expected one word"),
-        (dict(encoding="base64"), "encoding 'base64' is unknown"),
         (dict(split_documents_at=0), "split_documents_at is 0; expected at least 1"),
         (dict(min_words=0), "min_words is 0; expected at least 1"),
         (dict(max_words=-1), "max_words is -1; expected at least 1"),
