@@ -177,6 +177,8 @@ def unheard(space, tmp_path_factory) -> Path:
 @pytest.mark.parametrize(
     ("command", "texts"),
     [
+        # The only text of the result is not named.
+        ("evaluate --input=text.txt --output=-", [""]),
         ("score --input=text.txt", ["text.txt"]),
         ("score --context=text.txt --input=endings.txt", ["text.txt", "endings.txt"]),
         ("score --data=corpus", ["corpus, test"]),
@@ -197,10 +199,11 @@ def test_a_text_of_many_unknown_words_is_warned_of(space, unheard, command, text
     if "--baseline=maximum_entropy" not in flags:
         flags.append(f"--workdir={run}")
     rate = read_manifest(space.corpus).splits["test"].oov_rate
+    prefixes = [f"{text}: " if text else "" for text in texts]
     warnings = [
-        f"warning: {text}: 66.67% of the words are out of vocabulary ({100 * rate:.2f}% in the "
+        f"warning: {prefix}66.67% of the words are out of vocabulary ({100 * rate:.2f}% in the "
         "run's own test split); results on both texts are not comparable\n"
-        for text in texts
+        for prefix in prefixes
     ]
     error = launch(name, *flags, cwd=unheard, quiet=False).stderr
     # Others may follow.
