@@ -5,12 +5,14 @@ import signal
 
 import jax
 import numpy as np
+import pytest
 
 from dclm_jax.training.workdir import restore_run
 from tests.launch.support import STEPS, launch, refuse, start
 from tests.training.support import assert_same_bits, latest_state
 
 
+@pytest.mark.exhaustive
 def test_a_terminated_run_resumes_bit_for_bit(space, tmp_path):
     whole, run = tmp_path / "whole", tmp_path / "run"
     # Long enough to be met in the middle.
