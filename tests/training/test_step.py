@@ -18,7 +18,7 @@ import pytest
 from dclm_jax.data.batches import Batch
 from dclm_jax.evaluation.datasets import Encoded
 from dclm_jax.evaluation.scoring import Scorer
-from dclm_jax.nn.plan import CPU, GPU, TPU_V4
+from dclm_jax.nn.plan import TPU_V4
 from dclm_jax.processes import DEVICES
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, earlier_sentences
 from dclm_jax.training.config import OptimizerConfig
@@ -34,7 +34,7 @@ from dclm_jax.training.step import (
     train_step,
 )
 from tests.compiling import TWO_DEVICES
-from tests.exhaustive import also, some
+from tests.exhaustive import some
 from tests.models.support import (
     DOCUMENTS,
     EACH_MODEL,
@@ -119,22 +119,6 @@ def test_two_steps_of_clipped_adagrad_by_hand(name, loss_per):
         state.params,
         params,
     )
-
-
-@pytest.mark.parametrize("name", ["codclm", *also(["ccdclm"])])
-def test_a_step_is_the_same_however_it_is_computed(name):
-    """Models as small as these have one size of a chunk unless told."""
-    model, batch = simple_model(name), make_batch(name)
-    optimizer = create_optimizer(OptimizerConfig(learning_rate=RATE, clip_norm=CLIP), 1)
-    several = dataclasses.replace(CPU, min_short_chunk=1, min_short_logits=1)
-    steps = []
-    for plan in (CPU, several, GPU, TPU_V4):
-        step = parallel_step(dataclasses.replace(model, plan=plan), optimizer)
-        state = spread(first_state(random_params(model), optimizer))
-        steps.append(step(state, spread_rows(batch), jax.random.key(0)))
-    close = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-7)
-    for other in steps[1:]:
-        jax.tree.map(close, steps[0], other)
 
 
 @EACH_MODEL
