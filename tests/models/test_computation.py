@@ -1,24 +1,34 @@
-"""Options that change how a model is computed, not what: `remat` and `compute_dtype`."""
+"""How a model is computed, not what: `remat`, `compute_dtype`, and compilers of accelerators."""
 
 import dataclasses
+from functools import partial
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from dclm_jax import models
 from dclm_jax.data.batches import Batch
-from dclm_jax.reading.likelihoods import batch_likelihood
+from dclm_jax.nn.plan import TPU_V4
+from dclm_jax.processes import DEVICES
+from dclm_jax.reading.likelihoods import batch_likelihood, block_nll
+from dclm_jax.training.config import OptimizerConfig
+from dclm_jax.training.optimizer import create_optimizer
+from dclm_jax.training.step import first_state, shard_rows, train_step
 from tests.exhaustive import also
 from tests.models.support import (
     DOCUMENTS,
     EACH_OF_FEW,
     model_jit,
+    opened,
     pack,
     random_params,
     simple_model,
+    small_model,
 )
+from tests.training.test_step import make_batch
 
 BATCH = pack(DOCUMENTS)
 
@@ -78,3 +88,28 @@ def test_bfloat16_sums_the_gradient_of_a_frequent_word_in_float32(name):
         return np.asarray(jax.jit(objective)(params)["embedding"])
 
     np.testing.assert_allclose(gradient(1024), 1024 * gradient(1), rtol=0.02, atol=1e-3)
+
+
+@EACH_OF_FEW
+def test_accelerators_can_compile_a_step_and_a_block_of_scores(name):
+    """Lowered with their plan, without anything that XLA for them does not have itself."""
+    model = dataclasses.replace(small_model(name, dropout=0.3), plan=TPU_V4)
+    batch, optimizer = make_batch(name), create_optimizer(OptimizerConfig(), 1)
+    state = jax.eval_shape(lambda key: first_state(model.init(key), optimizer), jax.random.key(0))
+    # One device: `pmap` itself is not exported.
+    step = jax.vmap(partial(train_step, model, optimizer), (None, 0, None), axis_name=DEVICES)
+
+    def scores(params, batch):
+        context = opened(model, params, batch)
+        return block_nll(model, params, context, batch)
+
+    def exported(function, *arguments):
+        lowered = jax.export.export(function, platforms=("cuda", "tpu"))(*arguments)
+        return lowered.mlir_module()
+
+    for text in (
+        exported(jax.jit(step), state, shard_rows(batch, 1), jax.random.key(0)),
+        exported(jax.jit(scores), state.params, batch),
+    ):
+        assert "stablehlo.dot" in text
+        assert "custom_call" not in text and "callback" not in text
