@@ -210,15 +210,16 @@ def test_pickles_beside_the_files_of_a_checkpoint_are_not_run(sealed, tmp_path, 
     run, marker = tmp_path / "run", tmp_path / "marker"
     shutil.copytree(sealed, run)
     folders = [run, *(path for path in run.rglob("*") if path.is_dir())]
-    for file in [folder / name for folder in folders for name in names]:
-        if file.exists():
-            continue
-        file.write_bytes(payloads(marker)[kind])
+    for folder in folders:
+        strangers = [folder / name for name in names if not (folder / name).exists()]
+        for file in strangers:
+            file.write_bytes(payloads(marker)[kind])
         try:
             assert read(run) == 3
         except InputError as error:
             assert "no checkpoint in " in str(error)
-        file.unlink()
+        for file in strangers:
+            file.unlink()
     assert not marker.exists()
 
 

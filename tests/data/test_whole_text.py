@@ -18,7 +18,7 @@ from dclm_jax.data.readers import parse_documents, read_candidates, read_documen
 from dclm_jax.errors import InputError
 from dclm_jax.rescoring import nbest
 from tests.data.support import read, write
-from tests.exhaustive import some
+from tests.exhaustive import also, some
 from tests.fuzzing import fuzz
 
 pytest.importorskip("sentencex")
@@ -55,7 +55,7 @@ def test_sentences_of_prose(text, sentences):
 
 
 # The last has quotations that are never closed.
-@pytest.mark.parametrize("word", ["[10, ", "a. ", "((", "x.", '"', "Mr. ", "\u201ca! "])
+@pytest.mark.parametrize("word", [*also(["[10, ", "x.", '"', "Mr. "]), "a. ", "((", "\u201ca! "])
 def test_long_paragraphs_reach_the_libraries_in_parts(monkeypatch, word):
     """The time of sentencex and sacremoses grows with the square of what they are given."""
     sentencex, sacremoses = map(pytest.importorskip, ("sentencex", "sacremoses"))

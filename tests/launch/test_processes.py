@@ -196,6 +196,7 @@ def test_bad_flags(space, arguments, message):
     assert message in done.stderr
 
 
+@pytest.mark.exhaustive
 def test_a_process_that_dies_ends_the_others_and_the_run_goes_on(space, values, tmp_path):
     run = tmp_path / "run"
     job = start_together("train", *space.training(run, *values))

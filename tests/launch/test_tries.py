@@ -341,7 +341,7 @@ def finding(tried: Try, end: dict[str, Any], place: Path, printed: Path, before:
     return ""
 
 
-@pytest.mark.parametrize("seed", [0, *also(range(1, 51))])
+@pytest.mark.parametrize("seed", also(range(51)))
 def test_tries_end_as_promised(world, tmp_path, seed):
     rng, failures = random.Random(seed), []
     place, whole = world

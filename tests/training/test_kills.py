@@ -10,7 +10,7 @@ from tests.exhaustive import some
 from tests.training import lives
 from tests.training.support import assert_same_bits, comparable, latest_state
 
-KILLS = some(3, all=50)
+KILLS = some(1, all=50)
 WITHIN_A_SAVE = some(1, all=10)
 STEPS = some(150, all=900)
 VALUES = {

@@ -276,7 +276,7 @@ def test_optimizers_that_move_all_hashed_features_are_refused_unless_these_are_f
 
 @pytest.mark.parametrize(
     ("name", "frozen", "is_reported"),
-    [("hrnnlm", "", True), ("hrnnlm", "sentence_*", False), ("rnnlm", "", False)],
+    [("hrnnlm", "", True), ("hrnnlm", "sentence_*", False), *also([("rnnlm", "", False)])],
 )
 def test_the_loss_of_a_further_objective_is_told_where_it_is_trained(
     data, tmp_path, name, frozen, is_reported

@@ -205,4 +205,5 @@ def test_a_step_that_is_skipped_is_one_of_its_epoch(losses, factors):
 
 def test_a_rate_that_is_halved_on_plateaus_does_not_depend_on_the_length_of_the_run():
     assert not OptimizerConfig(schedule="halve_on_plateau").decays_over_run
-    assert OptimizerConfig(schedule="linear").decays_over_run
+    for schedule in ("linear", "cosine", "exponential"):
+        assert OptimizerConfig(schedule=schedule).decays_over_run

@@ -21,6 +21,7 @@ from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import first_state, parallel_step, spread, spread_rows
 from dclm_jax.training.warm_start import start_from, word_axes
 from dclm_jax.training.workdir import read_result, restore_run
+from tests.exhaustive import also
 from tests.launch.support import fingerprint
 from tests.models.support import DOCUMENTS, MODELS, pack, random_params, small_model
 from tests.training.support import (
@@ -353,7 +354,7 @@ def test_what_would_be_another_run_is_refused_and_nothing_changes(data, source, 
     assert fingerprint(source) == before
 
 
-@pytest.mark.parametrize("schedule", ["linear", "cosine", "exponential"])
+@pytest.mark.parametrize("schedule", ["linear", *also(["cosine", "exponential"])])
 def test_a_rate_that_decays_over_the_run_has_an_end(data, tmp_path, monkeypatch, schedule):
     values = {"optimizer.schedule": schedule, "optimizer.final_fraction": 0.1}
     initial_state(of_epochs(data, 2, **values), tmp_path / "run", monkeypatch)
