@@ -18,7 +18,8 @@ from dclm_jax.training import loop
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import first_state, parallel_step, shard_rows
-from tests.models.support import EACH_MODEL, small_model
+from tests.exhaustive import also
+from tests.models.support import EACH_OF_FEW, small_model
 from tests.training import support
 from tests.training.test_step import make_batch
 
@@ -46,7 +47,7 @@ def compiled_precisions(folder: Path) -> Iterator[set[str]]:
         names |= precisions(path.read_text())
 
 
-@EACH_MODEL
+@EACH_OF_FEW
 def test_all_products_of_training_and_scoring_have_the_precision_of_the_model(name):
     model = small_model(name, dropout=0.3, matmul_precision="high")
     batch, optimizer = shard_rows(make_batch(name), 1), create_optimizer(OptimizerConfig(), 1)
@@ -106,7 +107,7 @@ def test_a_restored_model_has_highest_precision_unless_another_is_chosen(run, tm
     assert names == {"DEFAULT"} == {str(lm.matmul_precision).upper()}
 
 
-@pytest.mark.parametrize("precision", ["default", "high"])
+@pytest.mark.parametrize("precision", ["high", *also(["default"])])
 def test_training_has_its_precision_and_validation_the_highest(run, tmp_path, precision):
     with compiled_precisions(tmp_path / "programs") as names:
         run("ccdclm", **{"model.matmul_precision": precision})

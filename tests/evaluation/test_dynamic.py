@@ -98,10 +98,9 @@ def scores(scorer: Any, asked: Any) -> list[list[np.ndarray]]:
     ("name", "size"),
     [
         ("ccdclm", 2),
-        ("adclm", 1),
         ("adclm_3", 1),
         ("pointer_drnnlm", 1),
-        *also([("rnnlm", 1), ("drnnlm", 2), ("codclm", 1)]),
+        *also([("rnnlm", 1), ("drnnlm", 2), ("codclm", 1), ("adclm", 1)]),
     ],
 )
 def test_scores_and_statistics_equal_numpy(name, size, x64):

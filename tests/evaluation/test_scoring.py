@@ -21,12 +21,9 @@ from dclm_jax.reading import blocks, likelihoods
 from dclm_jax.reading.likelihoods import block_nll, open_documents
 from tests.compiling import TWO_DEVICES
 from tests.exhaustive import also, some
-from tests.models.support import AUTOENCODERS, LIN, resolved
+from tests.models.support import AUTOENCODERS, FEW_MODELS, LIN, each_of, resolved
 
 VOCAB_SIZE = 11
-# Their contexts are made as those of others are, and used as those of others.
-ALIKE = ("rlm_bow_lf", "rlm_seqbow_ef", "rlm_seqbow_lf", "rlm_seqbow_att_ef")
-MODELS = [*sorted(models.MODELS.keys() - set(ALIKE)), "adclm_3", *also(ALIKE)]
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -103,7 +100,7 @@ def assert_same_scores(actual, expected, rtol=1e-5):
             np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@each_of([*FEW_MODELS, "rnnslm", "rlm_seqbow_lf"])
 def test_scores_equal_a_document_read_alone_in_one_block(name):
     """Blocks of one shape, unless all shapes are asked for; a continuation has the last score."""
     model, params = make_model(name)
@@ -199,7 +196,7 @@ def test_scores_do_not_depend_on_the_number_of_devices(tmp_path):
         return np.concatenate([nll for document in scores for nll in document])
 
     # The number of devices is fixed when jax starts, hence a process of its own.
-    names = ("adclm", "rnnlm")  # The second has no context.
+    names = some(["adclm"], all=["adclm", "rnnlm"])
     script = (
         "import jax, sys\n"
         "from tests.evaluation.test_scoring import *\n"

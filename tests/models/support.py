@@ -55,14 +55,17 @@ FEW_MODELS = (
 )
 
 
-def each_of(names: Sequence[str]) -> Any:
-    """Parametrises a test by name; other models than these are left to --exhaustive."""
-    others = also(name for name in MODELS if name not in names)
-    return pytest.mark.parametrize("name", [*names, *others])
+def each_of(names: Sequence[str], all_names: Sequence[str] = MODELS) -> Any:
+    """Parametrises a test by name; the other models are left to --exhaustive."""
+    usual = [name for name in names if name in all_names]
+    others = also(name for name in all_names if name not in names)
+    return pytest.mark.parametrize("name", [*usual, *others])
 
 
 EACH_MODEL = each_of(USUAL_MODELS)
+EACH_WORD_MODEL = each_of(USUAL_MODELS, WORD_MODELS)
 EACH_OF_FEW = each_of(FEW_MODELS)
+EACH_OF_FEW_WORD_MODELS = each_of(FEW_MODELS, WORD_MODELS)
 model_jit = partial(jax.jit, static_argnums=0)
 """Jit of a function whose first argument is the model."""
 

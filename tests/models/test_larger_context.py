@@ -11,9 +11,12 @@ import pytest
 from dclm_jax import models
 from dclm_jax.nn.plan import CPU
 from dclm_jax.reading.likelihoods import batch_likelihood, earlier_sentences
+from tests.exhaustive import also
 from tests.models.support import likelihood, pack, random_params, scores, simple_model
 
 NAMES = [name for name in models.MODELS if name.startswith("rlm_")]
+USUAL = ["rlm_seqbow_lf", "rlm_seqbow_att_ef"]
+"""Both fusions, with attention and without."""
 DOCUMENT = ((5, 3, 7, 4), (6,), (8, 2, 3), (4, 9), (10, 4, 4), (7,))
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -25,7 +28,7 @@ def padded(document, S=6):
 
 
 @pytest.mark.parametrize("first", [1, 2, 4])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*USUAL, *also(name for name in NAMES if name not in USUAL)])
 def test_a_segment_with_the_sentences_before_it_is_scored_as_in_its_document(name, first):
     model = simple_model(name)
     params = random_params(model)

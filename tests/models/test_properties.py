@@ -19,11 +19,11 @@ from dclm_jax.reading.likelihoods import batch_likelihood
 from tests.exhaustive import some
 from tests.models.support import (
     DOCUMENTS,
+    EACH_WORD_MODEL,
     FEW_MODELS,
     LANGUAGE_MODELS,
     LIN,
     VOCAB,
-    WORD_MODELS,
     model_jit,
     opened,
     pack,
@@ -64,7 +64,7 @@ def test_parameter_counts_are_the_papers(name, H, K, V):
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == expected[name] + H
 
 
-@pytest.mark.parametrize("name", WORD_MODELS)
+@EACH_WORD_MODEL
 def test_every_plan_and_remat_have_the_values_and_gradients_of_the_definition(name):
     model = small_model(name, dropout=0.3)
     params = random_params(model)
@@ -107,7 +107,7 @@ def test_every_plan_and_remat_have_the_values_and_gradients_of_the_definition(na
         jax.tree.map(close, actual, expected)
 
 
-@pytest.mark.parametrize("name", WORD_MODELS)
+@EACH_WORD_MODEL
 def test_predictions_depend_on_the_past_alone(name):
     """The gradient of every score with respect to every input word, one word id a position."""
     S, N = 4, 4
@@ -276,7 +276,7 @@ def test_variational_dropout_is_one_draw_a_sentence():
         assert not np.array_equal(mask[:, :, 0], mask[:, :, 1])
 
 
-@pytest.mark.parametrize("name", WORD_MODELS)
+@EACH_WORD_MODEL
 def test_recurrent_dropout_is_of_the_weights_of_the_recurrences_alone(name):
     model = small_model(name, recurrent_dropout=0.25, num_layers=2, hidden_dim=40)
     params = random_params(model)

@@ -13,9 +13,9 @@ from dclm_jax.errors import InputError
 from dclm_jax.reading.reader import Reader
 from tests import oracles
 from tests.exhaustive import also, some
+    EACH_OF_FEW_WORD_MODELS,
 from tests.models.support import (
     MODELS,
-    USUAL_MODELS,
     VARIANTS,
     VOCAB,
     WORD_MODELS,
@@ -31,9 +31,6 @@ close = partial(np.testing.assert_allclose, rtol=2e-5, atol=2e-5)
 # Two documents of three sentences each; one sentence is longer than the room words have at first.
 LONG = tuple(np.random.default_rng(0).integers(3, VOCAB, 20).tolist())
 DOCUMENTS = (((5, 3, 7, 4), (6,), (8, 2, 3)), ((10, 4), LONG, (3, 2)))
-
-
-USUAL_WORD_MODELS = tuple(name for name in USUAL_MODELS if name in WORD_MODELS)
 
 
 def make_reader(name):
@@ -78,7 +75,7 @@ def read_words(reader, state, rows):
     return nll, reader.finish(word_state)
 
 
-@pytest.mark.parametrize("name", some(USUAL_WORD_MODELS, all=WORD_MODELS))
+@EACH_OF_FEW_WORD_MODELS
 def test_words_and_sentences_lead_to_the_same_states(name):
     reader = make_reader(name)
     expected = [expected_nll(reader, document) for document in DOCUMENTS]

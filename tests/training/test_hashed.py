@@ -16,12 +16,23 @@ from dclm_jax.training.freezing import by_path, choose
 from dclm_jax.training.optimizer import create_optimizer, require_sparse
 from dclm_jax.training.step import first_state, parallel_step, spread, spread_rows
 from dclm_jax.training.warm_start import word_axes
-from tests.models.support import LIN, VOCAB, pack, random_params, small_model
+from tests.exhaustive import also
+from tests.models.support import VOCAB, pack, random_params, small_model
 
 # Few words, so that there are entries that no slice of theirs covers.
 BATCH = pack((((5, 3, 5), (3,)), ((5,), (3, 5))))
 WORDS = (0, 3, 5)
 SIZE = 60
+# Every model with both optimizers, and words counted or not with each of these.
+STEPS = [
+    ("rnn_lin", "sgd", False),
+    ("rnn_lin", "adagrad", True),
+    ("rnnslm", "sgd", True),
+    ("rnnslm", "adagrad", False),
+    ("hrnnlm_two_step", "sgd", False),
+    ("hrnnlm_two_step", "adagrad", True),
+]
+OTHER_STEPS = [(name, optimizer, not counted) for name, optimizer, counted in STEPS]
 
 
 def stepped(model, options, frozen="", steps=2, batch=BATCH):
@@ -55,9 +66,7 @@ def require_whole(model, options, batch, state, norm):
     jax.tree.map(close, (state.params, state.optimizer_state), (params, dense_state))
 
 
-@pytest.mark.parametrize("name", LIN)
-@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
-@pytest.mark.parametrize("counted", [False, True])
+@pytest.mark.parametrize(("name", "optimizer", "counted"), [*STEPS, *also(OTHER_STEPS)])
 def test_a_step_is_that_of_the_whole_array(name, optimizer, counted, x64):
     model = small_model(name, hash_size=SIZE)
     options = OptimizerConfig(name=optimizer, learning_rate=0.3, clip_norm=0.1)
