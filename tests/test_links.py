@@ -43,11 +43,6 @@ def test_a_dead_link_is_found():
     assert dead_links("launch/README.md", text) == ["#absent", "../README.md#absent", "absent.md"]
 
 
-def test_anchors_are_those_of_headings():
-    text = "# A `b`: c\n## How do I ...?\n```\n# a comment\n```\n"
-    assert anchors(text) == {"a-b-c", "how-do-i-"}
-
-
 def test_messages_of_the_troubleshooting_table_exist():
     manual = (REPOSITORY / "launch/README.md").read_text()
     rows = manual.partition("## Troubleshooting")[2].splitlines()
