@@ -14,8 +14,8 @@ from dclm_jax.benchmark.report import Goal
 from dclm_jax.benchmark.timing import PeerError
 from dclm_jax.benchmark.workloads import Setting, Size, synthetic_documents
 from dclm_jax.data.batches import pack_sentences
-from dclm_jax.evaluation.scoring import sentences_to_score
 from dclm_jax.reading.likelihoods import batch_likelihood
+from tests.evaluation.support import FakeScorer
 from tests.exhaustive import also
 from tests.models.support import LIN
 
@@ -89,24 +89,12 @@ def test_scoring_has_the_same_loss_as_the_definition(setting, monkeypatch):
     assert set(row.details["ratios"]) == {"Twin", "Twin, our allocator"}
 
 
-class _Indifferent:
-    """A scorer of a model to which all words are as likely."""
-
-    context_order = 1
-    objective = "words"
-
-    def __init__(self, *_):
-        pass
-
-    def score(self, documents):
-        for document in documents:
-            sentences, first_scored = sentences_to_score(document)
-            yield document, [np.ones(len(words) + 1) for words in sentences[first_scored:]]
-
-
 def test_bootstrap_says_what_was_extrapolated(setting, monkeypatch):
     monkeypatch.setattr(footprint, "TEST_SETS", 50)
-    monkeypatch.setattr(footprint, "Scorer", _Indifferent)
+    # All words are as likely.
+    scorer = FakeScorer(np.ones(TINY.vocab_size))
+    scorer.context_order = 1
+    monkeypatch.setattr(footprint, "Scorer", lambda *_: scorer)
     (row,) = footprint.bootstrap_row("name", setting)
     assert "each of 200 permutations" in row.note and "from 64 permutations" in row.note
 

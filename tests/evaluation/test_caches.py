@@ -17,8 +17,9 @@ from dclm_jax.evaluation.caches import (
     UnigramCache,
     UnigramSetting,
 )
-from dclm_jax.evaluation.scoring import Continuation, Scorer, sentences_to_score
+from dclm_jax.evaluation.scoring import Continuation, Scorer
 from tests import oracles
+from tests.evaluation.support import FakeScorer
 from tests.exhaustive import also
 from tests.models.support import LANGUAGE_MODELS, VOCAB, random_params, simple_model
 
@@ -194,20 +195,6 @@ def test_probabilities_sum_to_one(small, kind):
     assert total == pytest.approx(1, abs=1e-5)
 
 
-class FixedUnigram:
-    """Every word, and END, is as likely wherever it stands."""
-
-    vocab_size, context_order, objective = VOCAB, 0, "words"
-
-    def __init__(self):
-        p = np.random.default_rng(0).dirichlet(np.ones(VOCAB))
-        self.nll = -np.log(p).astype(np.float32)
-
-    def score(self, documents):
-        for document in documents:
-            yield document, [self.nll[np.append(ids, 1)] for ids in sentences_to_score(document)[0]]
-
-
 def many_documents() -> list[list[np.ndarray]]:
     rng = np.random.default_rng(3)
     return [
@@ -218,13 +205,14 @@ def many_documents() -> list[list[np.ndarray]]:
 
 def test_the_unigram_cache_alone_scores_exactly_half(small):
     """It is exchangeable: Polya's urn, whose probability has a closed form without any order."""
-    base, strength = FixedUnigram(), 7.3
+    base = FakeScorer(-np.log(np.random.default_rng(0).dirichlet(np.ones(VOCAB))))
+    strength = 7.3
     alone = CachedScorer(UnigramCache(base), UnigramSetting(strength), 1.0)
     for document, nll in alone.score(many_documents()):
         targets = np.concatenate([np.append(ids, 1) for ids in document])
         log_prob = math.lgamma(strength) - math.lgamma(strength + len(targets))
         for word, count in zip(*np.unique(targets, return_counts=True), strict=True):
-            of_word = strength * math.exp(-float(base.nll[word]))
+            of_word = strength * math.exp(-float(base.table[word]))
             log_prob += math.lgamma(of_word + count) - math.lgamma(of_word)
         assert -math.fsum(itertools.chain(*nll)) == pytest.approx(log_prob, abs=1e-6)
     measured = compare(alone, many_documents(), Fixed()).result

@@ -8,33 +8,13 @@ import numpy as np
 import pytest
 
 from dclm_jax import models
+from dclm_jax.data.vocabulary import END
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import interpolation, perplexity
 from dclm_jax.evaluation.datasets import Dataset, Encoded
 from dclm_jax.evaluation.parts_of_speech import TagSums
-from dclm_jax.evaluation.scoring import Scorer, sentences_to_score
-
-
-class FakeScorer:
-    """-log P of a word is that of a table, END's the last one; reads `window` documents ahead."""
-
-    vocab_size = 10
-    context_order = 0
-    objective = "words"
-
-    def __init__(self, table, window=1):
-        self.table = np.asarray(table, np.float32)
-        self.window = window
-
-    def score(self, documents):
-        waiting = []
-        for document in documents:
-            nll = [self.table[np.append(ids, -1)] for ids in sentences_to_score(document)[0]]
-            waiting.append((document, nll))
-            if len(waiting) == self.window:
-                yield from waiting
-                waiting = []
-        yield from waiting
+from dclm_jax.evaluation.scoring import Scorer
+from tests.evaluation.support import FakeScorer
 
 
 def fake_scorers(*windows: int) -> list[Any]:
@@ -54,7 +34,7 @@ def plain_mixture(weight, scorers, documents):
     total = 0.0
     for document in documents:
         for ids in document.sentences:
-            for word in [*ids, -1]:
+            for word in [*ids, END]:
                 p, q = (math.exp(-float(scorer.table[word])) for scorer in scorers)
                 total -= math.log(weight * p + (1 - weight) * q)
     return total
