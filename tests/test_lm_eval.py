@@ -5,7 +5,6 @@ import json
 import logging
 import math
 import pickle
-import shutil
 import subprocess
 import sys
 import warnings
@@ -16,7 +15,7 @@ import pytest
 
 import dclm_jax
 from dclm_jax.errors import InputError
-from tests.launch.support import REPOSITORY, environment, launch
+from tests.launch.support import REPOSITORY, copy_run, environment, launch
 
 PER_TARGET = "process_results: !function dclm_jax.lm_eval.per_target\n"
 
@@ -37,11 +36,8 @@ def harness(monkeypatch, tmp_path) -> Any:
 @pytest.fixture(scope="module")
 def runs(uninterrupted, tmp_path_factory) -> dict[str, Path]:
     """A run that reads lines, and one that reads raw text."""
-    raw = tmp_path_factory.mktemp("raw") / "run"
-    shutil.copytree(uninterrupted, raw)
-    text = json.loads((raw / "text.json").read_text())
-    text["options"]["format"] = "prose"
-    (raw / "text.json").write_text(json.dumps(text))
+    folder = tmp_path_factory.mktemp("raw")
+    raw = copy_run(uninterrupted, folder / "run", text_format="prose")
     return {"lines": uninterrupted, "raw": raw}
 
 

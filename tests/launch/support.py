@@ -225,9 +225,14 @@ def write_documents(path: Path, seed: int, documents: int) -> Path:
     return path
 
 
-def copy_run(run: Path, target: Path, **options: Any) -> Path:
-    """A run whose configuration differs where what was trained does not: `model_hidden_dim=3`."""
+def copy_run(run: Path, target: Path, text_format: str = "", **options: Any) -> Path:
+    """A run whose configuration differs where what was trained does not: `model_hidden_dim=3`; or
+    that reads text of another format."""
     shutil.copytree(run, target)
+    if text_format:
+        text = json.loads((target / "text.json").read_text())
+        text["options"]["format"] = text_format
+        (target / "text.json").write_text(json.dumps(text))
     config = json.loads((target / "config.json").read_text())
     for option, value in options.items():
         section, key = option.split("_", maxsplit=1)
@@ -275,6 +280,16 @@ class Workspace:
     def rnnlm(self) -> Path:
         """A finished run of another model."""
         return self.train("rnnlm", "rnnlm")
+
+    @functools.cached_property
+    def seed(self) -> Path:
+        """A finished run of the first model with another seed."""
+        return self.train("seed", "ccdclm", "--config.training.seed=1")
+
+    @functools.cached_property
+    def adclm(self) -> Path:
+        """A run of one step of a model with attention."""
+        return self.train("adclm", "adclm", "--config.training.max_steps=1")
 
     @functools.cached_property
     def other_run(self) -> Path:

@@ -2,7 +2,6 @@
 
 import importlib
 import io
-import json
 import re
 import shutil
 import subprocess
@@ -17,7 +16,7 @@ from typing import Any
 import pytest
 from absl import flags
 
-from tests.launch.support import REPOSITORY, launch, launcher_state
+from tests.launch.support import REPOSITORY, copy_run, launch, launcher_state
 from tests.printed_outputs import DOCUMENTS, Example, examples, rewritten, run_python
 
 BASH = shutil.which("bash") or "bash"
@@ -79,13 +78,11 @@ def words(text: str) -> set[str]:
 def quickstart(space, tmp_path_factory) -> Path:
     """A folder with tiny models, and their report, where the quickstart has its models."""
     folder = tmp_path_factory.mktemp("documents")
-    for name, source in {"data": space.corpus, "rnnlm": space.rnnlm, "ccdclm": space.run}.items():
-        shutil.copytree(source, folder / "runs/quickstart" / name)
-    for path in folder.glob("runs/quickstart/*/text.json"):
-        text = json.loads(path.read_text())
-        text["options"]["format"] = "prose"
-        path.write_text(json.dumps(text))
-    runs = f"--workdirs={folder}/runs/quickstart/rnnlm,{folder}/runs/quickstart/ccdclm"
+    root = folder / "runs/quickstart"
+    shutil.copytree(space.corpus, root / "data")
+    rnnlm = copy_run(space.rnnlm, root / "rnnlm", text_format="prose")
+    ccdclm = copy_run(space.run, root / "ccdclm", text_format="prose")
+    runs = f"--workdirs={rnnlm},{ccdclm}"
     launch("report", runs, f"--output={folder}/report", "--bootstrap=0", quiet=False)
     return folder
 

@@ -242,11 +242,7 @@ def test_bad_input_is_refused_and_nothing_written(
 def test_runs_of_different_corpora_need_to_be_told_which(space, runs, tmp_path):
     moved = tmp_path / "moved"
     shutil.copytree(space.corpus, moved)
-    run = tmp_path / "run"
-    shutil.copytree(runs.rnnlm, run)
-    config = json.loads((run / "config.json").read_text())
-    config["data"]["directory"] = str(moved)
-    (run / "config.json").write_text(json.dumps(config))
+    run = copy_run(runs.rnnlm, tmp_path / "run", data_directory=str(moved))
     error = refuse("evaluate", f"--workdirs={runs.ccdclm},{run}")
     assert f"was trained on {space.corpus} and {run} on {moved}" in error and "--data" in error
     result = evaluate(f"--data={moved}", workdirs=[runs.ccdclm, run])

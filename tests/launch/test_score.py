@@ -6,7 +6,6 @@ import dataclasses
 import io
 import json
 import re
-import shutil
 from collections.abc import Iterable
 
 import numpy as np
@@ -18,7 +17,7 @@ from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.readers import read_documents
 from dclm_jax.score_types import DocumentScore
 from dclm_jax.tables import cell_text
-from tests.launch.support import REPOSITORY, TOLERANCE, launch, refuse, scored
+from tests.launch.support import REPOSITORY, TOLERANCE, copy_run, launch, refuse, scored
 
 TEXT = "w1 w2 w3\nw4 <script> &amp; w5\nw4 w5\n\nw6 w7 w8 w9 w1 w2 w3\n"
 DOCUMENTS = [["w1 w2 w3", "w4 <script> &amp; w5", "w4 w5"], ["w6 w7 w8 w9 w1 w2 w3"]]
@@ -29,12 +28,6 @@ def text(tmp_path_factory):
     path = tmp_path_factory.mktemp("inside") / "text.txt"
     path.write_text(TEXT)
     return path
-
-
-@pytest.fixture(scope="module")
-def attending(space):
-    """A run of adclm."""
-    return space.train("adclm", "adclm", "--config.training.max_steps=1")
 
 
 def close(actual, expected):
@@ -178,10 +171,10 @@ def test_tsv_of_quotes_tabs_and_missing_values_is_read_back_whole(space, tmp_pat
     assert not {cell for row in rows for cell in row.values()} & {"NA", "nan", "null"}
 
 
-def test_attention_stands_beside_the_scores(attending, text, tmp_path):
-    flags = (f"--workdir={attending}", f"--input={text}", "--attention")
+def test_attention_stands_beside_the_scores(space, text, tmp_path):
+    flags = (f"--workdir={space.adclm}", f"--input={text}", "--attention")
     first, second = scored(*flags)
-    lm = dclm_jax.restore(attending)
+    lm = dclm_jax.restore(space.adclm)
     for record, document in zip((first, second), DOCUMENTS, strict=True):
         for sentence, expected in zip(record["sentences"], lm.attention(document), strict=True):
             assert sentence["attention"]["positions"] == expected.positions
@@ -200,7 +193,9 @@ def test_attention_stands_beside_the_scores(attending, text, tmp_path):
 
     single, figure = tmp_path / "single.txt", tmp_path / "attention.png"
     single.write_text(TEXT.split("\n\n")[0])
-    launch("score", f"--workdir={attending}", f"--input={single}", f"--plot={figure}", quiet=False)
+    launch(
+        "score", f"--workdir={space.adclm}", f"--input={single}", f"--plot={figure}", quiet=False
+    )
     assert figure.read_bytes().startswith(b"\x89PNG")
 
 
@@ -214,9 +209,9 @@ def test_attention_stands_beside_the_scores(attending, text, tmp_path):
         (["--output=scores.csv"], "--output=scores.csv: CSV output is not supported"),
     ],
 )
-def test_bad_flags_are_refused_and_nothing_is_written(attending, text, tmp_path, flags, message):
+def test_bad_flags_are_refused_and_nothing_is_written(space, text, tmp_path, flags, message):
     flags = [flag.replace("TEXT", str(text)) for flag in flags]
-    arguments = [f"--workdir={attending}", f"--input={text}", *flags]
+    arguments = [f"--workdir={space.adclm}", f"--input={text}", *flags]
     assert message in refuse("score", *arguments, cwd=tmp_path)
     assert not list(tmp_path.iterdir())
 
@@ -234,11 +229,7 @@ REGIONS = """item,condition,region,text
 @pytest.fixture
 def raw(space, tmp_path):
     """A copy of the run that reads raw text, and a table of regions."""
-    run = tmp_path / "raw"
-    shutil.copytree(space.run, run)
-    text = json.loads((run / "text.json").read_text())
-    text["options"]["format"] = "prose"
-    (run / "text.json").write_text(json.dumps(text))
+    run = copy_run(space.run, tmp_path / "raw", text_format="prose")
     table = tmp_path / "regions.csv"
     table.write_text(REGIONS)
     return run, table

@@ -62,9 +62,8 @@ def test_a_text_is_scored_after_its_context(space):
 
 
 def test_attention_of_a_text_to_its_context(space):
-    run = space.train("adclm", "adclm", "--config.training.max_steps=1")
     request = {"context": ["w1 w2"], "sentences": ["w3"]}
-    (answer,) = scored("--serve=-", f"--workdir={run}", "--attention", stdin=lines(request))
+    (answer,) = scored("--serve=-", f"--workdir={space.adclm}", "--attention", stdin=lines(request))
     (sentence,) = answer["sentences"]
     assert sentence["attention"]["positions"] == ["<START>", "w1", "w2"]
 
