@@ -112,19 +112,6 @@ def test_any_two_runs_are_compared(both):
     assert {row["run"] for row in rows} == {"ccdclm", "rnnlm"}
 
 
-def test_results_hold_the_bootstrap_and_the_fixed_permutations(space):
-    flags = ["--extra_tests=blocks,insertion", "--permutations=2", "--bootstrap=3", "--fix_first=1"]
-    done = launch("coherence", f"--workdir={space.run}", *flags, "--output=-", quiet=False)
-    value = json.loads(done.stdout)
-    first, second, *_ = value["blocks"]
-    assert {block["kind"] for block in value["blocks"]} == {"bootstrap"}
-    assert (first["block"], second["block"]) == (1, 2)
-    assert first == {key: value[key] for key in first}
-    for result in (first, second):
-        assert result["fixed"]["kind"] == "fixed" and result["fixed"]["block"] == result["block"]
-    assert value["insertion"]["keep_first"] == 1 and "swaps" not in value
-
-
 def test_given_permutations_are_compared_over_all_pairs(space, tmp_path):
     folder = tmp_path / "given"
     folder.mkdir()
@@ -195,7 +182,8 @@ def test_coherence_with_the_first_sentence_moved_alone_or_kept(space, tmp_path):
     assert ("warning" in printed) == (first >= results.FIRST_DECIDES)
 
     options = ["--permutations=9", "--bootstrap=7", "--permutation_pool=3", "--seed=4"]
-    printed = launch("coherence", run, *options, "--fix_first=2", f"--output={path}").stdout
+    options += ["--fix_first=2", "--extra_tests=blocks,insertion", f"--output={path}"]
+    printed = launch("coherence", run, *options, quiet=False).stdout
     value = json.loads(path.read_text())
     kept = Shuffle(fix_first=2)
     fixed = compare(lm.scorer, documents, Fixed(kept, 4, permutations=9)).result
@@ -206,3 +194,10 @@ def test_coherence_with_the_first_sentence_moved_alone_or_kept(space, tmp_path):
     assert (value["left_out"], value["documents"]) == (short, len(documents) - short)
     assert "sentences fixed at the start of each document: 2" in printed
     assert f"documents omitted (under two sentences that move): {short}" in printed
+    first_block, second_block, *_ = value["blocks"]
+    assert (first_block["block"], second_block["block"]) == (1, 2)
+    assert first_block == {key: value[key] for key in first_block}
+    for block in (first_block, second_block):
+        assert (block["kind"], block["fixed"]["kind"]) == ("bootstrap", "fixed")
+        assert block["fixed"]["block"] == block["block"]
+    assert value["insertion"]["keep_first"] == 2 and "swaps" not in value
