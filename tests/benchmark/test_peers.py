@@ -4,7 +4,6 @@ import dataclasses
 import importlib.util
 
 import jax
-import numpy as np
 import pytest
 
 from dclm_jax.benchmark import dynet_peer
@@ -14,24 +13,16 @@ from dclm_jax.benchmark.worker import Job
 from dclm_jax.benchmark.workloads import Size, synthetic_documents
 from dclm_jax.data.batches import pack_sentences
 from dclm_jax.reading.likelihoods import batch_likelihood
+from tests.models.support import random_params
 
 TINY = Size(vocab_size=30, embedding_dim=4, hidden_dim=6)
 DOCUMENTS = synthetic_documents(0, TINY.vocab_size, [3, 1, 2])
 
 
-def random_params(model):
-    """No parameter is zero, biases included."""
-    rng = np.random.default_rng(0)
-    shapes = jax.eval_shape(model.init, jax.random.key(0))
-    return jax.tree.map(
-        lambda leaf: rng.normal(scale=0.5, size=leaf.shape).astype(np.float32), shapes
-    )
-
-
 def work(name: str, cell: str = "lstm") -> tuple[Job, float]:
     """A job of one batch, and our loss."""
     model = TINY.model(name, cell)
-    params = random_params(model)
+    params = jax.device_get(random_params(model))
     likelihood = jax.jit(lambda params, batch: batch_likelihood(model, params, batch))
     batch = pack_sentences(DOCUMENTS, 3, 64)
     ours = likelihood(params, dataclasses.replace(batch, source=batch))
