@@ -19,6 +19,7 @@ from dclm_jax.score_types import DocumentScore, SentenceAttention, SentenceScore
 from dclm_jax.tables import Table
 from tests.experiments import pages
 from tests.experiments.made_up import result
+from tests.experiments.pages import channels, contrast
 
 
 def rendered(**changes):
@@ -261,22 +262,14 @@ def test_attention_is_a_table_with_the_words_at_its_sides():
     assert parsed.all("td")[1][0]["style"] == "--a:0.25"
 
 
-def luminance(colour):
-    """WCAG 2's, of #rgb or #rrggbb."""
-    digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
-    parts = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
 def test_every_colour_can_be_read_and_nothing_is_loaded():
+    assert contrast(channels("#000"), channels("#ffffff")) == pytest.approx(21)
     light, dark = pages_of._source("page.css").split("@media (prefers-color-scheme: dark)")
     for style in (light, dark):
         rules = re.findall(r"\.([sd]\d)\{background:(#\w+);color:(#\w+)\}", style)
         assert {name for name, *_ in rules} == {f"{kind}{i}" for kind in "sd" for i in range(7)}
         for name, background, ink in rules:
-            low, high = sorted(map(luminance, (background, ink)))
-            assert (high + 0.05) / (low + 0.05) >= 4.5, name
+            assert contrast(channels(ink), channels(background)) >= 4.5, name
     whole = pages_of.head("", compared=True) + pages_of.foot()
     assert not re.search(r"\b(src|href|url|import|https?)\b", whole)
     assert 'name="viewport" content="width=device-width' in whole
