@@ -7,7 +7,9 @@ from pathlib import Path
 import jax
 import pytest
 
+from dclm_jax.data.batches import pack_sentences
 from dclm_jax.data.prepare import PrepareOptions, prepare
+from dclm_jax.reading import blocks
 from dclm_jax.training import loop
 from tests import compiling, exhaustive
 from tests.training import support
@@ -92,3 +94,16 @@ def x64() -> Iterator[None]:
     """64-bit arithmetic for one test; the rest of the suite keeps JAX's 32-bit default."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture
+def shapes(monkeypatch) -> list[tuple[int, int, int]]:
+    """The shapes B, S and N of the blocks that are packed."""
+    packed = []
+
+    def spy(rows, size, length):
+        packed.append((len(rows), size, length))
+        return pack_sentences(rows, size, length)
+
+    monkeypatch.setattr(blocks, "pack_sentences", spy)
+    return packed

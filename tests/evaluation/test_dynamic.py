@@ -12,7 +12,6 @@ from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.evaluation import dynamic
 from dclm_jax.evaluation.dynamic import DynamicScorer, root_mean_square
 from dclm_jax.evaluation.scoring import Continuation, Scorer
-from dclm_jax.reading import blocks
 from tests import oracles
 from tests.exhaustive import also
 from tests.models.support import random_params, simple_model
@@ -181,17 +180,9 @@ def test_hashed_features_say_nothing_of_the_size_of_other_gradients():
     assert not np.allclose(np.concatenate(adapted), np.concatenate(unadapted), rtol=1e-4)
 
 
-def test_a_step_has_no_more_sentences_than_there_are(small, monkeypatch):
-    shapes = []
-    pack = blocks.pack_sentences
-
-    def seen(sentences: Any, *shape: int) -> Any:
-        shapes.append(shape[0])
-        return pack(sentences, *shape)
-
-    monkeypatch.setattr(blocks, "pack_sentences", seen)
+def test_a_step_has_no_more_sentences_than_there_are(small, shapes):
     whole = scores(small.scorer(sentences=1_000_000), documents())
-    assert shapes == [8, 1]
+    assert [size for _, size, _ in shapes] == [8, 1]
     in_eights = scores(small.scorer(sentences=8), documents())
     for actual, expected in zip(whole, in_eights, strict=True):
         assert_equal(actual, expected)

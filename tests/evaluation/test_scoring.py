@@ -231,19 +231,6 @@ def test_long_texts(lengths):
     assert_same_scores([scores], [score_alone(model, params, long)], rtol=1e-4)
 
 
-@pytest.fixture
-def shapes(monkeypatch) -> list[tuple[int, int, int]]:
-    """The shapes B, S and N of the blocks that are packed."""
-    packed = []
-
-    def spy(rows, size, length):
-        packed.append((len(rows), size, length))
-        return pack_sentences(rows, size, length)
-
-    monkeypatch.setattr(blocks, "pack_sentences", spy)
-    return packed
-
-
 def test_blocks_stay_within_the_bound(monkeypatch, shapes):
     monkeypatch.setattr(blocks, "MAX_POSITIONS", 512)
     rng = np.random.default_rng(4)

@@ -7,14 +7,13 @@ import jax
 import numpy as np
 import pytest
 
-from dclm_jax.data.batches import pack_sentences
 from dclm_jax.data.vocabulary import END, START
 from dclm_jax.errors import InputError
 from dclm_jax.reading.reader import Reader
 from tests import oracles
 from tests.exhaustive import also, some
-    EACH_OF_FEW_WORD_MODELS,
 from tests.models.support import (
+    EACH_OF_FEW_WORD_MODELS,
     MODELS,
     VARIANTS,
     VOCAB,
@@ -197,16 +196,9 @@ def test_sources_are_for_models_that_read_them():
     ("rows", "max_positions", "sizes"), [(1, 64, [8, 4, 2, 1]), (2, 16, [1] * 15)]
 )
 def test_many_sentences_are_read_in_blocks_which_are_shorter_for_many_rows(
-    monkeypatch, rows, max_positions, sizes
+    monkeypatch, shapes, rows, max_positions, sizes
 ):
     monkeypatch.setattr("dclm_jax.reading.blocks.MAX_POSITIONS", max_positions)
-    shapes = []
-
-    def spy(documents, size, length):
-        shapes.append((len(documents), size, length))
-        return pack_sentences(documents, size, length)
-
-    monkeypatch.setattr("dclm_jax.reading.blocks.pack_sentences", spy)
     reader = make_reader("ccdclm")
     document = tuple((3 + s % 5, 4)[: 1 + s % 2] for s in range(15))
     _, nll = reader.read(reader.open(rows), [ids(*document)] * rows)
