@@ -1,6 +1,5 @@
 """The bash scripts, run in a copy of their part of the tree with an interpreter that only logs."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -8,60 +7,41 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import Programs
+
 REPOSITORY = Path(__file__).parents[1]
 SCRIPTS = ("launch/environment.sh", "launch/quickstart.sh", "tests/run.sh")
 CANDIDATES = ("python3.14", "python3.13", "python3.12", "python3.11", "python3")
 
 # Stands for an interpreter: makes "environments" that hold a copy of itself, and logs every command
 # but `-c`.
-FAKE_PYTHON = """#!/usr/bin/env bash
-[[ $1 == -c ]] && exit 0
+FAKE_PYTHON = """[[ $1 == -c ]] && exit 0
 echo "$(basename "$0") $*" >>"$FAKE_LOG"
 case "$2" in
   venv) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
   pip) exit "${FAKE_PIP_STATUS:-0}" ;;
 esac
 """
-BROKEN_PYTHON = "#!/usr/bin/env bash\necho 'no such version' >&2\nexit 127\n"
+BROKEN_PYTHON = "echo 'no such version' >&2\nexit 127\n"
 
 
-class Tree:
+class Tree(Programs):
     """A copy of the scripts with fake interpreters first on the PATH."""
 
     def __init__(self, root: Path):
-        self.root = root / "repository"
-        self.log = root / "log"
-        self.path = root / "bin"
+        super().__init__(root)
         for name in (*SCRIPTS, "setup.cfg", "pyproject.toml"):
-            target = self.root / name
+            target = self.cwd / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(REPOSITORY / name, target)
-        self.path.mkdir()
         for name in CANDIDATES:
-            self.write_interpreter(name, BROKEN_PYTHON)
-        self.write_interpreter("python3.12", FAKE_PYTHON)
+            self.write_program(name, BROKEN_PYTHON)
+        self.write_program("python3.12", FAKE_PYTHON)
 
-    def write_interpreter(self, name, text):
-        (self.path / name).write_text(text)
-        (self.path / name).chmod(0o755)
-
-    def bash(self, *arguments, cwd=None, **variables):
+    def bash(self, *arguments, **options):
         """Runs bash; returns the finished process and the commands it gave to interpreters."""
-        self.log.write_text("")
-        done = subprocess.run(
-            ["bash", *map(str, arguments)],
-            cwd=cwd or self.root,
-            env={
-                **os.environ,
-                "PATH": f"{self.path}{os.pathsep}{os.environ['PATH']}",
-                "FAKE_LOG": str(self.log),
-                **variables,
-            },
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        return done, self.log.read_text().replace(f"{self.root}", "ROOT").splitlines()
+        done, commands = super().bash(*arguments, **options)
+        return done, [command.replace(str(self.cwd), "ROOT") for command in commands]
 
     def prepare(self, extras, **variables):
         command = f"source launch/environment.sh; prepare_environment venv {extras}; exit"
@@ -108,19 +88,19 @@ def test_what_changed_or_failed_is_installed_again(tree):
     assert (done.returncode, len(commands)) == (1, 2)
     assert tree.prepare("test")[1] == [install("test")]
     for name in ("setup.cfg", "pyproject.toml"):
-        path = tree.root / name
+        path = tree.cwd / name
         text = path.read_text()
         path.write_text(f"{text}# changed\n")
         assert tree.prepare("test", FAKE_PIP_STATUS="1")[0].returncode == 1
         # What was installed before may be gone.
         path.write_text(text)
         assert tree.prepare("test")[1] == [install("test")]
-    (tree.root / "venv/bin/python").unlink()
+    (tree.cwd / "venv/bin/python").unlink()
     assert tree.prepare("test")[1] == ["python3.12 -m venv venv", install("test")]
 
 
 def test_no_python_is_one_clear_line(tree):
-    tree.write_interpreter("python3.12", BROKEN_PYTHON)
+    tree.write_program("python3.12", BROKEN_PYTHON)
     done, commands = tree.prepare("test")
     assert (done.returncode, commands) == (2, [])
     assert done.stderr.startswith("error: Python 3.11 or newer is needed")
@@ -128,7 +108,7 @@ def test_no_python_is_one_clear_line(tree):
 
 
 def test_run_checks_everything_and_passes_arguments_to_pytest(tree):
-    done, commands = tree.bash(tree.root / "tests/run.sh", "-k", "two words", cwd=tree.path)
+    done, commands = tree.bash(tree.cwd / "tests/run.sh", "-k", "two words", cwd=tree.folder)
     assert done.returncode == 0, done.stderr
     assert commands == [
         "python3.12 -m venv ROOT/.venv",
@@ -142,8 +122,8 @@ def test_run_checks_everything_and_passes_arguments_to_pytest(tree):
 
 def test_quickstart_trains_and_reports_in_a_folder_relative_to_the_caller(tree, tmp_path):
     for arguments, cwd, folder in (
-        (["launch/quickstart.sh"], tree.root, "runs/quickstart"),
-        ([tree.root / "launch/quickstart.sh", "my runs"], tmp_path, f"{tmp_path}/my runs"),
+        (["launch/quickstart.sh"], tree.cwd, "runs/quickstart"),
+        ([tree.cwd / "launch/quickstart.sh", "my runs"], tmp_path, f"{tmp_path}/my runs"),
     ):
         done, commands = tree.bash(*arguments, cwd=cwd)
         assert done.returncode == 0, done.stderr

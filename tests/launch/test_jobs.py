@@ -1,7 +1,6 @@
 """The job files of launch/, with stand-ins that log what the programs of a cluster are told."""
 
 import fcntl
-import os
 import re
 import shutil
 import subprocess
@@ -9,6 +8,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from tests.programs import Programs
 
 LAUNCH = Path(__file__).parents[2] / "launch"
 SBATCH = LAUNCH / "slurm/train.sbatch"
@@ -18,44 +19,16 @@ SCRIPTS = [*sorted(LAUNCH.glob("*/*.sh")), SBATCH]
 LOG = 'echo "$(basename "$0") $*" >>"$FAKE_LOG"\n'
 
 
-class Programs:
-    """Stand-ins, first on the PATH, and a folder to run scripts in."""
-
-    def __init__(self, root: Path):
-        self.folder = root / "bin"
-        self.log = root / "log"
-        self.cwd = root / "cwd"
-        self.folder.mkdir()
-        self.cwd.mkdir()
+class LoggingPrograms(Programs):
+    """Stand-ins that log how they are called, and then run `body`."""
 
     def write(self, name: str, body: str) -> Path:
-        path = self.folder / name
-        path.write_text(f"#!/usr/bin/env bash\n{LOG}{body}\n")
-        path.chmod(0o755)
-        return path
-
-    def bash(self, *arguments, **variables):
-        """Runs bash in an environment of its own; returns the process and the lines of the log."""
-        self.log.write_text("")
-        done = subprocess.run(
-            ["bash", *map(str, arguments)],
-            cwd=self.cwd,
-            env={
-                "PATH": f"{self.folder}{os.pathsep}{os.environ['PATH']}",
-                "HOME": str(self.cwd),
-                "FAKE_LOG": str(self.log),
-                **variables,
-            },
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        return done, self.log.read_text().splitlines()
+        return self.write_program(name, f"{LOG}{body}\n")
 
 
 @pytest.fixture
 def programs(tmp_path):
-    return Programs(tmp_path)
+    return LoggingPrograms(tmp_path)
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
@@ -76,7 +49,7 @@ def test_job_files_name_no_site():
         assert not site.search(path.read_text()), path
 
 
-class Slurm(Programs):
+class Slurm(LoggingPrograms):
     """What the batch script of a job sees: its variables, srun and scontrol."""
 
     def __init__(self, root: Path):
