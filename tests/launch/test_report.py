@@ -238,17 +238,6 @@ def test_what_was_trained_anew_is_measured_anew(workdirs, tmp_path):
     assert seconds[1] == seconds[0] + 60
 
 
-def test_runs_that_lost_their_records_are_measured(workdirs, tmp_path):
-    """Without the curve it is a row as before; without corpus.json its text is not known."""
-    lost = tmp_path / "seed"
-    shutil.copytree(workdirs[2], lost)
-    (lost / "metrics.jsonl").unlink()
-    rows = report([workdirs[0], lost], tmp_path / "report", "--bootstrap=0")
-    assert rows.count("ccdclm") == 4 and "training_text" not in rows
-    (lost / "corpus.json").unlink()
-    assert "training_text = None" in report([workdirs[0], lost], tmp_path / "report")
-
-
 def test_runs_that_are_not_trained_to_their_end_are_rows_of_their_own(workdirs, tmp_path):
     unfinished = tmp_path / "seed"
     shutil.copytree(workdirs[2], unfinished)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.exhaustive import also
-from tests.launch.support import REPOSITORY, environment, launch
+from tests.launch.support import REPOSITORY, environment
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has /dev/full")
 
@@ -61,12 +61,3 @@ def test_text_goes_out_as_utf8(space):
     assert done.returncode == 0, done.stderr
     (sentence,) = json.loads(done.stdout.decode("utf-8"))["sentences"]
     assert sentence["tokens"][:-1] == text.split()
-
-
-def test_special_files_as_output_are_written_through(space):
-    """As root, too, which could put a file in their place."""
-    done = run(space, "$PYTHON launch.evaluate --workdir=$RUN --output=/dev/stdout")
-    text = done.stdout.decode()
-    assert json.loads(text[text.index("{") : text.index("}") + 1])["model"] == "ccdclm"
-    launch("evaluate", f"--workdir={space.run}", "--output=/dev/null")
-    assert not os.path.isfile("/dev/null")
