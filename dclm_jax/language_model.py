@@ -36,14 +36,14 @@ from dclm_jax.decoding.choices import GREEDY, Decoding
 from dclm_jax.decoding.generation import Limits
 from dclm_jax.decoding.ordering import DEFAULT_BEAM, Ordered, order_sentences
 from dclm_jax.errors import InputError, brief, require_at_least
-from dclm_jax.evaluation import by_word, datasets, distributions, interpolation, minimal_pairs
+from dclm_jax.evaluation import datasets, distributions, interpolation, minimal_pairs
 from dclm_jax.evaluation.adaptation import Adaptation, adapt
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.distributions import DIVERGENCE, NO_CONTEXT, SURPRISAL, column_names
 from dclm_jax.evaluation.measures import new_measures
 from dclm_jax.evaluation.minimal_pairs import Choice, EncodedChoice, Outcome
 from dclm_jax.evaluation.perplexity import Perplexity, measure
-from dclm_jax.evaluation.scoring import Progress, Scorer, WordScorer
+from dclm_jax.evaluation.scoring import Progress, Scorer, WordScorer, with_no_context
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.nn.precision import SCORING_PRECISION
 from dclm_jax.reading.blocks import MAX_ROWS, batches_of_like_size, power_of_two, size_of
@@ -405,7 +405,7 @@ class LanguageModel:
     def _scored(self, documents: Iterable[Any], no_context_too: bool) -> Iterator[Any]:
         """Documents with the nats of every sentence, and with the nats without context."""
         if no_context_too:
-            return by_word.with_no_context(self.scorer, documents)
+            return with_no_context(self.scorer, documents)
         return self.scorer.score(documents)
 
     def _measured(

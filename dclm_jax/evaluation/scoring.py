@@ -251,6 +251,42 @@ def sentences_to_score(document: Any) -> tuple[Document, int]:
     return sentences, max(len(sentences) - 1, 0) if only_last else 0
 
 
+def with_no_context(
+    scorer: SentenceScorer, documents: Iterable[Scored]
+) -> Iterator[tuple[Scored, list[np.ndarray], list[np.ndarray]]]:
+    """Scores whole documents in their order, with and without context, with a bounded window of
+    documents in memory.
+
+    Scores that are equal by definition are computed once: the first sentence of a document has
+    equal scores with and without context, and for a model without context every sentence has.
+
+    Yields:
+      Every document, its scores as from `Scorer.score`, and in the same shapes the scores of each
+      sentence as the first sentence of a document.
+    """
+    if scorer.context_order == 0:
+        for document, nll in scorer.score(documents):
+            yield document, nll, nll
+        return
+    documents, again = itertools.tee(documents)
+    no_context = scorer.score(_alone(again))
+    for document, nll in scorer.score(documents):
+        later = itertools.chain.from_iterable(
+            scores for _, scores in itertools.islice(no_context, len(nll))
+        )
+        yield document, nll, [*nll[:1], *later]
+
+
+def _alone(documents: Iterable[Any]) -> Iterator[Document]:
+    """Each sentence as a document, with an empty document in place of the first sentence of a
+    document."""
+    # The empty documents have no scores and take no time. They count in the window of the scorer,
+    # so that it does not read ahead through many documents of one sentence.
+    for document in documents:
+        for number, ids in enumerate(sentences_to_score(document)[0]):
+            yield [ids] if number else []
+
+
 def _source(document: Any) -> Document:
     """The source of a document."""
     source = getattr(document, "source", None)

@@ -1,12 +1,9 @@
 """Every sentence with its context and by itself, against scoring it as a document of its own."""
 
-import itertools
-
 import numpy as np
 import pytest
 
-from dclm_jax.evaluation import by_word
-from dclm_jax.evaluation.scoring import Scorer
+from dclm_jax.evaluation.scoring import Scorer, with_no_context
 from tests.exhaustive import some
 from tests.models.support import LANGUAGE_MODELS, random_params, simple_model
 
@@ -27,13 +24,12 @@ DOCUMENTS = [
 
 
 @pytest.mark.parametrize("name", some(USUAL, all=LANGUAGE_MODELS))
-def test_alone_is_scored_as_a_document_of_one_sentence(name, monkeypatch):
-    monkeypatch.setattr(by_word, "_WINDOW_TOKENS", 12)
+def test_alone_is_scored_as_a_document_of_one_sentence(name):
     model = simple_model(name)
     scorer = Scorer(model, random_params(model))
     differ = []
     for (document, nll, alone), (_, expected) in zip(
-        by_word.with_no_context(scorer, iter(DOCUMENTS)), scorer.score(DOCUMENTS), strict=True
+        with_no_context(scorer, iter(DOCUMENTS)), scorer.score(DOCUMENTS), strict=True
     ):
         assert len(nll) == len(alone) == len(document)
         for nll_M, expected_M in zip(nll, expected, strict=True):
@@ -48,31 +44,35 @@ def test_alone_is_scored_as_a_document_of_one_sentence(name, monkeypatch):
     assert scorer.context_order == 0 or any(differ)
 
 
-class Counting:
-    """Scores 1 nat a target, and keeps what it was asked for and how much it had been given."""
+def test_windows_of_documents_are_bounded():
+    """A document of two sentences is followed by many of one, which have nothing to score alone."""
+    read = 0
 
-    context_order = None
+    def documents():
+        nonlocal read
+        yield ids((5, 3), (4,))
+        for _ in range(1000):
+            read += 1
+            yield ids((6,))
 
-    def __init__(self):
-        self.asked, self.given = [], 0
-
-    def score(self, documents):
-        for document in documents:
-            self.asked.append([tuple(words.tolist()) for words in document])
-            yield document, [np.ones(len(words) + 1, np.float32) for words in document]
+    model = simple_model("ccdclm")
+    next(with_no_context(Scorer(model, random_params(model), batch_size=2), documents()))
+    # A window of the scorer has 16 documents.
+    assert read == 15
 
 
-def test_a_sentence_of_a_window_is_read_once_and_windows_are_bounded(monkeypatch):
-    scorer = Counting()
-    assert len(list(by_word.with_no_context(scorer, DOCUMENTS))) == len(DOCUMENTS)
-    whole, alone = scorer.asked[: len(DOCUMENTS)], scorer.asked[len(DOCUMENTS) :]
-    assert [len(document) for document in whole] == [4, 1, 0, 4]
-    # The first sentences of documents are not among them.
-    assert alone == [[(6,)], [(8, 2, 3)], [(5, 3, 7, 4)], [()]]
+def test_the_first_sentences_of_documents_are_not_scored_twice():
+    scored = []
 
-    monkeypatch.setattr(by_word, "_WINDOW_TOKENS", 20)
-    scorer = Counting()
-    endless = itertools.cycle([DOCUMENTS[0]])
-    next(by_word.with_no_context(scorer, endless))
-    # 13 targets a document.
-    assert len(scorer.asked) == 2 + 2
+    class Counting:
+        context_order = None
+
+        def score(self, documents):
+            for document in documents:
+                scored.extend(tuple(words.tolist()) for words in document)
+                yield document, [np.ones(len(words) + 1, np.float32) for words in document]
+
+    assert len(list(with_no_context(Counting(), DOCUMENTS))) == len(DOCUMENTS)
+    whole = [tuple(words.tolist()) for document in DOCUMENTS for words in document]
+    later = [tuple(words.tolist()) for document in DOCUMENTS for words in document[1:]]
+    assert sorted(scored) == sorted([*whole, *later])
