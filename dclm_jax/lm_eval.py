@@ -16,7 +16,7 @@ The command registers the model and then runs the command lm_eval with all its f
 needed. In Python, `import dclm_jax.lm_eval` registers the model for `lm_eval.simple_evaluate`.
 Arguments of the model are `workdir`, `batch_size` (32 unless given; it changes speed and memory,
 not results) and `matmul_precision`, as for `dclm_jax.restore`. --device has no effect: JAX chooses
-the device.
+the device. N-gram runs only answer loglikelihood_rolling.
 
 Every string is one document, divided into sentences and words as the run's training text.
 `experiments.strings` defines the targets of a continuation, and when END is one of them:
@@ -112,13 +112,13 @@ class HarnessModel(LM):
         """Restores the run of the argument `workdir`; see the module for other arguments."""
         super().__init__()
         options = _arguments(arguments)
-        self._lm, self._batch_size = restore(**dataclasses.asdict(options)), options.batch_size
+        self._lm = restore(**dataclasses.asdict(options))
         self._lm.require_language_model(f"the model {NAME}")
 
     def loglikelihood(self, requests: list[Instance]) -> list[tuple[float, bool]]:
         """log P in nats of the continuation of each request, and whether it is the likeliest."""
         strings_of_requests = [request.args for request in requests]
-        scores = strings.score(self._lm, strings_of_requests, self._batch_size)
+        scores = strings.score(self._lm, strings_of_requests)
         for warning in _unknown_answers(requests, scores):
             logging.getLogger(__name__).warning(warning)
         return [(score.log_prob, score.is_greedy) for score in scores]

@@ -18,7 +18,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,10 +26,9 @@ from dclm_jax.data.documents import NO_DIVIDER
 from dclm_jax.data.readers import finds_words, remembered
 from dclm_jax.data.vocabulary import END, END_TOKEN, UNKNOWN, Vocabulary
 from dclm_jax.decoding.choices import GREEDY, Decoding
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import distributions
 from dclm_jax.language_model import LanguageModel
-from dclm_jax.reading.blocks import MAX_ROWS, batches_of_like_size, power_of_two, size_of
-from dclm_jax.reading.continuations import SentenceReader, filled_up
-from dclm_jax.reading.reader import Reader
 
 Sentences = list[list[str]]
 Divide = Callable[[str], Sentences]
@@ -60,16 +59,17 @@ class Continuation(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """The targets of a continuation in one sentence: `first` to `last` - 1 of w1..wM END."""
+    """The targets of a continuation in the last of some sentences: `first` to `last` - 1 of w1..wM
+    END."""
 
-    earlier: list[np.ndarray]
-    words: np.ndarray
+    sentences: list[np.ndarray]
     first: int
     last: int
+    only_last: bool = True
 
     @property
     def targets(self) -> list[int]:
-        return [*self.words.tolist(), END][self.first : self.last]
+        return [*self.sentences[-1].tolist(), END][self.first : self.last]
 
 
 def sentences_of(lm: LanguageModel, text: str) -> Sentences:
@@ -84,26 +84,35 @@ def _is_complete(divide: Divide, text: str) -> bool:
     return len(divide(text + _NEXT_WORD)) > len(divide(text))
 
 
-def score(
-    lm: LanguageModel, requests: Iterable[tuple[str, str]], batch_size: int
-) -> list[Continuation]:
+def score(lm: LanguageModel, requests: Iterable[tuple[str, str]]) -> list[Continuation]:
     """The scores of continuations.
 
     Args:
-      lm: a model that predicts words.
+      lm: a neural model that predicts words.
       requests: contexts and their continuations.
-      batch_size: maximum number of sentences read together.
     """
+    if lm.model is None:
+        raise InputError(
+            f"{lm.name} does not rank the words of its vocabulary, so that it cannot tell whether "
+            "a continuation is greedy; choose a neural model"
+        )
     divide = functools.lru_cache(_STRINGS)(functools.partial(sentences_of, lm))
     parts = [_parts(lm.vocabulary, divide, *request) for request in requests]
-    scores = iter(_score_parts(lm.reader, list(itertools.chain(*parts)), batch_size))
+    measured = distributions.measure(
+        *lm.require_distribution(),
+        itertools.chain(*parts),
+        no_context_too=False,
+        batch_size=lm.batch_size,
+    )
     continuations = []
     for request_parts in parts:
-        log_probs, greedy = [], True
-        for part, (log_prob, is_greedy) in zip(request_parts, scores, strict=False):
-            log_probs.append(log_prob)
-            greedy &= is_greedy and UNKNOWN not in part.targets
-        ids = itertools.chain.from_iterable(part.targets for part in request_parts)
+        log_probs, greedy, ids = [], True, []
+        for part, (_, (sentence,)) in zip(request_parts, measured, strict=False):
+            targets = slice(part.first, part.last)
+            log_probs += (-sentence["surprisal"][targets]).tolist()
+            is_likeliest = (sentence["rank"][targets] == 1).all()
+            greedy = greedy and bool(is_likeliest) and UNKNOWN not in part.targets
+            ids += part.targets
         continuations.append(Continuation(math.fsum(log_probs), greedy, tuple(ids)))
     return continuations
 
@@ -122,48 +131,8 @@ def _parts(vocabulary: Vocabulary, divide: Divide, context: str, continuation: s
             # END belongs to the context.
             continue
         ends = number + 1 < len(ids) or _is_complete(divide, text)
-        parts.append(_Part(ids[:number], words, first, len(words) + ends))
+        parts.append(_Part(ids[: number + 1], first, len(words) + ends))
     return parts
-
-
-def _score_parts(
-    reader: SentenceReader[Any], parts: Sequence[_Part], batch_size: int
-) -> list[tuple[float, bool]]:
-    """For each part log P in nats of its targets, and whether each is the likeliest."""
-    scores = [(0.0, True)] * len(parts)
-    sizes = [size_of([*part.earlier, part.words]) for part in parts]
-    for batch, _ in batches_of_like_size(sizes, power_of_two(min(batch_size, MAX_ROWS))):
-        together = [parts[index] for index in filled_up(batch)]
-        length = max(part.last for part in together)
-        targets_BxN = np.full((len(together), length + 1), END)
-        for row, part in enumerate(together):
-            targets_BxN[row, : len(part.words)] = part.words[: length + 1]
-        log_probs_BxN, is_best_BxN = _along(
-            reader, [part.earlier for part in together], targets_BxN[:, :length]
-        )
-        for row, index in enumerate(batch):
-            targets = slice(parts[index].first, parts[index].last)
-            log_prob = math.fsum(log_probs_BxN[row, targets].tolist())
-            scores[index] = log_prob, bool(is_best_BxN[row, targets].all())
-    return scores
-
-
-def _along(
-    reader: SentenceReader[Any], earlier: Sequence[list[np.ndarray]], targets_BxN: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """log P in nats [B, N] of the targets of one sentence after each of B documents, and whether
-    each is the likeliest; undefined after END."""
-    # An n-gram model has no context to read.
-    state = reader.after(earlier) if isinstance(reader, Reader) else reader.open(len(earlier))
-    sentence, log_probs = reader.start(state)
-    row_B, log_probs_NxB, is_best_NxB = np.arange(len(earlier)), [], []
-    for position, target_B in enumerate(targets_BxN.T):
-        if position:
-            sentence, log_probs = reader.next(sentence, targets_BxN[:, position - 1].tolist())
-        log_probs_BxV = np.asarray(log_probs)
-        log_probs_NxB.append(log_probs_BxV[row_B, target_B])
-        is_best_NxB.append(log_probs_BxV.argmax(axis=1) == target_B)
-    return np.array(log_probs_NxB, np.float64).T, np.array(is_best_NxB).T
 
 
 def generate(

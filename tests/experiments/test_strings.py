@@ -92,9 +92,8 @@ def test_continuations_are_scored_as_by_brute_force(name):
             score
             for options in (LINES, RAW)
             for score in strings.score(
-                model(name, options),
+                dataclasses.replace(model(name, options), batch_size=batch_size),
                 [case[1:3] for case in CASES if case[0] == options],
-                batch_size,
             )
         ]
         for (_, *strings_of_case, sentences, targets), score in zip(CASES, scores, strict=True):
@@ -125,10 +124,10 @@ def test_the_argmax_of_every_target_and_nothing_else_is_greedy(name):
         " ".join(["", *words[:n]]) + other for n in range(len(words)) for other in ("", " bark")
     ]
     for text, score in zip(
-        asked, strings.score(lm, [(context, text) for text in asked], 8), strict=True
+        asked, strings.score(lm, [(context, text) for text in asked]), strict=True
     ):
         assert score.is_greedy == (ids(text) == best[: len(ids(text))])
-    (end,) = strings.score(lm, [(context + " " + " ".join(words), "\n")], 8)
+    (end,) = strings.score(lm, [(context + " " + " ".join(words), "\n")])
     assert end.is_greedy == (best[len(words) :] == [END])
 
 
@@ -136,8 +135,8 @@ def test_a_word_outside_the_vocabulary_is_not_greedy_where_unknown_is_likeliest(
     small, lm = small_model("rnnlm"), model("rnnlm")
     params = jax.tree.map(np.array, random_params(small))
     params["output"]["bias"][UNKNOWN] = 50
-    likeliest = dataclasses.replace(lm, make_reader=lambda: Reader(small, params))
-    (score,) = strings.score(likeliest, [("the", " unheard")], 1)
+    likeliest = dataclasses.replace(lm, model=small, params=params)
+    (score,) = strings.score(likeliest, [("the", " unheard")])
     assert score.log_prob == pytest.approx(0, abs=1e-6) and not score.is_greedy
 
 
@@ -148,14 +147,14 @@ def test_log_probabilities_of_parts_add_up_to_the_score_of_the_whole(options):
     (whole,) = lm.score([strings.sentences_of(lm, text)])
     for at in range(len(text)):
         if not text[at - 1 : at + 1].isalpha():
-            parts = strings.score(lm, [("", text[:at]), (text[:at], text[at:])], 4)
+            parts = strings.score(lm, [("", text[:at]), (text[:at], text[at:])])
             total = sum(part.log_prob for part in parts)
             assert total == pytest.approx(whole.log_prob, rel=1e-5), text[:at]
 
 
 def test_models_without_next_words_are_refused():
-    with pytest.raises(InputError, match="predicts bags of words and no next word"):
-        strings.score(model("rnnslm"), [("the", " cat")], 1)
+    with pytest.raises(InputError, match="predicts bags of words and has no dis"):
+        strings.score(model("rnnslm"), [("the", " cat")])
 
 
 @pytest.mark.parametrize("context", ["", "the cat sat .\n", "the cat sat .\nit", "the cat"])
