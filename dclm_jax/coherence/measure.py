@@ -20,7 +20,7 @@ from dclm_jax.coherence.results import OrderResult
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.evaluation.scoring import Document
-from dclm_jax.evaluation.significance import Difference, Sums, differences
+from dclm_jax.evaluation.significance import Difference, Sums, difference_table, differences
 from dclm_jax.tables import aligned, separated
 
 BLOCK_SIZES = (1, 2, 4, 8)
@@ -226,18 +226,10 @@ def table(results: Results) -> list[str]:
 
 def paired_table(results: Results, pairs: Pairs) -> list[str]:
     """The lines of a table of `paired`; empty for one model."""
-    labels = list(results)
     if not pairs:
         return []
-    rows = [["test", "runs", "difference", "95% interval", "p", "p, all pairs (Holm)"]]
-    for test, differences_of_test in pairs.items():
-        for pair in differences_of_test:
-            ends = f"{100 * pair.low:+.2f} to {100 * pair.high:+.2f}"
-            runs = f"{labels[pair.a]} - {labels[pair.b]}"
-            numbers = [f"{100 * pair.difference:+.2f}", ends, f"{pair.p:.4f}", f"{pair.p_holm:.4f}"]
-            rows.append([test, runs, *numbers])
     return [
-        *aligned(rows),
+        *difference_table(pairs, list(results), group="test", unit="points", scale=100, digits=2),
         "difference: accuracy of the first run minus accuracy of the second run; 95% interval: "
         "bootstrap over documents; p: paired permutation test",
     ]
@@ -250,7 +242,7 @@ def joined(results: Results, values: Sequence[dict[str, Any]], pairs: Pairs) -> 
     labels = list(results)
     runs = [{"label": label, **value} for label, value in zip(labels, values, strict=True)]
     differing = [
-        {"test": test, **pair.to_json(), "a": labels[pair.a], "b": labels[pair.b]}
+        {"test": test, **pair.to_json(labels)}
         for test, differences_of_test in pairs.items()
         for pair in differences_of_test
     ]

@@ -11,11 +11,13 @@ Shapes: D documents, X columns (positions, parts of speech or runs), R resamples
 import itertools
 import math
 import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dclm_jax.errors import InputError, require_at_least
+from dclm_jax.tables import aligned
 
 RESAMPLES = 1000
 EXCHANGES = 9999
@@ -112,9 +114,43 @@ class Difference(NamedTuple):
     p: float
     p_holm: float
 
-    def to_json(self) -> dict[str, Any]:
-        """The fields by name; None for nan."""
-        return {name: None if x != x else x for name, x in self._asdict().items()}
+    def to_json(self, labels: Sequence[str]) -> dict[str, Any]:
+        """The fields by name, with the labels of the runs; None for nan."""
+        fields = {name: None if x != x else x for name, x in self._asdict().items()}
+        return {**fields, "a": labels[self.a], "b": labels[self.b]}
+
+
+def difference_table(
+    groups: Mapping[str, Sequence[Difference]],
+    labels: Sequence[str],
+    *,
+    group: str,
+    unit: str,
+    scale: float,
+    digits: int,
+) -> list[str]:
+    """The lines of a table of differences; empty without differences.
+
+    Args:
+      groups: the differences by the name of a group, such as a test.
+      labels: labels of the runs.
+      group: heading of the names of groups.
+      unit: unit of the printed differences.
+      scale: number of these units in a difference of 1.
+      digits: number of decimals of the printed differences.
+    """
+    rows = [[group, "runs", f"difference, {unit}", "95% interval", "p", "p (Holm)"]]
+    for name, pairs in groups.items():
+        for pair in pairs:
+            # The sum with 0 writes -0.0 as 0.0.
+            difference, low, high = (
+                f"{round(scale * value, digits) + 0:+.{digits}f}"
+                for value in (pair.difference, pair.low, pair.high)
+            )
+            runs = f"{labels[pair.a]} - {labels[pair.b]}"
+            p_values = f"{pair.p:.4f}", f"{pair.p_holm:.4f}"
+            rows.append([name, runs, difference, f"[{low}, {high}]", *p_values])
+    return aligned(rows) if len(rows) > 1 else []
 
 
 def differences(sums: Sums, *, seed: int = 0) -> list[Difference]:

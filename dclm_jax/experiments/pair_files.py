@@ -10,7 +10,7 @@ import numpy as np
 from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation import minimal_pairs
 from dclm_jax.evaluation.minimal_pairs import CRITERIA, LAST_WORD, Accuracy, Choice, Outcome
-from dclm_jax.evaluation.significance import Difference
+from dclm_jax.evaluation.significance import Difference, difference_table
 from dclm_jax.files import json_text
 from dclm_jax.tables import aligned, present, separated
 
@@ -92,8 +92,11 @@ class PairResults(NamedTuple):
             )
         if ranks := self._ranks():
             lines += ["", *aligned(ranks)]
-        if any(self.differences.values()):
-            lines += ["", *aligned(self._difference_rows())]
+        differences = difference_table(
+            self.differences, self.labels, group="criterion", unit="points", scale=100, digits=2
+        )
+        if differences:
+            lines += ["", *differences]
         return "\n".join(lines)
 
     def _chance(self) -> str:
@@ -109,16 +112,6 @@ class PairResults(NamedTuple):
         if not ranks[0]:
             return []
         return [*rows, ["median", *(f"{np.median(of_run):g}" for of_run in ranks)]]
-
-    def _difference_rows(self) -> list[list[str]]:
-        rows = [["difference in accuracy", "criterion", "points", "95% interval", "p", "p (Holm)"]]
-        for criterion, pairs in self.differences.items():
-            for pair in pairs:
-                ends = f"[{100 * pair.low:+.2f}, {100 * pair.high:+.2f}]"
-                numbers = f"{100 * pair.difference:+.2f}", ends, f"{pair.p:.4f}"
-                name = f"{self.labels[pair.a]} - {self.labels[pair.b]}"
-                rows.append([name, criterion, *numbers, f"{pair.p_holm:.4f}"])
-        return rows
 
     def to_json(self) -> dict[str, Any]:
         """The accuracies and differences for a file of results."""
@@ -136,12 +129,7 @@ class PairResults(NamedTuple):
             for accuracy in self.accuracies
         ]
         differences = [
-            {
-                **pair.to_json(),
-                "criterion": criterion,
-                "a": self.labels[pair.a],
-                "b": self.labels[pair.b],
-            }
+            {**pair.to_json(self.labels), "criterion": criterion}
             for criterion, pairs in self.differences.items()
             for pair in pairs
         ]

@@ -369,18 +369,16 @@ class Gains(NamedTuple):
             f"{self.words:,} words in {self.sentences:,} sentences of {self.stories} stories; "
             f"omitted: {_counted(self.omitted)}",
         ]
-        if self.differences:
-            header = ["difference in gain, surprisal", "nats per 1,000 words", "p", "p (Holm)"]
-            pairs = [
-                [
-                    f"{self.labels[pair.a]} - {self.labels[pair.b]}",
-                    _with_interval(pair.difference, pair.low, pair.high),
-                    f"{pair.p:.4f}",
-                    f"{pair.p_holm:.4f}",
-                ]
-                for pair in self.differences
-            ]
-            lines += ["", *aligned([header, *pairs])]
+        differences = significance.difference_table(
+            {SURPRISAL: self.differences},
+            self.labels,
+            group="predictor",
+            unit="nats per 1,000 words",
+            scale=1e3,
+            digits=1,
+        )
+        if differences:
+            lines += ["", *differences]
         return "\n".join(lines)
 
     def figure(self) -> Figure:
@@ -396,14 +394,10 @@ class Gains(NamedTuple):
         return Figure("Gain in log-likelihood of reading times", "predictor", y, lines, ticks)
 
     def to_json(self) -> dict[str, Any]:
-        differences = [
-            {**pair.to_json(), "a": self.labels[pair.a], "b": self.labels[pair.b]}
-            for pair in self.differences
-        ]
         return {
             **{name: getattr(self, name) for name in ("words", "stories", "sentences", "omitted")},
             "gains": [gain._asdict() for gain in self.gains],
-            "differences": differences,
+            "differences": [pair.to_json(self.labels) for pair in self.differences],
         }
 
 

@@ -2,12 +2,14 @@
 
 import itertools
 import math
+import re
 
 import numpy as np
 import pytest
 
 from dclm_jax.evaluation import significance
 from dclm_jax.evaluation.significance import (
+    Difference,
     Sums,
     differences,
     interval,
@@ -105,7 +107,21 @@ def test_runs_that_are_the_same_do_not_differ():
     (same,) = differences(Sums(np.ones((5, 2)), np.ones((5, 1))))
     assert (same.difference, same.low, same.high, same.p, same.p_holm) == (0, 0, 0, 1, 1)
     (alone,) = differences(Sums(np.ones((1, 2)), np.ones((1, 1))))
-    assert alone.to_json()["low"] is None
+    assert alone.to_json("xy")["low"] is None
+
+
+def test_a_table_and_json_of_differences():
+    pair = Difference(a=0, b=2, difference=-0.0204, low=-0.05, high=-1e-9, p=0.01, p_holm=0.03)
+    assert pair.to_json(["x", "y", "z"]) == {**pair._asdict(), "a": "x", "b": "z"}
+    options = {"group": "test", "unit": "points", "scale": 100, "digits": 1}
+    header, _, row = significance.difference_table({"swaps": [pair]}, ["x", "y", "z"], **options)
+    assert re.split("  +", header.strip()) == [
+        *("test", "runs", "difference, points", "95% interval", "p", "p (Holm)")
+    ]
+    assert re.split("  +", row.strip()) == [
+        *("swaps", "x - z", "-2.0", "[-5.0, +0.0]", "0.0100", "0.0300")
+    ]
+    assert significance.difference_table({"swaps": []}, ["x"], **options) == []
 
 
 def test_z_by_hand():

@@ -202,8 +202,11 @@ def test_intervals_draw_sentences_and_runs_are_compared_by_their_surprisal():
     (pair,) = result.differences
     expected = (np.sum(by_sentence[0]) - np.sum(by_sentence[1])) / 60
     assert (pair.a, pair.b) == (0, 1) and pair.difference == pytest.approx(expected)
-    (row,) = (line for line in result.text().splitlines() if line.startswith("surprisal  "))
+    row, differences = (
+        line for line in result.text().splitlines() if line.startswith("surprisal  ")
+    )
     assert f"{1e3 * gain.mean:.1f} [{1e3 * gain.low:.1f}, {1e3 * gain.high:.1f}]" in row
+    assert f"a - b {1e3 * pair.difference:+.1f} [" in " ".join(differences.split())
     line = result.figure().lines[0]
     assert [line.y[1], line.low[1], line.high[1]] == pytest.approx([1e3 * x for x in gain[2:]])
 
