@@ -41,7 +41,7 @@ from dclm_jax.evaluation.adaptation import Adaptation, adapt
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.distributions import DIVERGENCE, NO_CONTEXT, SURPRISAL, column_names
 from dclm_jax.evaluation.measures import new_measures
-from dclm_jax.evaluation.minimal_pairs import Choice, EncodedChoice, Outcome
+from dclm_jax.evaluation.minimal_pairs import Choice, Outcome, Request
 from dclm_jax.evaluation.perplexity import Perplexity, measure
 from dclm_jax.evaluation.scoring import Progress, Scorer, WordScorer, with_no_context
 from dclm_jax.models.base import DocumentModel, Params
@@ -438,9 +438,7 @@ class LanguageModel:
           last_word: whether to compute the rank of the last word of the right alternative.
         """
         self.require_language_model("a choice of sentences")
-        requests = (
-            request for choice in choices for request in self._choice(choice, last_word).requests
-        )
+        requests = (request for choice in choices for request in self._requests(choice, last_word))
         if last_word:
             model, params = self.require_distribution()
             scored: Iterable[Any] = distributions.measure(
@@ -450,7 +448,8 @@ class LanguageModel:
             scored = self.scorer.score(requests)
         return minimal_pairs.outcomes(scored, end_is_target=self.scorer.objective == "words")
 
-    def _choice(self, choice: Choice | Sequence[Sentence], last_word: bool) -> EncodedChoice:
+    def _requests(self, choice: Choice | Sequence[Sentence], last_word: bool) -> list[Request]:
+        """The documents to score for a choice, one per alternative."""
         if not isinstance(choice, Choice):
             choice = Choice(choice)
         words, before = (
@@ -458,11 +457,11 @@ class LanguageModel:
             for sentences in (choice.alternatives, choice.context)
         )
         minimal_pairs.require_different(choice, words, last_word)
-        return EncodedChoice(
-            choice,
-            list(map(self.vocabulary.encode, words)),
-            [self.vocabulary.encode(sentence) for sentence in before if sentence],
-        )
+        context = [self.vocabulary.encode(sentence) for sentence in before if sentence]
+        return [
+            Request([*context, self.vocabulary.encode(alternative)], choice)
+            for alternative in words
+        ]
 
     def require_distribution(self) -> tuple[DocumentModel, Params]:
         """The model and the parameters of a single model without adaptation, whose distribution of

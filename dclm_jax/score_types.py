@@ -7,7 +7,7 @@ Log-probabilities are natural logarithms (nats); a surprisal is a negative log-p
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -121,19 +121,33 @@ def is_rank(name: str) -> bool:
     return name.startswith("rank")
 
 
-RESULT_COLUMNS = (
+_COLUMNS = (
     *("document", "sentence", "position", "word", "known"),
     *("sentence_log_prob", "document_log_prob", *WORD_MEASURES),
 )
+RESULT_COLUMNS = (*_COLUMNS, *(f"{name}{NO_CONTEXT}" for name in _COLUMNS))
 
 
-def require_free_names(columns: Iterable[str]) -> None:
-    """Raises an `InputError` if a column of the input has the name of a column of the result."""
+def require_free_names(
+    columns: Iterable[str],
+    taken: Collection[str] = RESULT_COLUMNS,
+    *,
+    where: str = "",
+    advice: str = "name the columns to repeat by --columns",
+) -> None:
+    """Raises an `InputError` if a column of the input has the name of a column of the result.
+
+    Args:
+      columns: names of columns of the input.
+      taken: names of columns of the result. The columns of several runs are called NAME:RUN.
+      where: beginning of the message, the position of the columns.
+      advice: end of the message, another way out than to rename the column.
+    """
     for name in columns:
-        if name.partition(":")[0].removesuffix(NO_CONTEXT) in RESULT_COLUMNS:
+        if any(f"{name}:".startswith(f"{column}:") for column in taken):
             raise InputError(
-                f"the column {brief(name)} of the input has the name of a column of the result; "
-                "rename the column, or name the columns to repeat by --columns"
+                f"{where}the column {brief(name)} of the input has the name of a column of the "
+                f"result; rename the column, or {advice}"
             )
 
 

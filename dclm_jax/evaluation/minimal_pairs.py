@@ -49,25 +49,11 @@ class Choice(NamedTuple):
     right: int = 0
 
 
-@dataclasses.dataclass(frozen=True)
-class EncodedChoice:
-    """A choice with the word ids of its alternatives and of its context."""
-
-    choice: Choice
-    alternatives: list[np.ndarray]
-    context: list[np.ndarray]
-
-    @property
-    def requests(self) -> list["Request"]:
-        """The documents to score, one per alternative."""
-        return [Request([*self.context, ids], self) for ids in self.alternatives]
-
-
 class Request(NamedTuple):
     """A context and an alternative, whose last sentence is scored; and its choice."""
 
     sentences: list[np.ndarray]
-    choice: EncodedChoice
+    choice: Choice
     only_last: bool = True
 
 
@@ -131,18 +117,19 @@ def outcomes(
         measures by name (`distributions.measure`), which give the rank of the last word.
       end_is_target: whether END is a target.
     """
-    for _, requests in itertools.groupby(scored, lambda pair: id(pair[0].choice)):
-        pairs = list(requests)
-        encoded: EncodedChoice = pairs[0][0].choice
+    scored = iter(scored)
+    for pair in scored:
+        choice = pair[0].choice
+        pairs = [pair, *itertools.islice(scored, len(choice.alternatives) - 1)]
+        ids = [request.sentences[-1].tolist() for request, _ in pairs]
         values = [value for _, (value,) in pairs]
-        rank, right = None, encoded.choice.right
+        rank, right = None, choice.right
         is_measured = isinstance(values[right], Mapping)
-        if is_measured and encoded.alternatives[right][-1] != UNKNOWN:
+        if is_measured and ids[right][-1] != UNKNOWN:
             rank = int(values[right]["rank"][-2])
         nll = [value["surprisal"] if is_measured else value for value in values]
         log_probs = [-float(np.sum(nats, dtype=np.float64)) for nats in nll]
-        targets = [len(ids) + end_is_target for ids in encoded.alternatives]
-        ids = [alternative.tolist() for alternative in encoded.alternatives]
+        targets = [len(alternative) + end_is_target for alternative in ids]
         is_equal = ids.count(ids[right]) > 1
         correct = {}
         if len(ids) > 1:
@@ -151,7 +138,7 @@ def outcomes(
                 correct[criterion] = np.nan if is_equal else _share(scores, right)
         if is_measured:
             correct[LAST_WORD] = np.nan if rank is None else float(rank == 1)
-        yield Outcome(encoded.choice, log_probs, targets, is_equal, rank, correct)
+        yield Outcome(choice, log_probs, targets, is_equal, rank, correct)
 
 
 def _share(values: Sequence[float], index: int) -> float:

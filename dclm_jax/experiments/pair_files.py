@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dclm_jax.errors import InputError, brief
+from dclm_jax import score_types
 from dclm_jax.evaluation import minimal_pairs
 from dclm_jax.evaluation.minimal_pairs import CRITERIA, LAST_WORD, Accuracy, Choice, Outcome
 from dclm_jax.evaluation.significance import Difference, difference_table
@@ -28,13 +28,12 @@ def require_free_names(choices: Iterable[Choice], names: Sequence[str]) -> None:
     taken = {_PAIR, _RANK, *map(_apart, CRITERIA), *map(_correct, CRITERIA)}
     taken.update(itertools.chain.from_iterable(map(_scores, names)))
     for choice in choices:
-        for name in choice.columns:
-            # The columns of several runs are called NAME:RUN.
-            if any(f"{name}:".startswith(f"{column}:") for column in taken):
-                raise InputError(
-                    f"{choice.where}: the column {brief(name)} of the input has the name of a "
-                    "column of the result; rename the column, or write --output=NAME.jsonl"
-                )
+        score_types.require_free_names(
+            choice.columns,
+            taken,
+            where=f"{choice.where}: ",
+            advice="write --output=NAME.jsonl",
+        )
 
 
 class PairResults(NamedTuple):

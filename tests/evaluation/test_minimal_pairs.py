@@ -14,7 +14,7 @@ from dclm_jax.evaluation.minimal_pairs import (
     PER_TARGET,
     TOTAL,
     Choice,
-    EncodedChoice,
+    Request,
     accuracies,
     differences,
     outcomes,
@@ -107,9 +107,10 @@ def test_the_right_alternative_may_have_another_index(last_word):
 def test_ties_count_a_share(log_probs, total, per_target):
     """Of right alternatives of three words and END, and wrong ones of one word and END."""
     ids = [np.array([3, 4, 5]), *(np.array([6 + wrong]) for wrong in range(len(log_probs) - 1))]
-    encoded = EncodedChoice(Choice(["right", *"abc"][: len(ids)]), ids, [])
+    choice = Choice(["right", *"abc"][: len(ids)])
+    requests = [Request([words], choice) for words in ids]
     nll = [[np.array([0.0] * len(words) + [-x])] for words, x in zip(ids, log_probs, strict=True)]
-    (outcome,) = outcomes(zip(encoded.requests, nll, strict=True), end_is_target=True)
+    (outcome,) = outcomes(zip(requests, nll, strict=True), end_is_target=True)
     assert outcome.log_probs == list(log_probs)
     assert outcome.correct == {TOTAL: float(total), PER_TARGET: float(per_target)}
 
