@@ -714,7 +714,7 @@ class LanguageModel:
             extra_tests=["insertion"].
         """
         self.require_language_model("coherence")
-        encoded = [document.sentences for document in self._dataset(documents).documents]
+        encoded = self._dataset(documents).sentences
         return measure_coherence(
             encoded,
             CoherenceOptions(**options),
@@ -792,7 +792,7 @@ class LanguageModel:
         if isinstance(documents, Dataset):
             return documents
         encoded = _encoded(self.vocabulary, documents)
-        return Dataset(encoded, None, {"input": "documents"})
+        return Dataset(lambda tagger: encoded, None, {"input": "documents"})
 
 
 def restore(

@@ -9,7 +9,8 @@ from dclm_jax.data.readers import STDIN
 from dclm_jax.data.text_files import input_files
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import adaptation
-from dclm_jax.experiments.results import Split, Store
+from dclm_jax.evaluation.datasets import Dataset
+from dclm_jax.experiments.results import Store
 from dclm_jax.experiments.subjects import Subject
 from launch import _evaluation
 
@@ -133,7 +134,7 @@ def reads_split(mixes: bool = False) -> bool:
     return tunes_on_split or "dynamic" in ADAPT.value
 
 
-def open_tuning(runs: Sequence[Subject]) -> Split:
+def open_tuning(runs: Sequence[Subject]) -> Dataset:
     """The documents to tune on."""
     return _evaluation.open_split(runs, TUNE_ON.value, TUNE_INPUT.value)
 

@@ -20,8 +20,9 @@ from dclm_jax.data.text_files import UTF8
 from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import datasets, perplexity
+from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.experiments import subjects
-from dclm_jax.experiments.results import Split, Store
+from dclm_jax.experiments.results import Store
 from dclm_jax.experiments.subjects import Subject
 from dclm_jax.language_model import DEFAULT_BATCH_SIZE, LanguageModel
 from dclm_jax.nn.precision import MATMUL_PRECISIONS, SCORING_PRECISION
@@ -135,24 +136,19 @@ def open_split(
     runs: Sequence[Subject],
     name: str,
     text: str | None = None,
-    tagger: datasets.Tagger | None = None,
-) -> Split:
+) -> Dataset:
     """A split of --data, or of the corpus that all runs were trained on, or a text in its place.
 
     Args:
       runs: runs with one vocabulary.
       name: name of the split.
       text: path of the text, read with `text_options`.
-      tagger: tagger for the parts of speech of text, if any.
     """
     vocabulary = runs[0].lm.vocabulary
     if text is None:
-        return Split.of(vocabulary, directory_of(runs), name)
+        return datasets.open_split(vocabulary, directory_of(runs), name)
     options = text_options(*(run.lm.text.options for run in runs))
-    dataset = datasets.open_text(
-        vocabulary, text, options, encoding=ENCODING.value, tagger=tagger, report=notify
-    )
-    return Split.of_text(dataset)
+    return datasets.open_text(vocabulary, text, options, encoding=ENCODING.value, report=notify)
 
 
 def read_text(models: Sequence[LanguageModel], path: str, **more: Any) -> Iterator[Document]:

@@ -49,6 +49,7 @@ bootstrap, and "fixed" has the result of the fixed permutations. "first_sentence
 {"runs": [...], "pairs": [...]}.
 """
 
+import dataclasses
 import functools
 import sys
 from collections.abc import Callable, Sequence
@@ -71,8 +72,8 @@ from dclm_jax.data.readers import read_documents
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import datasets
-from dclm_jax.evaluation.datasets import Encoded
-from dclm_jax.experiments.results import Split, Store
+from dclm_jax.evaluation.datasets import Dataset, Encoded
+from dclm_jax.experiments.results import Store
 from dclm_jax.experiments.subjects import Subject
 from launch import _adaptation, _app, _cluster, _evaluation
 
@@ -145,7 +146,7 @@ class _Measured(NamedTuple):
 class _Texts(NamedTuple):
     """A split or text, its documents, and the permutations of each document from --permuted."""
 
-    split: Split
+    dataset: Dataset
     documents: list[Encoded]
     given: list[np.ndarray] | None
 
@@ -180,7 +181,7 @@ def main(argv: Sequence[str]) -> None:
             file.writelines(measure.separated_rows(results, names))
     if _OUTPUT.value:
         values = [
-            results[subject.label].to_json() | subject.description | texts.split.source
+            results[subject.label].to_json() | subject.description | texts.dataset.source
             for subject in subjects
         ]
         files.write_json(_OUTPUT.value, measure.joined(results, values, pairs))
@@ -243,7 +244,7 @@ def _models(store: Store) -> tuple[list[_Measured], _Texts]:
 
     def measured(run: Subject) -> _Measured:
         def measure(test: OrderTest[Any]) -> OrderResult[Any]:
-            result = store.order_test(run, texts.split, test)
+            result = store.order_test(run, texts.dataset, test)
             assert result is not None
             return result
 
@@ -276,7 +277,7 @@ def _baseline(kind: type[OrderingBaseline]) -> tuple[list[_Measured], _Texts]:
 
     def measure(test: OrderTest[Any]) -> OrderResult[Any]:
         with _evaluation.Progress(type(test).__name__) as progress:
-            return compare(baseline, texts.split.documents, test, on_document=progress).record
+            return compare(baseline, texts.dataset.sentences, test, on_document=progress).record
 
     return [_Measured(kind.name, summary, description, measure)], texts
 
@@ -292,7 +293,7 @@ def _open(
     values, encoding = flags.FLAGS, _evaluation.ENCODING.value
     given = None
     if _PERMUTED.value is None and values.input is None:
-        split = Split.of(vocabulary, directory(), values.split)
+        dataset = datasets.open_split(vocabulary, directory(), values.split)
     else:
         settings = _evaluation.text_options(*options)
         if _PERMUTED.value is None:
@@ -306,13 +307,15 @@ def _open(
             dataset, given = open_permutations(
                 vocabulary, read, _PERMUTED.value, values.input, report=_evaluation.notify
             )
-        split = Split.of_text(dataset._replace(documents=list(dataset.documents)))
-    source = split.source
+    # Text is read once.
+    documents = list(dataset.documents)
+    dataset = dataclasses.replace(dataset, read=lambda tagger: documents)
+    source = dataset.source
     name = source.get("input") or f"{source['data']}, {source['split']}"
-    documents = _evaluation.counting_unknown(
-        split.open().documents, lambda document: document.sentences, trained_on, name
+    counted = _evaluation.counting_unknown(
+        documents, lambda document: document.sentences, trained_on, name
     )
-    return _Texts(split, list(documents), given)
+    return _Texts(dataset, list(counted), given)
 
 
 if __name__ == "__main__":

@@ -95,12 +95,12 @@ def main(argv: Sequence[str]) -> None:
         figures.context_figure(list(map(context_point, runs)))
     tagger = parts_of_speech.Tagger() if _BY_POS.value else None
     values, store = flags.FLAGS, _evaluation.store()
-    split = _evaluation.open_split(runs, values.split, values.input, tagger)
+    dataset = _evaluation.open_split(runs, values.split, values.input)
     mixture = _tuned(runs) if _INTERPOLATE.value else None
     adapted = _adaptation.adapt(runs, store)
     evaluation = evaluate(
         runs,
-        split,
+        dataset,
         store=store,
         adapted=adapted,
         mixture=mixture,
@@ -138,7 +138,7 @@ def _check_flags() -> None:
 
 
 def _tuned(runs: Sequence[_evaluation.Subject]) -> interpolation.Mixture:
-    tuning = _adaptation.open_tuning(runs).open()
+    tuning = _adaptation.open_tuning(runs)
     with _evaluation.Progress("tuning", tuning.num_documents) as progress:
         scorers = [run.lm.scorer for run in runs]
         return interpolation.tune(scorers, tuning, on_document=progress)

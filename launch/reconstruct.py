@@ -133,7 +133,7 @@ def _pairs(subject: Subject) -> Iterator[tuple[readers.Document, readers.Documen
                 )
             yield source, source
         return
-    for encoded in _evaluation.open_split([subject], flags.FLAGS.split).open().documents:
+    for encoded in _evaluation.open_split([subject], flags.FLAGS.split).documents:
         texts = (encoded.source or encoded.sentences, encoded.sentences)
         source, target = (list(map(lm.vocabulary.decode, sentences)) for sentences in texts)
         yield readers.Document(encoded.id, source), readers.Document(encoded.id, target)

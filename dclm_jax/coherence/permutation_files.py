@@ -116,7 +116,7 @@ def open_permutations(
     if num_equal:
         report(f"note: permutations with the same text as their document: {num_equal:,}")
     source = {"input": originals or permuted, "permuted": permuted, "split": None}
-    return Dataset(documents, len(documents), source), orders
+    return Dataset(lambda tagger: documents, len(documents), source), orders
 
 
 def _texts(read: Read, folder: str) -> dict[str, Document]:

@@ -1,10 +1,11 @@
 """Documents to evaluate on: a split of a prepared corpus, or text."""
 
 import dataclasses
-import itertools
+import functools
+import hashlib
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -37,29 +38,57 @@ class Encoded:
     id: str = ""
 
 
-class Dataset(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Dataset:
     """Documents to evaluate on.
 
     Attributes:
-      documents: the documents, which are streamed once.
+      read: function that returns the documents for streaming; with parts of speech, if it is passed
+        a tagger. Text may be read only once.
       num_documents: number of documents; None if unknown.
-      source: description of the documents' source, for results.
+      source: description of the documents' source, for results: "data", the directory of a corpus,
+        and "split", its split; for text "input".
       counts: `characters` and `original_tokens` of `Perplexity`, if known for all documents.
     """
 
-    documents: Iterable[Encoded]
+    read: Callable[[Tagger | None], Iterable[Encoded]]
     num_documents: int | None
     source: dict[str, Any]
-    counts: Mapping[str, int] = {}
+    counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def documents(self) -> Iterable[Encoded]:
+        """The documents, streamed."""
+        return self.read(None)
+
+    @property
+    def name(self) -> str:
+        """The name of the split, or of the text."""
+        return self.source.get("split") or self.source["input"]
+
+    @property
+    def is_text(self) -> bool:
+        """Whether this is no split of a prepared corpus. Results of text are not saved."""
+        return self.source.get("split") is None
+
+    @functools.cached_property
+    def sentences(self) -> list[list[np.ndarray]]:
+        """The word ids of the sentences of each document."""
+        return [document.sentences for document in self.documents]
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """The checksum of the word ids of all documents and their sources."""
+        digest = hashlib.sha256()
+        for document in self.documents:
+            for sentences in (document.sentences, document.source or ()):
+                for ids in sentences:
+                    digest.update(np.asarray(ids, np.int32).tobytes() + b"\n")
+                digest.update(b"\n")
+        return digest.hexdigest()[:16]
 
 
-def open_split(
-    vocabulary: Vocabulary,
-    directory: str | pathlib.Path,
-    split: str,
-    *,
-    tagger: Tagger | None = None,
-) -> Dataset:
+def open_split(vocabulary: Vocabulary, directory: str | pathlib.Path, split: str) -> Dataset:
     """The split "train", "valid" or "test" of a prepared corpus.
 
     A tagger receives the words, with `<UNKNOWN>` in place of OOV words, and the parts of speech
@@ -67,21 +96,21 @@ def open_split(
     """
     data = corpus.open_corpus(directory, split)
     require_vocabulary(data, directory, vocabulary)
-    spelling = data.vocabulary.words
+    sources = corpus.open_source(data, directory)
 
-    def tagged(index: int, document: Encoded) -> Encoded:
-        if tagger is None:
-            return document
-        words = [[spelling[word] for word in sentence] for sentence in document.sentences]
-        tags = data.document_tags(index)
-        return dataclasses.replace(document, tags=tagger(readers.Document(str(index), words, tags)))
+    def read(tagger: Tagger | None) -> Iterator[Encoded]:
+        for index, document in enumerate(documents_of(data, sources)):
+            if tagger is not None:
+                words = list(map(data.vocabulary.decode, document.sentences))
+                tags = data.document_tags(index)
+                tags = tagger(readers.Document(str(index), words, tags))
+                document = dataclasses.replace(document, tags=tags)
+            yield document
 
-    encoded = enumerate(documents_of(data, corpus.open_source(data, directory)))
-    documents = itertools.starmap(tagged, encoded)
     source = {"data": str(directory), "split": split}
     counts = {"characters": data.manifest.splits[split].characters}
     counts["original_tokens"] = data.manifest.original_tokens(split)
-    return Dataset(documents, data.num_documents, source, counts)
+    return Dataset(read, data.num_documents, source, counts)
 
 
 def require_vocabulary(
@@ -109,7 +138,6 @@ def open_text(
     options: TextOptions = PLAIN,
     *,
     encoding: str = UTF8,
-    tagger: Tagger | None = None,
     report: readers.Report = lambda line: None,
 ) -> Dataset:
     """Text, streamed; "-" is standard input. See `readers.read_documents` for encoding and report.
@@ -117,14 +145,14 @@ def open_text(
     A tagger receives the words of the text, including OOV words.
     """
 
-    def documents() -> Iterator[Encoded]:
+    def read(tagger: Tagger | None) -> Iterator[Encoded]:
         for document in readers.read_documents(path, options, encoding=encoding, report=report):
             encoded = encode(vocabulary, document.sentences, document.id)
             tags = None if tagger is None else tagger(document)
             yield dataclasses.replace(encoded, tags=tags)
 
     source = {"input": str(path), "split": None, "read_as": str(options)}
-    return Dataset(documents(), None, source)
+    return Dataset(read, None, source)
 
 
 def encode(vocabulary: Vocabulary, sentences: list[list[str]], name: str = "") -> Encoded:

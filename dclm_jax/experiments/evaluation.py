@@ -2,7 +2,7 @@
 adaptation and of a mixture.
 
     runs = subjects.restore_all(["runs/rnnlm", "runs/ccdclm"])
-    print(evaluate(runs, Split.of(runs[0].lm.vocabulary, "data/ptb", "test")))
+    print(evaluate(runs, open_split(runs[0].lm.vocabulary, "data/ptb", "test")))
 """
 
 import dataclasses
@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from dclm_jax.evaluation import interpolation, parts_of_speech, significance
+from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.interpolation import Mixture
 from dclm_jax.evaluation.measures import of_numbers
 from dclm_jax.evaluation.parts_of_speech import TagClass, Tagger, TagSums
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.experiments import figures
-from dclm_jax.experiments.results import PERPLEXITY, Split, Store
+from dclm_jax.experiments.results import PERPLEXITY, Store
 from dclm_jax.experiments.subjects import Subject, matmul_precision
 from dclm_jax.language_model import mix
 from dclm_jax.tables import aligned
@@ -156,7 +157,7 @@ def _text(number: float | None) -> str:
 
 def evaluate(
     runs: Sequence[Subject],
-    split: Split,
+    dataset: Dataset,
     *,
     store: Store | None = None,
     adapted: Sequence[Subject] = (),
@@ -168,7 +169,7 @@ def evaluate(
 
     Args:
       runs: the models.
-      split: the documents. Saved results are not used for a mixture, parts of speech and text:
+      dataset: the documents. Saved results are not used for a mixture, parts of speech and text:
         the first two need the scores of all models at once, and text is read once.
       store: saved results of the runs.
       adapted: for each kind of test-time adaptation, the adapted models in the order of `runs`.
@@ -178,10 +179,9 @@ def evaluate(
     """
     subjects, kinds, store = [*runs, *adapted], of_numbers(), store or Store()
     interpolation.no_document([run.lm.scorer for run in runs])
-    dataset = split.open(tagger=tagger)
     by_tag = TagSums(len(subjects) + (mixture is not None)) if tagger else None
-    if tagger is None and mixture is None and not split.is_text:
-        results = [store.targets(subject, split, kinds) for subject in subjects]
+    if tagger is None and mixture is None and not dataset.is_text:
+        results = [store.targets(subject, dataset, kinds) for subject in subjects]
         sums = [Perplexity.from_json(result.pop(PERPLEXITY)) for result in results]
     else:
         weight = None if mixture is None else mixture.weight
@@ -189,7 +189,7 @@ def evaluate(
         with store.progress("perplexity") as on_document:
             sums = interpolation.measure(
                 [subject.lm.scorer for subject in subjects],
-                dataset.documents,
+                dataset.read(tagger),
                 weight=weight,
                 by_tag=by_tag,
                 measures=measures,
@@ -197,7 +197,7 @@ def evaluate(
             )
         results = [{each.name: each.value() for each in of_model} for of_model in measures]
         for subject, of_model, measured in zip(subjects, measures, sums, strict=False):
-            store.save_targets(subject, split, measured, of_model)
+            store.save_targets(subject, dataset, measured, of_model)
     if mixture is not None:
         mixed = mix(runs[0].lm, runs[1].lm, mixture.weight)
         subjects.append(Subject(_MIXTURE, "", mixed))

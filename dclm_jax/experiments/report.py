@@ -12,12 +12,13 @@ from dclm_jax import files, storage
 from dclm_jax.coherence.compare import Bootstrap, FirstSentence
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import adaptation, measures
+from dclm_jax.evaluation.datasets import Dataset, open_split
 from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.evaluation.perplexity import COUNTING_RULES
 from dclm_jax.experiments import comparison, examples, figures, html, results, tables
 from dclm_jax.experiments.comparison import Row, without
 from dclm_jax.experiments.figures import Figure
-from dclm_jax.experiments.results import Split, Store
+from dclm_jax.experiments.results import Store
 from dclm_jax.experiments.subjects import (
     Subject,
     expand_workdirs,
@@ -72,7 +73,7 @@ class Request:
     """
 
     subjects: Sequence[Subject]
-    splits: Mapping[str, Split]
+    splits: Mapping[str, Dataset]
     options: Options
     baseline: str | None = None
 
@@ -96,7 +97,7 @@ class Request:
         first = subjects[0].lm
         directory = data or first.config["data"]["directory"]
         names = "valid", "test"
-        splits = {name: Split.of(first.vocabulary, directory, name) for name in names}
+        splits = {name: open_split(first.vocabulary, directory, name) for name in names}
         request = cls(subjects, splits, options, baseline)
         baselines_of(comparison.rows(request.facts), baseline)
         return request
@@ -135,7 +136,7 @@ class Request:
           command: the command that makes the report.
           read_examples: whether to score some documents word by word.
         """
-        documents = self.splits["test"].documents
+        documents = self.splits["test"].sentences
         models = {subject.workdir: subject.lm for subject in self.subjects}
         content = html.Report(
             "Report on document-context language models",
@@ -170,7 +171,7 @@ class Request:
             "Data and options": {
                 "corpus": directory,
                 **{
-                    f"{_IN_PROSE[name]} documents": f"{len(split.documents):,}"
+                    f"{_IN_PROSE[name]} documents": f"{len(split.sentences):,}"
                     for name, split in splits
                 },
                 **{
@@ -251,7 +252,7 @@ def measure(request: Request, store: Store) -> list[dict[str, Any]]:
         known | _measure(subject, valid, test, options, store)
         for subject, known in zip(subjects, request.facts, strict=True)
     ]
-    if tables.first_decides(all_results) and max(map(len, test.documents)) >= 3:
+    if tables.first_decides(all_results) and max(map(len, test.sentences)) >= 3:
         first_fixed = dataclasses.replace(options, fix_first=1)
         for subject, result in zip(subjects, all_results, strict=True):
             result["first_kept"] = _coherence(subject, test, first_fixed, store)
@@ -266,7 +267,7 @@ def measure(request: Request, store: Store) -> list[dict[str, Any]]:
 
 
 def _measure(
-    subject: Subject, valid: Split, test: Split, options: Options, store: Store
+    subject: Subject, valid: Dataset, test: Dataset, options: Options, store: Store
 ) -> dict[str, Any]:
     tested = store.targets(subject, test, measures.MEASURES)
     context = store.context(subject, test, options.seed)
@@ -282,7 +283,7 @@ def _measure(
 
 
 def _adapted(
-    subject: Subject, test: Split, options: Options, store: Store
+    subject: Subject, test: Dataset, options: Options, store: Store
 ) -> dict[str, Any] | None:
     tested = store.targets(subject, test).get(results.PERPLEXITY)
     return tested and {
@@ -293,7 +294,7 @@ def _adapted(
 
 
 def _coherence(
-    subject: Subject, test: Split, options: Options, store: Store
+    subject: Subject, test: Dataset, options: Options, store: Store
 ) -> dict[str, Any] | None:
     """The bootstrap result and, if no sentence is fixed, the accuracy with only the first sentence
     moved."""

@@ -8,26 +8,22 @@ corpus reads and writes these files.
 
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
-
 from dclm_jax import files, processes, storage
 from dclm_jax.coherence.compare import OrderTest
 from dclm_jax.coherence.results import OrderResult
-from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import adaptation, context_ablation, datasets, perplexity
+from dclm_jax.evaluation import adaptation, context_ablation, perplexity
 from dclm_jax.evaluation.adaptation import Adaptation
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.measures import Measure
 from dclm_jax.evaluation.perplexity import Perplexity
-from dclm_jax.evaluation.scoring import Document, Progress
+from dclm_jax.evaluation.scoring import Progress
 from dclm_jax.experiments.subjects import Subject
 from dclm_jax.training.config import flat
 from dclm_jax.training.workdir import CORPUS_FILE, METRICS_FILE, RESULT_FILE, Line, read_lines
@@ -39,54 +35,6 @@ FOLDER = "results"
 PERPLEXITY = "perplexity"
 """The name of the sums of `evaluation.perplexity`."""
 ResultT = TypeVar("ResultT")
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Split:
-    """A split of a prepared corpus, or a text instead.
-
-    Attributes:
-      source: "data", the directory of the corpus, and "split", its name; for text "input".
-      open: function that opens the documents for streaming; with parts of speech if `tagger` is
-        passed.
-      is_text: whether this is a text, whose results are not saved.
-    """
-
-    source: dict[str, Any]
-    open: Callable[..., Dataset]
-    is_text: bool = False
-
-    @classmethod
-    def of(cls, vocabulary: Vocabulary, directory: str, name: str) -> "Split":
-        """The split "train", "valid" or "test" of a corpus with this vocabulary."""
-        opened = functools.partial(datasets.open_split, vocabulary, directory, name)
-        return cls(opened().source, opened)
-
-    @classmethod
-    def of_text(cls, dataset: Dataset) -> "Split":
-        """A text as a split, with or without parts of speech."""
-        return cls(dataset.source, lambda **options: dataset, is_text=True)
-
-    @property
-    def name(self) -> str:
-        """The name of the split, or of the text."""
-        return self.source.get("split") or self.source["input"]
-
-    @functools.cached_property
-    def documents(self) -> list[Document]:
-        """The documents as word ids."""
-        return [document.sentences for document in self.open().documents]
-
-    @functools.cached_property
-    def fingerprint(self) -> str:
-        """The checksum of the word ids of all documents and their sources."""
-        digest = hashlib.sha256()
-        for document in self.open().documents:
-            for sentences in (document.sentences, document.source or ()):
-                for ids in sentences:
-                    digest.update(np.asarray(ids, np.int32).tobytes() + b"\n")
-                digest.update(b"\n")
-        return digest.hexdigest()[:16]
 
 
 class Result(NamedTuple):
@@ -101,15 +49,15 @@ class Result(NamedTuple):
     def of(
         cls,
         subject: Subject,
-        split: Split,
+        dataset: Dataset,
         measure: str,
         options: Mapping[str, Any],
         version: int = 1,
     ) -> "Result":
         """The result of a measure with these options, which are JSON values."""
         numbers = [f"{key} {value}" for key, value in options.items() if type(value) in (str, int)]
-        label = f"{subject.name}: {measure} ({', '.join([split.name, *numbers])})"
-        if split.is_text:
+        label = f"{subject.name}: {measure} ({', '.join([dataset.name, *numbers])})"
+        if dataset.is_text:
             return cls(None, {}, label)
         adapted = subject.lm.adaptation
         identity = files.finite(
@@ -121,8 +69,8 @@ class Result(NamedTuple):
                 "adaptation": adapted
                 and {key: getattr(adapted, key) for key in ("kind", "setting", "training_text")},
                 "vocabulary": subject.lm.vocabulary.fingerprint,
-                "split": split.source["split"],
-                "documents": split.fingerprint,
+                "split": dataset.source["split"],
+                "documents": dataset.fingerprint,
                 "options": dict(sorted(options.items())),
             }
         )
@@ -176,38 +124,37 @@ class Store:
         return names and f"note: saved results, not measured again: {names}"
 
     def targets(
-        self, subject: Subject, split: Split, kinds: Sequence[type[Measure]] = ()
+        self, subject: Subject, dataset: Dataset, kinds: Sequence[type[Measure]] = ()
     ) -> dict[str, Any]:
         """The sums of `perplexity` and the values of measures by name. Results that are not saved
         are measured in one pass, or omitted if `compute` is false."""
-        results = _of_targets(subject, split, kinds)
+        results = _of_targets(subject, dataset, kinds)
         values = {name: self._saved(result) for name, result in results.items()}
         missing = [name for name, saved in values.items() if saved is None]
         if missing and self.compute:
             new = [kind() for kind in kinds if kind.name in missing]
-            label = f"{subject.name}: {', '.join(missing)} ({split.name})"
+            label = f"{subject.name}: {', '.join(missing)} ({dataset.name})"
             with self._measuring(label) as on_document:
-                dataset = split.open()
                 sums = perplexity.measure(
                     subject.lm.scorer,
                     dataset.documents,
                     measures=new,
                     on_document=lambda done: on_document(done, dataset.num_documents or 0),
                 )
-            measured = self.save_targets(subject, split, sums, new)
+            measured = self.save_targets(subject, dataset, sums, new)
             values |= {name: [value] for name, value in measured.items()}
         return {name: saved[0] for name, saved in values.items() if saved is not None}
 
     def save_targets(
-        self, subject: Subject, split: Split, sums: Perplexity, measures: Sequence[Measure]
+        self, subject: Subject, dataset: Dataset, sums: Perplexity, measures: Sequence[Measure]
     ) -> dict[str, Any]:
         """Saves the results of one pass over a split, and returns them by name."""
         values = {PERPLEXITY: sums.to_json(), **{each.name: each.value() for each in measures}}
-        for name, result in _of_targets(subject, split, list(map(type, measures))).items():
+        for name, result in _of_targets(subject, dataset, list(map(type, measures))).items():
             values[name] = self._save(result, values[name])
         return values
 
-    def context(self, subject: Subject, split: Split, seed: int) -> dict[str, Any] | None:
+    def context(self, subject: Subject, dataset: Dataset, seed: int) -> dict[str, Any] | None:
         """Perplexities with the context replaced or removed, see `context_ablation`; for a model
         without context its perplexity."""
 
@@ -215,25 +162,25 @@ class Store:
             names = [name for name in context_ablation.ARRANGEMENTS if name != "own"]
             scorer = subject.lm.scorer
             if scorer.context_order == 0:
-                measured = self.targets(subject, split)[PERPLEXITY]["perplexity"]
+                measured = self.targets(subject, dataset)[PERPLEXITY]["perplexity"]
                 return dict.fromkeys(names, measured)
             return {
-                name: context_ablation.rearranged(scorer, split.documents, name, seed)
+                name: context_ablation.rearranged(scorer, dataset.sentences, name, seed)
                 for name in names
             }
 
-        return self.measured(Result.of(subject, split, "context", {"seed": seed}), compute)
+        return self.measured(Result.of(subject, dataset, "context", {"seed": seed}), compute)
 
     def order_test(
-        self, subject: Subject, split: Split, test: OrderTest[ResultT]
+        self, subject: Subject, dataset: Dataset, test: OrderTest[ResultT]
     ) -> OrderResult[ResultT] | None:
         """The result of an order-discrimination test."""
         options = dataclasses.asdict(test)
         options = {"test": type(test).__name__, **options.pop("shuffle"), **options}
-        result = Result.of(subject, split, "coherence", options)
+        result = Result.of(subject, dataset, "coherence", options)
 
         def compute(on_document: Progress) -> dict[str, Any]:
-            compared = subject.lm.compare_orders(split.documents, test, on_document=on_document)
+            compared = subject.lm.compare_orders(dataset.sentences, test, on_document=on_document)
             return compared.record.to_json()
 
         value = self.measured(result, compute)
@@ -244,15 +191,15 @@ class Store:
         subject: Subject,
         kind: str,
         setting: adaptation.Setting,
-        split: Split,
+        dataset: Dataset,
         data: str | None,
     ) -> Subject | None:
-        """A subject with test-time adaptation; a setting that is not complete is tuned on a split.
+        """A subject with test-time adaptation; a setting that is not complete is tuned.
 
         Args:
           subject: a subject without adaptation.
           kind, setting, data: see `adaptation.adapt`.
-          split: documents for tuning.
+          dataset: documents for tuning.
         """
         numbers = adaptation.complete(kind, setting)
         if None not in numbers.values():
@@ -260,7 +207,6 @@ class Store:
         new: list[Subject] = []
 
         def compute(on_document: Progress) -> dict[str, Any]:
-            dataset = split.open()
             # Dynamic evaluation reads some of the documents several times.
             total = 0 if kind == "dynamic" else dataset.num_documents or 0
             new.append(
@@ -281,10 +227,10 @@ class Store:
             "grid": adaptation.GRIDS[kind],
             "training_text": adaptation.training_text(subject.lm, kind, data),
         }
-        value = self.measured(Result.of(subject, split, "adaptation", options), compute)
+        value = self.measured(Result.of(subject, dataset, "adaptation", options), compute)
         if value is None or new:
             return new[0] if new else None
-        tuned = Adaptation.from_json(value, split.source)
+        tuned = Adaptation.from_json(value, dataset.source)
         subject = subject.adapted(kind, tuned.setting, data=data)
         return subject._replace(lm=dataclasses.replace(subject.lm, adaptation=tuned))
 
@@ -346,12 +292,12 @@ class Store:
 
 
 def _of_targets(
-    subject: Subject, split: Split, kinds: Sequence[type[Measure]]
+    subject: Subject, dataset: Dataset, kinds: Sequence[type[Measure]]
 ) -> dict[str, Result]:
     """The results of a pass over all targets by name."""
     versions = {PERPLEXITY: 1, **{kind.name: kind.version for kind in kinds}}
     return {
-        name: Result.of(subject, split, name, {}, version) for name, version in versions.items()
+        name: Result.of(subject, dataset, name, {}, version) for name, version in versions.items()
     }
 
 

@@ -141,7 +141,7 @@ def test_the_best_weight_at_the_ends_and_where_probabilities_underflow():
 def test_tuning_reports_what_it_was_tuned_on(monkeypatch):
     scorers = fake_scorers(2, 5)
     seen = []
-    dataset = Dataset(random_documents(30), 30, {"split": "valid"})
+    dataset = Dataset(lambda tagger: random_documents(30), 30, {"split": "valid"})
     weight, perplexities, source = interpolation.tune(scorers, dataset, on_document=seen.append)
     assert source == {"split": "valid"}
     assert seen == list(range(1, 31))
@@ -153,7 +153,7 @@ def test_tuning_reports_what_it_was_tuned_on(monkeypatch):
     assert weight == pytest.approx(np.argmin(grid) / 100, abs=0.01)
     assert 0 < perplexities[2].nll <= min(grid)
     monkeypatch.setattr(interpolation, "_CHUNK", 7)
-    in_chunks = interpolation.tune(scorers, dataset._replace(documents=documents))
+    in_chunks = interpolation.tune(scorers, dataset)
     assert in_chunks.weight == pytest.approx(weight, abs=1e-9)
     assert in_chunks.perplexities[2].nll == pytest.approx(perplexities[2].nll, rel=1e-12)
 
@@ -164,7 +164,7 @@ def test_nothing_to_score():
         with pytest.raises(InputError, match="there are no words to score"):
             interpolation.measure(scorers, documents)
         with pytest.raises(InputError, match="there are no words to tune the weight on"):
-            interpolation.tune(scorers, Dataset(documents, None, {}))
+            interpolation.tune(scorers, Dataset(lambda _, none=documents: none, None, {}))
 
 
 def test_models_of_words_and_of_bags_do_not_compare():

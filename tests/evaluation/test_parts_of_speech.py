@@ -221,10 +221,10 @@ def test_a_tagger_reads_the_words_of_a_split_and_of_text(tmp_path, unknown_token
     ids = [[[4, 3, 5], [4, 2, 3]], [[4, 3, 5]]]
     of_split, of_text = Recorder(), Recorder()
     for tagger, opened in (
-        (of_split, open_split(vocabulary, corpus, "test", tagger=of_split)),
-        (of_text, open_text(vocabulary, str(text), tagger=of_text)),
+        (of_split, open_split(vocabulary, corpus, "test")),
+        (of_text, open_text(vocabulary, str(text))),
     ):
-        encoded = list(opened.documents)
+        encoded = list(opened.read(tagger))
         assert opened.num_documents in (2, None)
         encoded_ids = [[words.tolist() for words in document.sentences] for document in encoded]
         assert encoded_ids == ids

@@ -15,17 +15,15 @@ from dclm_jax.evaluation import context_ablation, measures, perplexity
 from dclm_jax.evaluation.datasets import Dataset, Encoded
 from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.experiments import results
-from dclm_jax.experiments.results import Result, Split, Store
+from dclm_jax.experiments.results import Result, Store
 from dclm_jax.experiments.subjects import Subject
 from tests.evaluation.test_context_ablation import DOCUMENTS, Neighbours
 from tests.fuzzing import single_faults
 
 
-def split(documents=DOCUMENTS) -> Split:
-    def opened(**options) -> Dataset:
-        return Dataset(map(Encoded, documents), len(documents), {})
-
-    return Split({"data": "data", "split": "test"}, opened)
+def split(documents=DOCUMENTS) -> Dataset:
+    source = {"data": "data", "split": "test"}
+    return Dataset(lambda tagger: map(Encoded, documents), len(documents), source)
 
 
 def run(workdir, parameter=0.0, scorer=None, precision="highest") -> Subject:

@@ -1,6 +1,7 @@
 """launch.report on small trained runs: files, what is measured again and what is not, bad input."""
 
 import csv
+import dataclasses
 import json
 import shutil
 
@@ -9,7 +10,7 @@ import pytest
 import dclm_jax
 from dclm_jax.coherence import results
 from dclm_jax.experiments.report import Options, Request
-from dclm_jax.experiments.results import Split, Store
+from dclm_jax.experiments.results import Store
 from dclm_jax.experiments.subjects import Subject
 from tests.launch.support import copy_run, launch, refuse
 
@@ -274,7 +275,7 @@ def test_bad_input(workdirs, tmp_path, flags, message):
 def test_adapted_results_are_of_the_text_that_they_were_tuned_on(workdirs, monkeypatch):
     subject = Subject("run", str(workdirs[0]), dclm_jax.restore(workdirs[0]))
     valid = Request.of([subject], Options()).splits["valid"]
-    shorter = Split(valid.source, lambda: valid.open()._replace(documents=[*valid.open()[0]][1:]))
+    shorter = dataclasses.replace(valid, read=lambda tagger: list(valid.documents)[1:])
     asked = []
     monkeypatch.setattr(Store, "measured", lambda store, result, compute: asked.append(result.path))
     for split in (valid, shorter):
