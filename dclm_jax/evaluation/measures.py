@@ -1,8 +1,9 @@
 """Measures computed from the nats of every target, all in one pass over the documents.
 
 A measure is a class in MEASURES. `add` takes each document with the nats of its targets, and
-`value` returns the result. `launch.report` and `LanguageModel.measure` compute all MEASURES, and
-`launch.evaluate` computes measures with a header. Results on splits are saved in RUN/results.
+`value` returns the result. `launch.report` and `LanguageModel.measure` return all MEASURES, and
+`launch.evaluate` returns measures with a header. The values of all MEASURES on a split are saved in
+RUN/results as one result.
 """
 
 import abc

@@ -10,14 +10,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from dclm_jax.evaluation import interpolation, parts_of_speech, significance
+from dclm_jax.evaluation import interpolation, measures, parts_of_speech, significance
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.interpolation import Mixture
 from dclm_jax.evaluation.measures import of_numbers
 from dclm_jax.evaluation.parts_of_speech import TagClass, Tagger, TagSums
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.experiments import figures
-from dclm_jax.experiments.results import PERPLEXITY, Store
+from dclm_jax.experiments.results import PERPLEXITY, Result, Store, of_pass
 from dclm_jax.experiments.subjects import Subject, matmul_precision
 from dclm_jax.language_model import mix
 from dclm_jax.tables import aligned
@@ -181,26 +181,30 @@ def evaluate(
     interpolation.no_document([run.lm.scorer for run in runs])
     by_tag = TagSums(len(subjects) + (mixture is not None)) if tagger else None
     if tagger is None and mixture is None and not dataset.is_text:
-        results = [store.targets(subject, dataset, kinds) for subject in subjects]
-        sums = [Perplexity.from_json(result.pop(PERPLEXITY)) for result in results]
+        results = [store.targets(subject, dataset) or {} for subject in subjects]
     else:
         weight = None if mixture is None else mixture.weight
-        measures = [[kind() for kind in kinds] for _ in [*subjects, *filter(None, [mixture])]]
+        # Only results of splits are saved. Text of any length is streamed.
+        computed = kinds if dataset.is_text else measures.MEASURES
+        num_models = len(subjects) + (mixture is not None)
+        new = [[kind() for kind in computed] for _ in range(num_models)]
         with store.progress("perplexity") as on_document:
             sums = interpolation.measure(
                 [subject.lm.scorer for subject in subjects],
                 dataset.read(tagger),
                 weight=weight,
                 by_tag=by_tag,
-                measures=measures,
+                measures=new,
                 on_document=lambda done: on_document(done, dataset.num_documents or 0),
             )
-        results = [{each.name: each.value() for each in of_model} for of_model in measures]
-        for subject, of_model, measured in zip(subjects, measures, sums, strict=False):
-            store.save_targets(subject, dataset, measured, of_model)
+        results = list(map(of_pass, sums, new))
+        for subject, values in zip(subjects, results, strict=False):
+            store.save(Result.of_targets(subject, dataset), values)
+    shown = [{kind.name: values[kind.name] for kind in kinds} for values in results]
     if mixture is not None:
         mixed = mix(runs[0].lm, runs[1].lm, mixture.weight)
         subjects.append(Subject(_MIXTURE, "", mixed))
+    sums = [Perplexity.from_json(values[PERPLEXITY]) for values in results]
     perplexities = [
         subject.lm.with_training_oov(dataclasses.replace(measured, **dataset.counts))
         for subject, measured in zip(subjects, sums, strict=True)
@@ -208,7 +212,7 @@ def evaluate(
     classes = by_tag.classes(num_tags) if by_tag else []
     source = tagger.source if tagger else ""
     return Evaluation(
-        subjects, len(runs), perplexities, results, dataset.source, mixture, classes, source
+        subjects, len(runs), perplexities, shown, dataset.source, mixture, classes, source
     )
 
 

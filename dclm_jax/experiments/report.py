@@ -269,12 +269,13 @@ def measure(request: Request, store: Store) -> list[dict[str, Any]]:
 def _measure(
     subject: Subject, valid: Dataset, test: Dataset, options: Options, store: Store
 ) -> dict[str, Any]:
-    tested = store.targets(subject, test, measures.MEASURES)
+    tested = store.targets(subject, test) or {}
+    validated = store.targets(subject, valid) or {}
     context = store.context(subject, test, options.seed)
     perplexity = tested.get(results.PERPLEXITY)
     own_oov_rate = subject.lm.text.unknown_rates.get("test")
     return {
-        "valid": store.targets(subject, valid).get(results.PERPLEXITY),
+        "valid": validated.get(results.PERPLEXITY),
         "test": perplexity and {**perplexity, "own_oov_rate": own_oov_rate},
         "arrangements": perplexity and context and {"own": perplexity["perplexity"], **context},
         **{kind.name: tested.get(kind.name) for kind in measures.MEASURES},
@@ -285,10 +286,10 @@ def _measure(
 def _adapted(
     subject: Subject, test: Dataset, options: Options, store: Store
 ) -> dict[str, Any] | None:
-    tested = store.targets(subject, test).get(results.PERPLEXITY)
+    tested = store.targets(subject, test)
     return tested and {
         "setting": subject.lm.adaptation and subject.lm.adaptation.setting,
-        "test": tested,
+        "test": tested[results.PERPLEXITY],
         "coherence": _coherence(subject, test, options, store) if options.bootstrap else None,
     }
 

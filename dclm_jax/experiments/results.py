@@ -18,7 +18,7 @@ from dclm_jax import files, processes, storage
 from dclm_jax.coherence.compare import OrderTest
 from dclm_jax.coherence.results import OrderResult
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import adaptation, context_ablation, perplexity
+from dclm_jax.evaluation import adaptation, context_ablation, measures, perplexity
 from dclm_jax.evaluation.adaptation import Adaptation
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.measures import Measure
@@ -28,12 +28,12 @@ from dclm_jax.experiments.subjects import Subject
 from dclm_jax.training.config import flat
 from dclm_jax.training.workdir import CORPUS_FILE, METRICS_FILE, RESULT_FILE, Line, read_lines
 
-VERSION = 5
+VERSION = 6
 """Version of all saved results, in addition to the version of each measure
 (`measures.Measure.version`)."""
 FOLDER = "results"
 PERPLEXITY = "perplexity"
-"""The name of the sums of `evaluation.perplexity`."""
+"""The name of the sums of `evaluation.perplexity`, and of the result of a pass over all targets."""
 ResultT = TypeVar("ResultT")
 
 
@@ -52,7 +52,7 @@ class Result(NamedTuple):
         dataset: Dataset,
         measure: str,
         options: Mapping[str, Any],
-        version: int = 1,
+        version: int | Mapping[str, int] = 1,
     ) -> "Result":
         """The result of a measure with these options, which are JSON values."""
         numbers = [f"{key} {value}" for key, value in options.items() if type(value) in (str, int)]
@@ -80,6 +80,12 @@ class Result(NamedTuple):
         others = {key: value for key, value in identity.items() if key not in of_model}
         path = storage.locate(subject.workdir) / FOLDER / f"{measure}-{_checksum(others)[:8]}.json"
         return cls(path, identity, label)
+
+    @classmethod
+    def of_targets(cls, subject: Subject, dataset: Dataset) -> "Result":
+        """The result of a pass over all targets."""
+        versions = {kind.name: kind.version for kind in measures.MEASURES}
+        return cls.of(subject, dataset, PERPLEXITY, {}, versions)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,36 +129,20 @@ class Store:
         names = "; ".join(dict.fromkeys(self.read))
         return names and f"note: saved results, not measured again: {names}"
 
-    def targets(
-        self, subject: Subject, dataset: Dataset, kinds: Sequence[type[Measure]] = ()
-    ) -> dict[str, Any]:
-        """The sums of `perplexity` and the values of measures by name. Results that are not saved
-        are measured in one pass, or omitted if `compute` is false."""
-        results = _of_targets(subject, dataset, kinds)
-        values = {name: self._saved(result) for name, result in results.items()}
-        missing = [name for name, saved in values.items() if saved is None]
-        if missing and self.compute:
-            new = [kind() for kind in kinds if kind.name in missing]
-            label = f"{subject.name}: {', '.join(missing)} ({dataset.name})"
-            with self._measuring(label) as on_document:
-                sums = perplexity.measure(
-                    subject.lm.scorer,
-                    dataset.documents,
-                    measures=new,
-                    on_document=lambda done: on_document(done, dataset.num_documents or 0),
-                )
-            measured = self.save_targets(subject, dataset, sums, new)
-            values |= {name: [value] for name, value in measured.items()}
-        return {name: saved[0] for name, saved in values.items() if saved is not None}
+    def targets(self, subject: Subject, dataset: Dataset) -> dict[str, Any] | None:
+        """The sums of `perplexity` and the values of all measures by name, from one pass."""
 
-    def save_targets(
-        self, subject: Subject, dataset: Dataset, sums: Perplexity, measures: Sequence[Measure]
-    ) -> dict[str, Any]:
-        """Saves the results of one pass over a split, and returns them by name."""
-        values = {PERPLEXITY: sums.to_json(), **{each.name: each.value() for each in measures}}
-        for name, result in _of_targets(subject, dataset, list(map(type, measures))).items():
-            values[name] = self._save(result, values[name])
-        return values
+        def compute(on_document: Progress) -> dict[str, Any]:
+            new = measures.new_measures()
+            sums = perplexity.measure(
+                subject.lm.scorer,
+                dataset.documents,
+                measures=new,
+                on_document=lambda done: on_document(done, dataset.num_documents or 0),
+            )
+            return of_pass(sums, new)
+
+        return self.measured(Result.of_targets(subject, dataset), compute)
 
     def context(self, subject: Subject, dataset: Dataset, seed: int) -> dict[str, Any] | None:
         """Perplexities with the context replaced or removed, see `context_ablation`; for a model
@@ -162,8 +152,9 @@ class Store:
             names = [name for name in context_ablation.ARRANGEMENTS if name != "own"]
             scorer = subject.lm.scorer
             if scorer.context_order == 0:
-                measured = self.targets(subject, dataset)[PERPLEXITY]["perplexity"]
-                return dict.fromkeys(names, measured)
+                tested = self.targets(subject, dataset)
+                assert tested is not None
+                return dict.fromkeys(names, tested[PERPLEXITY]["perplexity"])
             return {
                 name: context_ablation.rearranged(scorer, dataset.sentences, name, seed)
                 for name in names
@@ -247,7 +238,7 @@ class Store:
             return None
         with self._measuring(result.label) as on_document:
             value = compute(on_document)
-        return self._save(result, value)
+        return self.save(result, value)
 
     @contextlib.contextmanager
     def _measuring(self, label: str) -> Iterator[Progress]:
@@ -275,7 +266,7 @@ class Store:
             self.warn(f"note: {error}")
             return None
 
-    def _save(self, result: Result, value: Any) -> Any:
+    def save(self, result: Result, value: Any) -> Any:
         """Saves a value, and returns it as JSON represents it."""
         value = files.finite(value)
         if result.path is None:
@@ -291,14 +282,9 @@ class Store:
         return value
 
 
-def _of_targets(
-    subject: Subject, dataset: Dataset, kinds: Sequence[type[Measure]]
-) -> dict[str, Result]:
-    """The results of a pass over all targets by name."""
-    versions = {PERPLEXITY: 1, **{kind.name: kind.version for kind in kinds}}
-    return {
-        name: Result.of(subject, dataset, name, {}, version) for name, version in versions.items()
-    }
+def of_pass(sums: Perplexity, new: Sequence[Measure]) -> dict[str, Any]:
+    """The values of a pass over all targets, by name."""
+    return {PERPLEXITY: sums.to_json(), **{each.name: each.value() for each in new}}
 
 
 def _read(path: storage.Location, identity: Mapping[str, Any]) -> Any:

@@ -51,12 +51,11 @@ def run(workdir, parameter=0.0, scorer=None, precision="highest") -> Subject:
 def test_measures_are_what_their_parts_measure(tmp_path):
     store, subject, documents = Store(), run(tmp_path), split()
     expected = perplexity.measure(Neighbours(), DOCUMENTS)
-    assert store.targets(subject, documents) == {"perplexity": expected.to_json()}
-    values = store.targets(subject, documents, measures.MEASURES)
+    values = store.targets(subject, documents)
+    assert values is not None and store.targets(subject, documents) == values
     assert values.pop("perplexity") == expected.to_json()
     assert list(values) == [kind.name for kind in measures.MEASURES]
     assert sum(values["by_document"]) == pytest.approx(expected.nll, abs=0.01)
-    assert store.targets(subject, documents, [measures.ByToken])["by_token"] == values["by_token"]
     assert store.context(subject, documents, 5) == {
         name: pytest.approx(context_ablation.rearranged(Neighbours(), DOCUMENTS, name, 5))
         for name in ("shuffled", "mixed", "none")
@@ -72,10 +71,10 @@ def test_measures_are_what_their_parts_measure(tmp_path):
         compared = compare(Neighbours(), DOCUMENTS, test)
         for result in (store.order_test(subject, documents, test) for _ in range(2)):
             assert result == compared.record
-    assert len(store.read) == 2 + 1 + 5
+    assert len(store.read) == 1 + 5
 
 
-def test_only_what_is_missing_is_measured(tmp_path):
+def test_one_pass_measures_all_targets(tmp_path):
     class Once(Neighbours):
         passes = 0
 
@@ -84,24 +83,21 @@ def test_only_what_is_missing_is_measured(tmp_path):
             return super().score(documents)
 
     subject, lines = run(tmp_path, scorer=Once()), []
-    first, second = measures.ByToken, measures.BySentence
-    for kinds, passes in (([first], 1), ([first, second], 2), ([second, first], 2), ([], 2)):
-        Store(say=lines.append).targets(subject, split(), kinds)
-        assert Once.passes == passes
-    assert [line.split(": ")[1] for line in lines] == [
-        "perplexity, by_token (test)",
-        "by_sentence (test)",
-    ]
+    for _ in range(2):
+        Store(say=lines.append).targets(subject, split())
+        assert Once.passes == 1
+    assert [line.split(": ")[1] for line in lines] == ["perplexity (test)"]
+    assert [path.name.split("-")[0] for path in (tmp_path / "results").iterdir()] == ["perplexity"]
 
 
 def test_a_measure_of_another_version_is_measured_again(tmp_path, monkeypatch):
     subject, notes = run(tmp_path), []
     store = Store(compute=False, warn=notes.append)
-    measured = Store().targets(subject, split(), [measures.ByToken])
-    assert store.targets(subject, split(), [measures.ByToken]) == measured
+    measured = Store().targets(subject, split())
+    assert store.targets(subject, split()) == measured
     monkeypatch.setattr(measures.ByToken, "version", 2)
-    assert list(store.targets(subject, split(), [measures.ByToken])) == ["perplexity"]
-    assert len(notes) == 1 and "by_token" in notes[0] and "version" in notes[0]
+    assert store.targets(subject, split()) is None
+    assert len(notes) == 1 and "perplexity" in notes[0] and "version" in notes[0]
 
 
 def test_a_model_without_context_has_one_perplexity_in_every_context(tmp_path):
