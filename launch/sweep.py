@@ -21,8 +21,8 @@ The grid may have any key of the configuration; --help --config=FILE:NAME lists 
 
 A cell is a run of launch.train in SWEEP/cells/hidden_dim=32,...; its log is in SWEEP/logs. Ctrl-C
 or SIGTERM saves and stops the running cells. The same command resumes them and skips finished
-cells. A later command may change the values of the grid, but neither its keys nor the
-configuration.
+cells. A later command may change the values of the grid. The order of the keys names the cells, and
+a finished cell with another configuration is refused.
 
 The results are a table, SWEEP/sweep.csv, the command that evaluates the best cell, and the errors
 of failed cells. The exit code is 1 if a cell failed, and 75 if the sweep was stopped.
@@ -88,7 +88,6 @@ def main(argv: Sequence[str]) -> int:
             f"  CONFIG={sweep.config_file} ARGUMENTS={_WRITE_JOBS.value} "
             f"sbatch --array=1-{len(sweep.cells)} launch/slurm/train.sbatch\n{counts}"
         )
-    sweep.save()
     failed = []
     if not _WRITE_JOBS.value:
         _say(f"{counts} before; logs: {sweep.directory / 'logs'}")
@@ -134,7 +133,7 @@ def _sweep() -> Sweep:
         if key in grid:
             raise InputError(f"--config.{key} sets a key of --grid; remove --config.{key}")
     directory = Path(_WORKDIR.value or "")
-    sweep = Sweep(directory, config, grid, _training.source(), overrides).agreed()
+    sweep = Sweep(directory, config, grid, _training.source(), overrides)
     if _PLOT.value and len(sweep.several) != 2:
         raise InputError(
             f"--plot draws a grid of two keys with several values; --grid has "

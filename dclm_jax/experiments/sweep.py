@@ -1,7 +1,6 @@
 """A grid of configurations, with one run of launch.train per cell, and their results.
 
 SWEEP/
-  sweep.json          the configuration and the grid
   cells/CELL/         the work directory of the run of a cell
   logs/               output of the runs
   sweep.csv           the finished cells, the best cell first
@@ -32,7 +31,7 @@ from dclm_jax.training.config import difference_text, differences, flat, validat
 from dclm_jax.training.freezing import by_path, choose
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.progress import count_parameters, duration, interruption
-from dclm_jax.training.workdir import CONFIG_FILE, Result, read_lines, read_result
+from dclm_jax.training.workdir import CONFIG_FILE, Result, read_config, read_lines, read_result
 
 _FORM = "expected --grid='KEY=VALUE,VALUE;KEY=VALUE,VALUE'"
 _PARSERS: dict[type, flags.ArgumentParser] = {
@@ -46,12 +45,6 @@ _MAX_NAME = 180
 
 Value = bool | int | float | str
 Grid = Mapping[str, Sequence[Value]]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Saved:
-    grid: dict[str, list[Any]]
-    config: dict[str, Any]
 
 
 class Cell(NamedTuple):
@@ -171,6 +164,10 @@ class Sweep:
     config_file: str = ""
     overrides: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if (self.directory / CONFIG_FILE).exists():
+            raise InputError(f"{self.directory} has a run; choose a --workdir only for the sweep")
+
     @functools.cached_property
     def cells(self) -> list[Cell]:
         """All cells of the grid."""
@@ -222,11 +219,18 @@ class Sweep:
         return ["python", "-m", "launch.train", config, *self.flags(cell), workdir]
 
     def outcome(self, cell: Cell) -> Outcome | None:
-        """The result of a finished cell; None if it is not finished."""
+        """The result of a finished cell; None if it is not finished. A cell that was trained with
+        another configuration is refused."""
         workdir = self.workdir(cell)
         result = read_result(workdir)
         if result is None:
             return None
+        config = configured(self.config, cell.values).to_dict()
+        if different := differences(read_config(workdir), config):
+            raise InputError(
+                f"{workdir} has a run with a different configuration "
+                f"({difference_text(different)}); choose a new --workdir"
+            )
         last = read_lines(workdir)[-1]
         rate = last.tokens / last.seconds if last.seconds else math.nan
         return Outcome(cell, self.parameters[cell.name], result, last.seconds, rate)
@@ -236,42 +240,6 @@ class Sweep:
         are in the order of the grid."""
         finished = [outcome for cell in self.cells if (outcome := self.outcome(cell)) is not None]
         return sorted(finished, key=lambda outcome: outcome.result.best_perplexity)
-
-    def agreed(self) -> "Sweep":
-        """The sweep with its keys in the order of the saved sweep, if the directory has one.
-
-        The values may differ: a cell has the same name in every grid over these keys.
-        """
-        path = self.directory / "sweep.json"
-        if not path.exists():
-            if (self.directory / CONFIG_FILE).exists():
-                raise InputError(
-                    f"{self.directory} has a run; choose a --workdir only for the sweep"
-                )
-            return self
-        saved = files.read_json(path, _Saved)
-        if set(saved.grid) != set(self.grid):
-            raise InputError(
-                f"{self.directory} has a sweep over {', '.join(saved.grid)}, but --grid is over "
-                f"{', '.join(self.grid)}; choose a new --workdir or the keys of the sweep"
-            )
-        # Cells set the keys of the grid. The values of these keys in the configurations have no
-        # effect.
-        before, now = (
-            {key: value for key, value in flat(config).items() if key not in self.grid}
-            for config in (saved.config, self.config.to_dict())
-        )
-        if different := differences(before, now):
-            raise InputError(
-                f"{self.directory} has a sweep with a different configuration "
-                f"({difference_text(different)}); choose a new --workdir"
-            )
-        return dataclasses.replace(self, grid={key: self.grid[key] for key in saved.grid})
-
-    def save(self) -> None:
-        """Writes the configuration and the grid."""
-        content = {"grid": dict(self.grid), "config": self.config.to_dict()}
-        files.write_json(self.directory / "sweep.json", content)
 
     def train(
         self, waiting: Sequence[Cell], *, at_once: int, say: Callable[[str], None]

@@ -158,67 +158,47 @@ def test_a_cell_that_cannot_be_trained_is_named(config, grid, message):
         assert plan(grid, config).parameters
 
 
-def test_a_sweep_may_change_the_values_of_its_grid_and_nothing_else(config, tmp_path):
-    directory = tmp_path / "sweep"
-    grid = {"model.hidden_dim": [32, 64], "model.embedding_dim": [8]}
-    first = Sweep(directory, config, grid)
-    assert first.agreed() is first
-    first.save()
-    assert [path.name for path in directory.iterdir()] == ["sweep.json"]
+def finish(planned: Sweep, cell: Cell, result: Result) -> Path:
+    """Writes the configuration and the result of a cell, without metrics."""
+    folder = planned.workdir(cell)
+    folder.mkdir(parents=True)
+    config = sweep.configured(planned.config, cell.values)
+    files.write_json(folder / "config.json", config.to_dict())
+    write_result(folder, result)
+    return folder
 
-    turned = {"model.embedding_dim": [8, 16], "model.hidden_dim": [96, 32]}
-    # Names of cells begin with the key that was the first.
-    assert list(Sweep(directory, config, turned).agreed().grid.items()) == [
-        ("model.hidden_dim", [96, 32]),
-        ("model.embedding_dim", [8, 16]),
-    ]
 
+def test_a_finished_cell_of_another_configuration_is_refused(config, tmp_path):
+    grid = {"model.hidden_dim": [32], "model.embedding_dim": [8]}
+    planned = Sweep(tmp_path, config, grid)
+    (cell,) = planned.cells
+    folder = finish(planned, cell, Result("finished", 12, 10, 7.5))
+    # Cells set the keys of the grid, and training.log_every has no effect on results.
     same = sweep.configured(config, {"model.hidden_dim": 7, "training.log_every": 3})
-    assert Sweep(directory, same, grid).agreed().grid == grid
+    with pytest.raises(InputError, match="metrics.jsonl: no such file"):
+        Sweep(tmp_path, same, grid).outcomes()
     other = sweep.configured(config, {"training.seed": 1, "model.num_layers": 3})
-    message = r"a different configuration \(model.num_layers: 2 saved, 3 given; 1 more"
-    with pytest.raises(InputError, match=message):
-        Sweep(directory, other, grid).agreed()
-    files.write_json(directory / "sweep.json", {"grid": grid, "config": {}})
-    with pytest.raises(InputError, match="data.batch_size: None saved, 16 given"):
-        Sweep(directory, config, grid).agreed()
-    message = "has a sweep over model.hidden_dim, model.embedding_dim, but --grid is over"
-    with pytest.raises(InputError, match=message):
-        Sweep(directory, config, {"model.hidden_dim": [32, 64]}).agreed()
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{", "not JSON"),
-        ("[]", "the value is .*; expected a JSON object of grid, config"),
-        ('{"grid": {}}', "config is missing; expected a JSON object"),
-        (
-            '{"grid": {"model.hidden_dim": 3}, "config": {}}',
-            "grid.model.hidden_dim is 3; expected a l",
-        ),
-    ],
-)
-def test_a_broken_sweep_file_is_named(config, tmp_path, text, message):
-    (tmp_path / "sweep.json").write_text(text)
-    with pytest.raises(InputError, match=f"^{re.escape(str(tmp_path / 'sweep.json'))}: {message}"):
-        Sweep(tmp_path, config, {"model.hidden_dim": [3]}).agreed()
+    message = (
+        f"{folder} has a run with a different configuration (model.num_layers: 2 saved, 3 given; "
+        "1 more differences); choose a new --workdir"
+    )
+    with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
+        Sweep(tmp_path, other, grid).outcomes()
+    assert Sweep(tmp_path, other, {**grid, "model.embedding_dim": [16]}).outcomes() == []
 
 
 def test_a_sweep_keeps_out_of_the_workdir_of_a_run(config, tmp_path):
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(InputError, match="has a run; choose a --workdir only for the sweep"):
-        Sweep(tmp_path, config, {"model.hidden_dim": [3]}).agreed()
+        Sweep(tmp_path, config, {"model.hidden_dim": [3]})
 
 
 def test_the_outcome_of_a_cell_is_its_result_and_its_last_metrics(config, tmp_path):
     planned = plan("model.hidden_dim=3", config, tmp_path)
     (cell,) = planned.cells
-    folder = planned.workdir(cell)
-    folder.mkdir(parents=True)
     assert planned.outcome(cell) is None and planned.outcomes() == []
     result = Result("finished", 12, 10, 7.5)
-    write_result(folder, result)
+    folder = finish(planned, cell, result)
     with pytest.raises(InputError, match="metrics.jsonl: no such file"):
         planned.outcome(cell)
     lines = [
