@@ -12,7 +12,7 @@ from dclm_jax.evaluation import adaptation
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.experiments.results import Store
 from dclm_jax.experiments.subjects import Subject
-from launch import _evaluation
+from launch import _app, _evaluation
 
 ADAPT = flags.DEFINE_list(
     "adapt",
@@ -95,8 +95,7 @@ def check_flags(mixes: bool = False) -> None:
             f"{mixing}add --adapt without some of its settings, or remove --tune_on and "
             "--tune_input"
         )
-    if TUNE_ON.present and TUNE_INPUT.present:
-        raise InputError("--tune_input replaces --tune_on; remove --tune_on or --tune_input")
+    _app.refuse_together("tune_input", "tune_on")
     if tunes:
         _require_other_text("the weight" if mixes else f"--adapt={','.join(ADAPT.value)}")
 

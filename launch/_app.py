@@ -3,6 +3,7 @@
 import errno
 import functools
 import io
+import itertools
 import os
 import pathlib
 import sys
@@ -17,12 +18,15 @@ from absl import logging as absl_logging
 from dclm_jax import processes
 from dclm_jax.allocation import keep_freed_memory
 from dclm_jax.errors import DivergenceError, InputError, printable
+from dclm_jax.files import STDOUT
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 75
 """The system's code for "try again": training was interrupted and saved."""
 CONFIG_MODULE = "config_config"
 """Name under which ml_collections imports the file of --config."""
+_FILES = ("input", "output", "metrics", "scored_nbest", "tsv", "plot", "html")
+"""Flags that name files to read or to write."""
 _OWN_FAULTS = ("RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "UNIMPLEMENTED")
 """Errors of a device that refuses a program, and would refuse it again."""
 _WRITE_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
@@ -75,7 +79,8 @@ class _HelpFlag(app.HelpFlag):
 
 
 def _check_command_line(argv: Sequence[str]) -> None:
-    """Refuses arguments that are not flags, and flags that --help of the command does not list."""
+    """Refuses arguments that are not flags, flags that --help of the command does not list, and
+    files that would replace one another."""
     if len(argv) > 1:
         raise InputError(
             f"unexpected argument {argv[1]!r}; flags are written --name=value (see --help)"
@@ -85,6 +90,41 @@ def _check_command_line(argv: Sequence[str]) -> None:
         for flag in defined if module.startswith("launch.") else ():
             if flag.present and flag not in listed:
                 raise InputError(f"--{flag.name} has no effect on this command; remove it")
+    _refuse_equal_files()
+
+
+def refuse_together(name: str, *others: str) -> None:
+    """Refuses the other flags if the flag `name` has a value."""
+    for other in others:
+        if flags.FLAGS[name].value and _is_given(other):
+            raise InputError(
+                f"--{other} cannot be used with --{name}; remove --{other} or --{name}"
+            )
+
+
+def refuse_without(name: str, *others: str) -> None:
+    """Refuses the other flags if the flag `name` has no value."""
+    for other in others:
+        if not flags.FLAGS[name].value and _is_given(other):
+            raise InputError(
+                f"--{other} has no effect without --{name}; add --{name} or remove --{other}"
+            )
+
+
+def _is_given(name: str) -> bool:
+    """Whether a flag is on the command line. A boolean flag must also differ from its default."""
+    flag = flags.FLAGS[name]
+    return bool(flag.present) and not (flag.boolean and flag.value == flag.default)
+
+
+def _refuse_equal_files() -> None:
+    """Refuses two flags that name one file, except standard input and standard output."""
+    names = [name for name in _FILES if name in flags.FLAGS and flags.FLAGS[name].present]
+    for first, second in itertools.combinations(names, 2):
+        path = flags.FLAGS[first].value
+        if path and path == flags.FLAGS[second].value and (first, path) != ("input", STDOUT):
+            file = "standard output" if path == STDOUT else path
+            raise InputError(f"--{first} and --{second} are both {file}; choose two files")
 
 
 def _end_by(error: BaseException) -> None:

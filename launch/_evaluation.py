@@ -26,7 +26,7 @@ from dclm_jax.experiments.results import Store
 from dclm_jax.experiments.subjects import Subject
 from dclm_jax.language_model import DEFAULT_BATCH_SIZE, LanguageModel
 from dclm_jax.nn.precision import MATMUL_PRECISIONS, SCORING_PRECISION
-from launch import _text
+from launch import _app, _text
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Workdir of a run of launch.train or launch.ngram.")
 _BATCH_SIZE = flags.DEFINE_integer(
@@ -89,10 +89,7 @@ def restore_all() -> list[Subject]:
     """The run of --workdir, or the runs of --workdirs, which must have one vocabulary."""
     if flags.FLAGS.workdirs is None:
         return [restore()]
-    if _WORKDIR.present:
-        raise InputError(
-            "--workdir is for one run and --workdirs for several; remove --workdir or --workdirs"
-        )
+    _app.refuse_together("workdirs", "workdir")
     return subjects.restore_all(expand_workdirs(), **_restore_options())
 
 
@@ -125,11 +122,8 @@ def check_data_flags(*, other_split: bool = False, other_text: bool = False) -> 
         raise InputError(
             "--input replaces --data and --split; remove --input, or --data and --split"
         )
-    given = [flag.name for flag in _OF_TEXT if flag.present]
-    if given and values.input is None and not other_text:
-        raise InputError(
-            f"--{given[0]} has no effect without --input; add --input or remove --{given[0]}"
-        )
+    if not other_text:
+        _app.refuse_without("input", *(flag.name for flag in _OF_TEXT))
 
 
 def open_split(

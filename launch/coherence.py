@@ -190,8 +190,12 @@ def main(argv: Sequence[str]) -> None:
 def _options() -> CoherenceOptions:
     """The tests that flags request. Refuses combinations of flags that have no effect."""
     values = flags.FLAGS
-    if _POOL.present and not _BOOTSTRAP.value:
-        raise InputError("--permutation_pool has no effect without --bootstrap; add --bootstrap")
+    _app.refuse_without("bootstrap", "permutation_pool")
+    _app.refuse_without("baseline", "training_seed")
+    _app.refuse_together("baseline", "adapt")
+    _app.refuse_together(
+        "permuted", "permutations", "bootstrap", "fix_first", "extra_tests", "split"
+    )
     options = CoherenceOptions(
         permutations=_PERMUTATIONS.value,
         bootstrap=_BOOTSTRAP.value,
@@ -201,33 +205,20 @@ def _options() -> CoherenceOptions:
         seed=_SEED.value,
     )
     if _PERMUTED.value is not None:
-        for name in ("permutations", "bootstrap", "fix_first", "extra_tests", "split"):
-            if values[name].present:
-                raise InputError(
-                    f"--{name} has no effect on the permutations of --permuted; remove --{name}"
-                )
         if values.input == files.STDOUT:
             raise InputError("--input is -; choose a folder with the documents of --permuted")
-        if values.data is not None and _BASELINE.value is None and not _adaptation.reads_split():
-            raise InputError("--permuted replaces --data; remove --data or --permuted")
+        if _BASELINE.value is None and not _adaptation.reads_split():
+            _app.refuse_together("permuted", "data")
     elif _TSV.value and not _PERMUTATIONS.value and not options.asks_for(INSERTION):
         raise InputError(
             "--tsv has no rows without a test; add --permutations=20 or --extra_tests=insertion"
         )
-    if _TSV.value == files.STDOUT == _OUTPUT.value:
-        raise InputError(
-            "--tsv and --output are both standard output; write --tsv or --output to a file"
-        )
     is_baseline = _BASELINE.value is not None
-    if is_baseline and _adaptation.ADAPT.value:
-        raise InputError("--baseline cannot be used with --adapt; remove --adapt or --baseline")
     _adaptation.check_flags()
     _evaluation.check_data_flags(
         other_split=is_baseline or _adaptation.reads_split(),
         other_text=_PERMUTED.value is not None or _adaptation.TUNE_INPUT.value is not None,
     )
-    if not is_baseline and _TRAINING_SEED.present:
-        raise InputError("--training_seed has no effect without --baseline; add --baseline")
     return options
 
 
@@ -257,9 +248,7 @@ def _models(store: Store) -> tuple[list[_Measured], _Texts]:
 
 def _baseline(kind: type[OrderingBaseline]) -> tuple[list[_Measured], _Texts]:
     values = flags.FLAGS
-    for flag in ("workdir", "workdirs", "batch_size", "matmul_precision"):
-        if values[flag].present:
-            raise InputError(f"--{flag} has no effect with --baseline; remove --{flag}")
+    _app.refuse_together("baseline", "workdir", "workdirs", "batch_size", "matmul_precision")
     if not values.data:
         raise InputError("--baseline needs a prepared corpus to train on; add --data=DIR")
     train, valid = (open_corpus(values.data, split) for split in ("train", "valid"))

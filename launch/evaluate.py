@@ -123,11 +123,9 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _check_flags() -> None:
-    if _POS_TAGS.present and not _BY_POS.value:
-        raise InputError("--pos_tags has no effect without --by_pos; add --by_pos")
+    _app.refuse_without("by_pos", "pos_tags")
+    _app.refuse_together("adapt", "interpolate")
     require_at_least("--pos_tags", _POS_TAGS.value, 1)
-    if _INTERPOLATE.value and _adaptation.ADAPT.value:
-        raise InputError("--interpolate cannot be used with --adapt; remove one of these flags")
     _adaptation.check_flags(mixes=_INTERPOLATE.value)
     _evaluation.check_data_flags(
         other_split=_adaptation.reads_split(mixes=_INTERPOLATE.value),

@@ -82,10 +82,6 @@ def main(argv: Sequence[str]) -> None:
     path = _INPUT.value or ""
     if not path:
         raise InputError("--input is missing; add --input=PATH, a table or JSON lines")
-    if _METRICS.value == files.STDOUT == _OUTPUT.value:
-        raise InputError(
-            "--metrics and --output are both standard output; write --metrics or --output to a file"
-        )
     output = _OUTPUT.value or files.STDOUT
     if output.endswith(".csv") or format_of(output) not in FORMATS:
         raise InputError(f"--output={output}: choose the extension .jsonl or .tsv")

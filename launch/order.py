@@ -28,7 +28,6 @@ from absl import flags
 from dclm_jax import files
 from dclm_jax.coherence import kendall
 from dclm_jax.decoding.ordering import DEFAULT_BEAM
-from dclm_jax.errors import InputError
 from dclm_jax.experiments import orders
 from dclm_jax.tables import aligned
 from launch import _app, _evaluation
@@ -50,12 +49,7 @@ _METRICS = flags.DEFINE_string("metrics", None, "JSON file for the measures.")
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    if _METRICS.value and not _SHUFFLE.value:
-        raise InputError("--metrics has no effect with --noshuffle; remove one of these flags")
-    if _METRICS.value == files.STDOUT == _OUTPUT.value:
-        raise InputError(
-            "--metrics and --output are both standard output; write --metrics or --output to a file"
-        )
+    _app.refuse_without("shuffle", "metrics")
     _evaluation.check_data_flags()
     run = _evaluation.restore()
     _evaluation.require_language_models([run.lm], "launch.order")

@@ -137,8 +137,7 @@ def main(argv: Sequence[str]) -> None:
     if _SHOW.value is not None:
         _show(_SHOW.value)
         return
-    if _DOCUMENTS.present:
-        raise InputError("--documents has no effect without --show; add --show=DIR")
+    _app.refuse_without("show", "documents")
     if not _OUTPUT.value:
         raise InputError("--output is missing; add --output=DIR, the directory of the corpus")
     text = given_options(_TEXT)
@@ -160,10 +159,7 @@ def main(argv: Sequence[str]) -> None:
 
 def _show(directory: str) -> None:
     """Prints documents as text."""
-    if _OUTPUT.present or _INPUT.present or _CORPUS.present:
-        raise InputError(
-            "--show prints a prepared corpus; remove all other flags except --split and --documents"
-        )
+    _app.refuse_together("show", "output", "input", "corpus")
     split = ",".join(_SPLIT.value or ["test"])
     corpus = open_corpus(directory, split)
     number = corpus.num_documents if _DOCUMENTS.value is None else _DOCUMENTS.value

@@ -88,12 +88,11 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _check_names() -> None:
-    """Refuses columns with two uses, and files that would replace one another."""
-    named = [_STORY.value, _TIME.value, *_PREDICTORS.value]
-    for names, kind in ((named, "column"), ([_INPUT.value, _OUTPUT.value, _PLOT.value], "file")):
-        for name, times in collections.Counter(filter(None, names)).items():
-            if times > 1:
-                raise InputError(f"two flags name the {kind} {brief(name)}; name different {kind}s")
+    """Refuses columns with two uses."""
+    names = [_STORY.value, _TIME.value, *_PREDICTORS.value]
+    for name, times in collections.Counter(filter(None, names)).items():
+        if times > 1:
+            raise InputError(f"two flags name the column {brief(name)}; name different columns")
 
 
 if __name__ == "__main__":

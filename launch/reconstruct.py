@@ -78,19 +78,10 @@ def main(argv: Sequence[str]) -> None:
 
 def _reconstruct() -> dict[str, list[reconstruction.Measures]]:
     """Reconstructs documents, writes them to --output, and returns their measures."""
-    if _OUTPUTS.value:
-        raise InputError(
-            "--outputs cannot be used with --workdir; use --output for the file to write, or "
-            "remove --workdir"
-        )
+    _app.refuse_together("workdir", "outputs")
+    _app.refuse_without("measure", "metrics")
     if not _OUTPUT.value:
         raise InputError("--output is missing; add --output=FILE for the reconstructed documents")
-    if _METRICS.value and not _MEASURE.value:
-        raise InputError("--metrics has no effect with --nomeasure; remove one of these flags")
-    if _OUTPUT.value == _METRICS.value == files.STDOUT:
-        raise InputError(
-            "--output and --metrics are both standard output; write --output or --metrics to a file"
-        )
     _evaluation.check_data_flags()
     decoding, subject = _decoding.decoding(), _evaluation.restore()
     subject.lm.require_reconstructing()
@@ -149,12 +140,7 @@ def _measure_outputs() -> dict[str, list[reconstruction.Measures]]:
         )
     if not inputs:
         raise InputError("--input is missing; add --input=FILE, the sources of --outputs")
-    for name in _OF_MODELS:
-        if flags.FLAGS[name].present:
-            raise InputError(
-                f"--{name} has no effect without --workdir; remove it, or replace --outputs by "
-                "--workdir"
-            )
+    _app.refuse_without("workdir", *_OF_MODELS)
     if readers.STDIN in outputs or (inputs == readers.STDIN and len(outputs) > 1):
         raise InputError(
             "standard input can be read only once; use '-' only as --input, with one file as "

@@ -33,7 +33,6 @@ or --baseline.
 The command and other tools can read this list.
 """
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -184,19 +183,9 @@ def _check_flags() -> None:
         raise InputError(
             "no result is requested; add --output, --metrics, --scored_nbest or --references"
         )
-    for first, second in itertools.combinations(_OUTPUTS, 2):
-        if first.value and first.value == second.value:
-            raise InputError(
-                f"--{first.name} and --{second.name} are both {first.value}; choose two files"
-            )
-    for flag in (_TUNE, _BASELINE):
-        if flag.value and not _REFERENCES.value:
-            raise InputError(f"--{flag.name} needs --references; add --references=FILE")
-    for flag in (_OBJECTIVE, _RESTARTS):
-        if flag.present and not _TUNE.value:
-            raise InputError(f"--{flag.name} has no effect without --tune; add --tune")
-    if _VITERBI.value and _BEAM.present:
-        raise InputError("--viterbi replaces --beam; remove --viterbi or --beam")
+    _app.refuse_without("references", "tune", "baseline")
+    _app.refuse_without("tune", "objective", "restarts")
+    _app.refuse_together("viterbi", "beam")
 
 
 if __name__ == "__main__":

@@ -156,13 +156,12 @@ _CANDIDATES = 256
 def main(argv: Sequence[str]) -> None:
     del argv
     _cluster.join()
-    if _SERVE.value:
-        _check_serving()
+    _check_flags()
     if _CONTEXT.value and not flags.FLAGS.input:
         raise InputError("--input is missing; add --input=PATH, a file, a folder or '-'")
     _evaluation.check_data_flags(other_text=bool(_CONTEXT.value or _SERVE.value))
     runs = _evaluation.restore_all()
-    _check_flags(runs)
+    _check_runs(runs)
     if _SERVE.value:
         _serve(runs)
         return
@@ -230,35 +229,27 @@ def _means(
     return list(means.lines(file_format, layout.unit))
 
 
-def _check_flags(runs: Sequence[Subject]) -> None:
-    """Refuses flags that the models or the other flags do not allow."""
+def _check_flags() -> None:
+    """Refuses flags that other flags do not allow."""
+    _app.refuse_together(
+        *("serve", "input", "data", "split", "context", "output", "output_format", "plot"),
+        *("by", "join_rows", "columns"),
+    )
+    _app.refuse_together("context", "measures", "by", "join_rows", "columns", "attention", "plot")
+    _app.refuse_together("attention", "by")
+    _app.refuse_without("input", "join_rows", "columns")
+
+
+def _check_runs(runs: Sequence[Subject]) -> None:
+    """Refuses flags that the models do not allow."""
     names = column_names(_MEASURES.value, no_context_too=_NO_CONTEXT.value)
     for run in runs if names else ():
         run.lm.require_distribution()
-    for flag in (_MEASURES, _BY, _JOIN, _COLUMNS):
-        if flag.present and _CONTEXT.value:
-            raise InputError(
-                f"--{flag.name} cannot be used with --context; write contexts and sentences into "
-                "one table"
-            )
-    if _BY.value and _ATTENTION.value:
-        raise InputError("--by cannot be used with --attention; remove --by or --attention")
-    for flag in (_JOIN, _COLUMNS):
-        if flag.value and flags.FLAGS.input is None:
-            raise InputError(
-                f"--{flag.name} has no effect without --input; add --input or remove --{flag.name}"
-            )
     if _NO_CONTEXT.value:
         command = f"launch.score --{_NO_CONTEXT.name}"
         _evaluation.require_language_models((run.lm for run in runs), command)
     for flag in (_ATTENTION, _PLOT):
-        if not flag.value:
-            continue
-        if _CONTEXT.value:
-            raise InputError(
-                f"--{flag.name} cannot be used with --context; remove --{flag.name} or --context"
-            )
-        for run in () if _BY.value else runs:
+        for run in runs if flag.value and not _BY.value else ():
             run.lm.attention([])
     if _PLOT.value:
         if len(runs) > 1 and not _BY.value:
@@ -266,16 +257,6 @@ def _check_flags(runs: Sequence[Subject]) -> None:
                 f"--plot draws one run, not {len(runs)}; use --workdir or remove --plot"
             )
         figures.check_target(_PLOT.value)
-
-
-def _check_serving() -> None:
-    """Refuses flags that have no effect on requests."""
-    for name in (
-        *("input", "data", "split", "context", "output", "output_format", "plot"),
-        *("by", "join_rows", "columns"),
-    ):
-        if flags.FLAGS[name].present:
-            raise InputError(f"--serve cannot be used with --{name}; remove --serve or --{name}")
 
 
 def _serve(runs: Sequence[Subject]) -> None:

@@ -121,10 +121,7 @@ def _sweep() -> Sweep:
             f"--workdir is {_WORKDIR.value}; a sweep needs a file system: choose a local path"
         )
     require_at_least("--jobs", _JOBS.value, 1)
-    if _WRITE_JOBS.value and _JOBS.present:
-        raise InputError(
-            "--jobs has no effect with --write_jobs, which trains no cells; remove --jobs"
-        )
+    _app.refuse_together("write_jobs", "jobs")
     if _PLOT.value:
         figures.check_target(_PLOT.value)
     config, overrides = _training.config(), _training.overrides()

@@ -122,7 +122,10 @@ def test_adapted_runs_distinguish_orders_beside_the_runs(space):
             "once, but tuning reads it 2 times",
         ),
         ("evaluate --workdirs=BOTH --adapt=cache --tune_input=-", "but tuning reads it 2 times"),
-        ("coherence --adapt=cache --baseline=maximum_entropy", "cannot be used with --adapt"),
+        (
+            "coherence --adapt=cache --baseline=maximum_entropy",
+            "--adapt cannot be used with --baseline",
+        ),
         ("coherence --adapt=cache --split=valid", "would be tuned on the measured split"),
         ("coherence --adapt=cache CACHE --tune_on=train", "--tune_input have no effect, because"),
         ("report --workdirs=BOTH --adapt=cache --tune_on=train", "--tune_on has no effect on this"),

@@ -53,15 +53,15 @@ def test_a_baseline_is_trained_and_measured_like_a_model(corpus, tmp_path):
         ),
         (
             "--baseline=neural --data=C/corpus --workdir=x",
-            "--workdir has no effect with",
+            "--workdir cannot be used with --baseline",
         ),
         (
             "--baseline=neural --data=C/corpus --batch_size=2",
-            "--batch_size has no effect with",
+            "--batch_size cannot be used with --baseline",
         ),
         (
             "--baseline=neural --data=C/corpus --matmul_precision=high",
-            "--matmul_precision has no effect with",
+            "--matmul_precision cannot be used with --baseline",
         ),
         ("--baseline=neural --data=C/corpus --training_seed=-1", "--training_seed=-1"),
         ("--workdir=x --training_seed=1", "--training_seed has no effect without --baseline"),

@@ -154,12 +154,12 @@ def test_given_permutations_are_compared_over_all_pairs(space, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--permuted=x", "--extra_tests=swaps"], "--extra_tests has no effect on the permutat"),
-        (["--permuted=x", "--bootstrap=3"], "--bootstrap has no effect on the permutations of"),
-        (["--permuted=x", "--data=y"], "--permuted replaces --data"),
+        (["--permuted=x", "--extra_tests=swaps"], "--extra_tests cannot be used with --permuted"),
+        (["--permuted=x", "--bootstrap=3"], "--bootstrap cannot be used with --permuted"),
+        (["--permuted=x", "--data=y"], "--data cannot be used with --permuted"),
         (["--tsv=t", "--permutations=0", "--bootstrap=2"], "--tsv has no rows without a test"),
-        (["--tsv=-", "--output=-"], "--tsv and --output are both standard output"),
-        (["--workdirs=a,b"], "--workdir is for one run and --workdirs for several"),
+        (["--tsv=-", "--output=-"], "--output and --tsv are both standard output"),
+        (["--workdirs=a,b"], "--workdir cannot be used with --workdirs"),
         (["--seed=-1"], "--seed=-1: -1 is not a non-negative integer"),
     ],
 )

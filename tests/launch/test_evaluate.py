@@ -219,7 +219,7 @@ def test_perplexity_against_context_in_a_picture(runs, tmp_path):
         (
             "A,B",
             ["--interpolate", "--tune_input=TEXT", "--tune_on=train"],
-            "--tune_input replaces --tune_on",
+            "--tune_on cannot be used with --tune_input",
         ),
         ("A,B", ["--tune_on=train"], "because nothing is tuned; add --interpolate"),
     ],

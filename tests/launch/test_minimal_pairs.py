@@ -241,7 +241,7 @@ def test_unusual_text_is_reported(tmp_path):
                 "set_apart_log_p",
             )
         ),
-        (PAIR, ["--output=-", "--metrics=-"], "--metrics and --output are both standard output"),
+        (PAIR, ["--output=-", "--metrics=-"], "--output and --metrics are both standard output"),
     ],
 )
 def test_bad_pairs_are_refused_and_nothing_is_written(space, tmp_path, content, flags, message):

@@ -51,7 +51,7 @@ def test_sentences_as_they_stand_are_put_in_order_and_printed(space):
     [
         (["--seed=-1"], "--seed=-1: -1 is not a non-negative integer"),
         (["--noshuffle", "--metrics=m"], "--metrics has no effect"),
-        (["--output=-", "--metrics=-"], "--metrics and --output are both standard output"),
+        (["--output=-", "--metrics=-"], "--output and --metrics are both standard output"),
         (["--input=text.txt"], "no document has two or more sentences"),
     ],
 )

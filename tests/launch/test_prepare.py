@@ -152,7 +152,7 @@ def test_bad_flags_are_refused_and_nothing_is_written(space, tmp_path, flags, me
     [
         (["--show=CORPUS", "--documents=0"], "--documents is 0; expected at least 1"),
         (["--show=CORPUS", "--split=0.5,0.5"], "has no split '0.5,0.5'"),
-        (["--show=CORPUS", "--input=CORPUS"], "--show prints a prepared corpus; remove all other"),
+        (["--show=CORPUS", "--input=CORPUS"], "--input cannot be used with --show; remove"),
         (["--show="], "has no manifest.json"),
     ],
 )

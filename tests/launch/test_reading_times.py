@@ -274,7 +274,8 @@ def test_wrong_tables_are_refused(space, times, tmp_path):
     assert error_of(*flags, "--time=ms") == f"error: {problem} {names}"
     twice = "two flags name the column 'time'; name different columns"
     assert twice in refuse("reading_times", run, *flags, "--predictors=time")
-    assert "two flags name the file" in refuse("reading_times", run, *flags, f"--output={path}")
+    error = refuse("reading_times", run, *flags, f"--output={path}")
+    assert f"--input and --output are both {path}; choose two files" in error
     assert "no column 'gpt3'" in error_of(*flags, "--predictors=gpt3")
     bad = tmp_path / "bad.csv"
     bad.write_text("story,text,time\na,w1 w2,3\nb,w1,fast\n")

@@ -162,9 +162,9 @@ def test_outputs_are_measured_side_by_side(texts, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--workdir=RUN --outputs=x", "--outputs cannot be used with --workdir; use --output for"),
+        ("--workdir=RUN --outputs=x", "--outputs cannot be used with --workdir; remove"),
         ("--workdir=RUN", "--output is missing; add --output=FILE for the reconstructed"),
-        ("--workdir=RUN --output=o --nomeasure --metrics=-", "no effect with --nomeasure"),
+        ("--workdir=RUN --output=o --nomeasure --metrics=-", "no effect without --measure"),
         ("--workdir=RUN --output=- --metrics=-", "--output and --metrics are both standard output"),
         ("--workdir=RUN --output=o --input=none.jsonl --nomeasure", "document a has no words"),
         ("--input=in.txt", "--workdir and --outputs are missing; add --workdir=RUN to"),

@@ -150,10 +150,10 @@ def test_silence_and_sparse_features_are_scored_and_the_list_is_written_again(sp
         ("--weights=0,0,0", "expected finite numbers, not all of them 0"),
         ("--output=LISTS/x --metrics=LISTS/x", "--output and --metrics are both "),
         ("--output=LISTS/x --scored_nbest=LISTS/x", "--scored_nbest are both "),
-        ("--viterbi --beam=2", "--viterbi replaces --beam"),
+        ("--viterbi --beam=2", "--beam cannot be used with --viterbi"),
         ("--beam=0", "flag --beam=0: 0 is not"),
         ("--objective=wer", "--objective has no effect without --tune"),
-        ("--tune --references=", "--tune needs --references"),
+        ("--tune --references=", "--tune has no effect without --references"),
     ],
 )
 def test_bad_flags_are_refused_and_nothing_is_written(space, lists, tmp_path, flags, message):

@@ -400,7 +400,7 @@ def test_a_figure_of_one_region_is_refused(raw, tmp_path):
         ),
         (["--by=region", "--output_format=html"], "--by cannot be written as html; use"),
         (["--by=region", "--attention"], "--by cannot be used with --attention; remove"),
-        (["--by=item", "--context=TABLE"], "--by cannot be used with --context; write contexts"),
+        (["--by=item", "--context=TABLE"], "--by cannot be used with --context; remove"),
     ],
 )
 def test_bad_regions_are_refused_and_nothing_is_written(raw, tmp_path, flags, message):

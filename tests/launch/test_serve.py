@@ -177,7 +177,7 @@ def test_every_answer_arrives_before_the_next_request(space, ending, code):
 )
 def test_flags_without_effect_are_refused(space, flag):
     name = flag.split("=")[0]
-    message = f"--serve cannot be used with {name}; remove --serve or {name}"
+    message = f"{name} cannot be used with --serve; remove {name} or --serve"
     assert message in refuse("score", f"--workdir={space.run}", "--serve=-", flag)
 
 

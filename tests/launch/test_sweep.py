@@ -171,7 +171,7 @@ def test_a_dry_run_shows_commands_and_writes_nothing(space, tmp_path):
         (["--grid=training.seed=0,1", "--jobs=0"], "--jobs is 0; expected at least 1"),
         (
             ["--grid=training.seed=0,1", "--jobs=2", "--write_jobs=flags"],
-            "--jobs has no effect with --write_jobs, which trains no cells; remove --jobs",
+            "--jobs cannot be used with --write_jobs; remove --jobs or --write_jobs",
         ),
         (
             ["--grid=training.start_from=a b", "--write_jobs=flags"],
