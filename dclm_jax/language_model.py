@@ -781,7 +781,7 @@ class LanguageModel:
         return dataclasses.replace(
             self,
             make_scorer=make_scorer,
-            make_reader=_no_reader("an adapted model"),
+            make_reader=no_reader("an adapted model"),
             model=None,
             params=None,
             adaptation=adaptation,
@@ -880,7 +880,7 @@ def mix(
         config={"weight": weight, "first": first.config, "second": second.config},
         step=None,
         make_scorer=lambda: scorer,
-        make_reader=_no_reader("a mixture"),
+        make_reader=no_reader("a mixture"),
         model=None,
         params=None,
         adaptation=None,
@@ -888,7 +888,9 @@ def mix(
     )
 
 
-def _no_reader(model: str) -> Callable[[], Reader]:
+def no_reader(model: str) -> Callable[[], Reader]:
+    """The `make_reader` of a model that only scores whole documents."""
+
     def refuse() -> Reader:
         raise InputError(
             f"{model} only scores whole documents; use a single model without adaptation to read "

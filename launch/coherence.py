@@ -52,7 +52,7 @@ bootstrap, and "fixed" has the result of the fixed permutations. "first_sentence
 import dataclasses
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,20 +61,18 @@ from absl import flags
 from dclm_jax import files
 from dclm_jax.coherence import measure
 from dclm_jax.coherence.baselines import MaximumEntropy, OrderingBaseline
-from dclm_jax.coherence.compare import OrderTest, compare
+from dclm_jax.coherence.compare import OrderTest
 from dclm_jax.coherence.measure import EXTRA_TESTS, INSERTION, CoherenceOptions
 from dclm_jax.coherence.permutation_files import open_permutations
 from dclm_jax.coherence.results import OrderResult
 from dclm_jax.coherence.window_classifier import WindowClassifier
-from dclm_jax.data.corpus import TrainingText, open_corpus
-from dclm_jax.data.documents import TextOptions
+from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.readers import read_documents
-from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import datasets
-from dclm_jax.evaluation.datasets import Dataset, Encoded
+from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.experiments.results import Store
 from dclm_jax.experiments.subjects import Subject
+from dclm_jax.language_model import LanguageModel, no_reader
 from launch import _adaptation, _app, _cluster, _evaluation
 
 _evaluation.define_data_flags()
@@ -133,21 +131,10 @@ _SEED = flags.DEFINE_integer(
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")
 
 
-class _Measured(NamedTuple):
-    """A run, an adapted run or a baseline: its label, its line for the terminal, its keys in the
-    result, and a function that measures a test."""
-
-    label: str
-    summary: str
-    description: dict[str, Any]
-    measure: Callable[[OrderTest[Any]], OrderResult[Any]]
-
-
 class _Texts(NamedTuple):
-    """A split or text, its documents, and the permutations of each document from --permuted."""
+    """A split or text in memory, and the permutations of each document from --permuted."""
 
     dataset: Dataset
-    documents: list[Encoded]
     given: list[np.ndarray] | None
 
 
@@ -157,13 +144,18 @@ def main(argv: Sequence[str]) -> None:
     options, store = _options(), _evaluation.store()
     name = _BASELINE.value
     subjects, texts = _models(store) if name is None else _baseline(_BASELINES[name])
-    documents = [document.sentences for document in texts.documents]
-    results = {
-        subject.label: measure.measure_coherence(
-            documents, options, subject.measure, given=texts.given
+
+    def results_of(subject: Subject) -> measure.CoherenceResults:
+        def measured(test: OrderTest[Any]) -> OrderResult[Any]:
+            result = store.order_test(subject, texts.dataset, test)
+            assert result is not None
+            return result
+
+        return measure.measure_coherence(
+            texts.dataset.sentences, options, measured, given=texts.given
         )
-        for subject in subjects
-    }
+
+    results = {subject.label: results_of(subject) for subject in subjects}
     _evaluation.notify_of_saved(store)
     for shuffle in results[subjects[0].label].too_short:
         _evaluation.notify(
@@ -172,16 +164,16 @@ def main(argv: Sequence[str]) -> None:
     pairs = measure.paired(results)
     if files.STDOUT not in (_OUTPUT.value, _TSV.value):
         for subject in subjects:
-            print(subject.summary, results[subject.label], sep="\n")
+            print(_summary(subject), results[subject.label], sep="\n")
         for lines in (measure.table(results), measure.paired_table(results, pairs)):
             print(*(["", *lines] if lines else []), sep="\n")
     if _TSV.value:
         with files.open_output(_TSV.value) as file:
-            names = [document.id for document in texts.documents]
+            names = [document.id for document in texts.dataset.documents]
             file.writelines(measure.separated_rows(results, names))
     if _OUTPUT.value:
         values = [
-            results[subject.label].to_json() | subject.description | texts.dataset.source
+            results[subject.label].to_json() | _description(subject) | texts.dataset.source
             for subject in subjects
         ]
         files.write_json(_OUTPUT.value, measure.joined(results, values, pairs))
@@ -222,89 +214,88 @@ def _options() -> CoherenceOptions:
     return options
 
 
-def _models(store: Store) -> tuple[list[_Measured], _Texts]:
+def _models(store: Store) -> tuple[list[Subject], _Texts]:
+    """The runs, also with test-time adaptation, and the documents to measure."""
     runs = _evaluation.restore_all()
-    models = [run.lm for run in runs]
-    _evaluation.require_language_models(models, "launch.coherence")
-    texts = _open(
-        models[0].vocabulary,
-        models[0].text,
-        [lm.text.options for lm in models],
-        lambda: _evaluation.directory_of(runs),
-    )
-
-    def measured(run: Subject) -> _Measured:
-        def measure(test: OrderTest[Any]) -> OrderResult[Any]:
-            result = store.order_test(run, texts.dataset, test)
-            assert result is not None
-            return result
-
-        adaptation = run.lm.adaptation
-        summary = f"{run.label}: {adaptation}" if adaptation else run.lm.summary
-        return _Measured(run.label, summary, run.to_json(), measure)
-
-    return list(map(measured, [*runs, *_adaptation.adapt(runs, store)])), texts
+    _evaluation.require_language_models((run.lm for run in runs), "launch.coherence")
+    texts = _open(runs)
+    return [*runs, *_adaptation.adapt(runs, store)], texts
 
 
-def _baseline(kind: type[OrderingBaseline]) -> tuple[list[_Measured], _Texts]:
+def _baseline(kind: type[OrderingBaseline]) -> tuple[list[Subject], _Texts]:
+    """A trained baseline as a model that scores documents, and the documents to measure."""
     values = flags.FLAGS
     _app.refuse_together("baseline", "workdir", "workdirs", "batch_size", "matmul_precision")
     if not values.data:
         raise InputError("--baseline needs a prepared corpus to train on; add --data=DIR")
     train, valid = (open_corpus(values.data, split) for split in ("train", "valid"))
-    trained_on = train.manifest.training_text
+
+    @functools.cache
+    def trained() -> Any:
+        report = functools.partial(print, file=sys.stderr, flush=True)
+        return kind.train(train, valid, seed=_TRAINING_SEED.value, report=report)
+
+    lm = LanguageModel(
+        name=kind.name,
+        num_parameters=0,
+        vocabulary=train.vocabulary,
+        config={"data": {"directory": values.data}},
+        step=None,
+        make_scorer=trained,
+        make_reader=no_reader("a baseline"),
+        text=train.manifest.training_text,
+    )
     # Bad text is refused before training.
-    texts = _open(train.vocabulary, trained_on, [trained_on.options], lambda: values.data)
-    report = functools.partial(print, file=sys.stderr, flush=True)
-    baseline = kind.train(train, valid, seed=_TRAINING_SEED.value, report=report)
-    summary = f"{kind.name}, {baseline.num_parameters:,} parameters, trained on {values.data}"
-    description = {
-        "model": kind.name,
-        "parameters": baseline.num_parameters,
-        "training_seed": _TRAINING_SEED.value,
-    }
-
-    def measure(test: OrderTest[Any]) -> OrderResult[Any]:
-        with _evaluation.Progress(type(test).__name__) as progress:
-            return compare(baseline, texts.dataset.sentences, test, on_document=progress).record
-
-    return [_Measured(kind.name, summary, description, measure)], texts
+    texts = _open([Subject(kind.name, "", lm)])
+    lm = dataclasses.replace(lm, num_parameters=trained().num_parameters)
+    return [Subject(kind.name, "", lm)], texts
 
 
-def _open(
-    vocabulary: Vocabulary,
-    trained_on: TrainingText,
-    options: Sequence[TextOptions | None],
-    directory: Callable[[], str],
-) -> _Texts:
+def _open(runs: Sequence[Subject]) -> _Texts:
     """The documents of --permuted, --input or --data and --split, and the permutations of
     --permuted."""
-    values, encoding = flags.FLAGS, _evaluation.ENCODING.value
-    given = None
-    if _PERMUTED.value is None and values.input is None:
-        dataset = datasets.open_split(vocabulary, directory(), values.split)
+    values, given = flags.FLAGS, None
+    first, trained = runs[0].lm, [run.lm.text.options for run in runs]
+    if _PERMUTED.value is None:
+        dataset = _evaluation.open_split(runs, values.split, values.input)
     else:
-        settings = _evaluation.text_options(*options)
-        if _PERMUTED.value is None:
-            dataset = datasets.open_text(
-                vocabulary, values.input, settings, encoding=encoding, report=_evaluation.notify
-            )
-        else:
-            read = functools.partial(
-                read_documents, options=settings, encoding=encoding, report=_evaluation.notify
-            )
-            dataset, given = open_permutations(
-                vocabulary, read, _PERMUTED.value, values.input, report=_evaluation.notify
-            )
-    # Text is read once.
-    documents = list(dataset.documents)
-    dataset = dataclasses.replace(dataset, read=lambda tagger: documents)
+        read = functools.partial(
+            read_documents,
+            options=_evaluation.text_options(*trained),
+            encoding=_evaluation.ENCODING.value,
+            report=_evaluation.notify,
+        )
+        dataset, given = open_permutations(
+            first.vocabulary, read, _PERMUTED.value, values.input, report=_evaluation.notify
+        )
     source = dataset.source
     name = source.get("input") or f"{source['data']}, {source['split']}"
     counted = _evaluation.counting_unknown(
-        documents, lambda document: document.sentences, trained_on, name
+        dataset.documents, lambda document: document.sentences, first.text, name
     )
-    return _Texts(dataset, list(counted), given)
+    # Text is read once.
+    documents = list(counted)
+    return _Texts(dataclasses.replace(dataset, read=lambda tagger: documents), given)
+
+
+def _summary(subject: Subject) -> str:
+    """The line of a model for the terminal."""
+    if _BASELINE.value is not None:
+        return f"{subject.lm.summary}, trained on {flags.FLAGS.data}"
+    if subject.lm.adaptation:
+        return f"{subject.label}: {subject.lm.adaptation}"
+    return subject.lm.summary
+
+
+def _description(subject: Subject) -> dict[str, Any]:
+    """The model in the result."""
+    if _BASELINE.value is None:
+        return subject.to_json()
+    return {
+        "model": subject.lm.name,
+        "parameters": subject.lm.num_parameters,
+        "training_seed": _TRAINING_SEED.value,
+    }
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ ResultT = TypeVar("ResultT")
 
 class Result(NamedTuple):
     """A result of a measure of a subject: its file, its identity in JSON, and its label in
-    messages. A result of text has no file and no identity."""
+    messages. A result of text, or of a model without a run, has no file and no identity."""
 
     path: storage.Location | None
     identity: dict[str, Any]
@@ -57,7 +57,7 @@ class Result(NamedTuple):
         """The result of a measure with these options, which are JSON values."""
         numbers = [f"{key} {value}" for key, value in options.items() if type(value) in (str, int)]
         label = f"{subject.name}: {measure} ({', '.join([dataset.name, *numbers])})"
-        if dataset.is_text:
+        if dataset.is_text or not subject.workdir:
             return cls(None, {}, label)
         adapted = subject.lm.adaptation
         identity = files.finite(

@@ -13,7 +13,7 @@ from dclm_jax.training.workdir import CONFIG_FILE
 
 
 class Subject(NamedTuple):
-    """A model, its label, and the work directory of its run."""
+    """A model, its label, and the work directory of its run; empty for a model without a run."""
 
     label: str
     workdir: str
@@ -21,9 +21,9 @@ class Subject(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The workdir, and the kind of test-time adaptation, if any."""
-        adapted = self.lm.adaptation
-        return f"{self.workdir} + {adapted.kind}" if adapted else self.workdir
+        """The workdir, and the kind of test-time adaptation, if any; without a run the label."""
+        adapted, name = self.lm.adaptation, self.workdir or self.label
+        return f"{name} + {adapted.kind}" if adapted else name
 
     def to_json(self) -> dict[str, Any]:
         """The run and its test-time adaptation for a file of results."""
