@@ -41,9 +41,8 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from dclm_jax import storage
 from dclm_jax.errors import InputError
-from dclm_jax.experiments.report import MARKDOWN, Options, Request, require_places
+from dclm_jax.experiments.report import Options, of_runs
 from dclm_jax.experiments.results import Store
 from launch import _adaptation, _app, _evaluation
 
@@ -90,21 +89,15 @@ def main(argv: Sequence[str]) -> None:
             "--output is missing; add --output=DIR for the report, or --quick to print saved "
             "results"
         )
-    subjects, page = _evaluation.restore_all(), _HTML.value
-    request = Request.of(subjects, options, data=_DATA.value, baseline=_BASELINE.value)
-    print(*request.notes, sep="\n", end="\n" if request.notes else "")
-    require_places(_OUTPUT.value or None, page)
     say = functools.partial(print, flush=True)
-    store = Store(not _QUICK.value, say=say, warn=say, progress=_evaluation.Progress)
-    report = request.measured(store)
-    print(report.text())
-    if _OUTPUT.value:
-        output = storage.locate(_OUTPUT.value)
-        print("\n".join([*report.write(output), f"report: {output / MARKDOWN}"]))
-    if page is not None:
-        command = shlex.join(["python", "-m", "launch.report", *sys.argv[1:]])
-        request.write_page(page, report, command, read_examples=not _QUICK.value)
-        print(f"HTML report: {page}")
+    of_runs(
+        _evaluation.restore_all(),
+        options,
+        Store(not _QUICK.value, say=say, warn=say, progress=_evaluation.Progress),
+        _OUTPUT.value or None,
+        _HTML.value,
+        command=shlex.join(["python", "-m", "launch.report", *sys.argv[1:]]),
+    )
 
 
 def _options() -> Options:
@@ -116,6 +109,8 @@ def _options() -> Options:
         _FIX_FIRST.value,
         _SEED.value,
         {kind: _adaptation.settings(kind) for kind in _adaptation.ADAPT.value},
+        _DATA.value,
+        _BASELINE.value,
     )
 
 

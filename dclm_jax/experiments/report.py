@@ -8,6 +8,8 @@ import platform
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from dclm_jax import files, storage
 from dclm_jax.coherence.compare import Bootstrap, FirstSentence
 from dclm_jax.errors import InputError
@@ -43,6 +45,8 @@ class Options:
       fix_first: number of sentences at the start of each document that are not permuted.
       seed: random seed for permutations, test sets and the context ablation.
       adaptations: settings of test-time adaptation by kind, see `evaluation.adaptation`.
+      data: prepared corpus; by default the corpus that the first run was trained on.
+      baseline: the workdir of a run, or a model, with which all other runs are compared.
     """
 
     bootstrap: int = 1000
@@ -50,144 +54,19 @@ class Options:
     fix_first: int = 0
     seed: int = 0
     adaptations: Mapping[str, adaptation.Setting] = dataclasses.field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name in ("bootstrap", "permutation_pool"):
-            value = getattr(self, name)
-            if value < 0 or value == 1:
-                raise InputError(f"--{name} is {value}; choose 0, or 2 or more")
-        for name in ("fix_first", "seed"):
-            if getattr(self, name) < 0:
-                raise InputError(f"--{name} is {getattr(self, name)}; choose 0 or more")
-
-
-@dataclasses.dataclass(frozen=True)
-class Request:
-    """A request for a report, checked for errors.
-
-    Attributes:
-      subjects: runs of one vocabulary.
-      splits: splits "valid" and "test" of the prepared corpus.
-      options: options of the measurements.
-      baseline: a run or a model with which rows are compared, see `baselines_of`.
-    """
-
-    subjects: Sequence[Subject]
-    splits: Mapping[str, Dataset]
-    options: Options
+    data: str | None = None
     baseline: str | None = None
 
-    @classmethod
-    def of(
-        cls,
-        subjects: Sequence[Subject],
-        options: Options,
-        *,
-        data: str | None = None,
-        baseline: str | None = None,
-    ) -> "Request":
-        """Checks that the runs can be measured and compared; `data` is by default the training
-        corpus of the first run."""
-        for subject in subjects:
-            subject.lm.require_language_model("a report")
-        for kind in options.adaptations:
-            obstacles = [adaptation.obstacle(subject.lm, kind) for subject in subjects]
-            if all(obstacles):
-                raise InputError(f"--adapt={kind}: each run {obstacles[0]}")
-        first = subjects[0].lm
-        directory = data or first.config["data"]["directory"]
-        names = "valid", "test"
-        splits = {name: open_split(first.vocabulary, directory, name) for name in names}
-        request = cls(subjects, splits, options, baseline)
-        baselines_of(comparison.rows(request.facts), baseline)
-        return request
+    def __post_init__(self) -> None:
+        if self.bootstrap < 0 or self.bootstrap == 1:
+            raise InputError(f"--bootstrap is {self.bootstrap}; choose 0, or 2 or more")
+        # The test checks its options, also if coherence is skipped.
+        self.bootstrap_test()
 
-    @functools.cached_property
-    def facts(self) -> list[dict[str, Any]]:
-        """Facts of the runs that need no measurement."""
-        return list(map(results.facts, self.subjects))
-
-    @property
-    def notes(self) -> list[str]:
-        """Lines about runs whose training is not finished."""
-        return [
-            f"note: training of {known['workdir']} is unfinished; results are from step "
-            f"{known['step']}"
-            for known in self.facts
-            if known["unfinished"]
-        ]
-
-    def measured(self, store: Store) -> "Report":
-        """The report; results that the store lacks are measured."""
-        rows = comparison.rows(measure(self, store))
-        notes = [*filter(None, [matmul_precision(self.subjects)])]
-        if not self.options.bootstrap:
-            notes.append("--bootstrap=0 skipped coherence; --bootstrap=1000 measures it.")
-        return Report(rows, baselines_of(rows, self.baseline), notes)
-
-    def write_page(
-        self, path: str, report: "Report", command: str, *, read_examples: bool = True
-    ) -> None:
-        """Writes the HTML report.
-
-        Args:
-          path: path of the file.
-          report: the measurements.
-          command: the command that makes the report.
-          read_examples: whether to score some documents word by word.
-        """
-        documents = self.splits["test"].sentences
-        models = {subject.workdir: subject.lm for subject in self.subjects}
-        content = html.Report(
-            "Report on document-context language models",
-            f"{tables.counted(len(report.rows), 'configuration')}, "
-            f"{tables.counted(len(self.subjects), 'run')}",
-            {row.label: row.config for row in report.rows},
-            report.tables,
-            report.figures,
-            examples.read(report.rows, models, documents, report.baselines[0])
-            if read_examples
-            else [],
-            COUNTING_RULES[self.facts[0]["objective"]],
-            tables.runs_table(report.rows),
-            self._provenance(command),
-        )
-        with files.open_output(path) as file:
-            file.write(html.report(content))
-
-    def _provenance(self, command: str) -> dict[str, Any]:
-        """The origin of the numbers: commands, and facts by name."""
-        subject, options, splits = self.subjects[0], self.options, self.splits.items()
-        directory = self.splits["test"].source["data"]
-        run = f"--workdir={subject.workdir} --data={directory}"
-        drawn = f"--bootstrap={options.bootstrap} --permutation_pool={options.permutation_pool}"
-        return {
-            "This report": [command],
-            "Numbers of the first run": [
-                f"python -m launch.evaluate --split=test {run}",
-                f"python -m launch.coherence --split=test {run} --permutations=0 {drawn}"
-                f" --seed={options.seed} --fix_first={options.fix_first}",
-            ],
-            "Data and options": {
-                "corpus": directory,
-                **{
-                    f"{_IN_PROSE[name]} documents": f"{len(split.sentences):,}"
-                    for name, split in splits
-                },
-                **{
-                    f"fingerprint of the {_IN_PROSE[name]} documents": split.fingerprint
-                    for name, split in splits
-                },
-                "fingerprint of the vocabulary": subject.lm.vocabulary.fingerprint,
-                "matmul precision": subject.lm.matmul_precision,
-                **without(dataclasses.asdict(options), ["adaptations"]),
-            },
-            "Versions": {
-                "Python": platform.python_version(),
-                **{name: importlib.metadata.version(name) for name in _PACKAGES},
-                "measurements": results.VERSION,
-            },
-        }
+    def bootstrap_test(self) -> Bootstrap:
+        """The test of coherence; of one test set if coherence is skipped."""
+        shuffle = Shuffle(fix_first=self.fix_first)
+        return Bootstrap(shuffle, self.seed, self.bootstrap or 1, self.permutation_pool)
 
 
 def report(
@@ -195,8 +74,6 @@ def report(
     output: storage.PathLike | None = None,
     *,
     page: storage.PathLike | None = None,
-    data: str | None = None,
-    baseline: str | None = None,
     quick: bool = False,
     **options: Any,
 ) -> "Report":
@@ -206,22 +83,134 @@ def report(
       workdirs: workdirs of the runs; a pattern such as "runs/*" stands for all matching runs.
       output: directory to write.
       page: HTML file to write.
-      data: prepared corpus; by default the corpus that the first run was trained on.
-      baseline: the workdir of a run, or a model, with which all other runs are compared.
       quick: whether to use only saved results, and to measure nothing.
-      **options: attributes of `Options`, such as bootstrap=100.
+      **options: attributes of `Options`, such as bootstrap=100 or baseline="rnnlm".
     """
     if isinstance(workdirs, str | os.PathLike):
         workdirs = [workdirs]
     subjects = restore_all(expand_workdirs(map(str, workdirs)))
-    request = Request.of(subjects, Options(**options), data=data, baseline=baseline)
+    return of_runs(subjects, Options(**options), Store(compute=not quick), output, page)
+
+
+def of_runs(
+    subjects: Sequence[Subject],
+    options: Options,
+    store: Store,
+    output: storage.PathLike | None = None,
+    page: storage.PathLike | None = None,
+    *,
+    command: str = "dclm_jax.report",
+) -> "Report":
+    """A report on runs of one vocabulary.
+
+    Args:
+      subjects: the runs.
+      options: options of the measurements.
+      store: the results of the runs; `store.say` is called with the tables and with a line for each
+        file.
+      output: directory to write.
+      page: HTML file to write.
+      command: the command that makes the report, for the HTML file.
+    """
+    splits = _splits(subjects, options)
+    facts = list(map(results.facts, subjects))
+    baselines_of(comparison.rows(facts), options.baseline)
+    for known in facts:
+        if known["unfinished"]:
+            store.say(
+                f"note: training of {known['workdir']} is unfinished; results are from step "
+                f"{known['step']}"
+            )
     require_places(output, page)
-    made = request.measured(Store(compute=not quick))
+    rows = comparison.rows(measure(subjects, facts, splits, options, store))
+    notes = [*filter(None, [matmul_precision(subjects)])]
+    if not options.bootstrap:
+        notes.append("--bootstrap=0 skipped coherence; --bootstrap=1000 measures it.")
+    made = Report(rows, baselines_of(rows, options.baseline), notes)
+    store.say(made.text())
     if output is not None:
-        made.write(storage.locate(output))
+        folder = storage.locate(output)
+        store.say("\n".join([*made.write(folder), f"report: {folder / MARKDOWN}"]))
     if page is not None:
-        request.write_page(str(page), made, "dclm_jax.report", read_examples=not quick)
+        provenance = _provenance(subjects[0], splits, options, command)
+        documents = splits["test"].sentences if store.compute else None
+        content = html.report(_content(made, subjects, provenance, documents))
+        with files.open_output(str(page)) as file:
+            file.write(content)
+        store.say(f"HTML report: {page}")
     return made
+
+
+def _splits(subjects: Sequence[Subject], options: Options) -> dict[str, Dataset]:
+    """The splits "valid" and "test" of the prepared corpus. Runs that cannot be measured are
+    refused."""
+    for subject in subjects:
+        subject.lm.require_language_model("a report")
+    for kind in options.adaptations:
+        obstacles = [adaptation.obstacle(subject.lm, kind) for subject in subjects]
+        if all(obstacles):
+            raise InputError(f"--adapt={kind}: each run {obstacles[0]}")
+    first = subjects[0].lm
+    directory = options.data or first.config["data"]["directory"]
+    return {name: open_split(first.vocabulary, directory, name) for name in ("valid", "test")}
+
+
+def _content(
+    made: "Report",
+    subjects: Sequence[Subject],
+    provenance: Mapping[str, Sequence[str] | Mapping[str, Any]],
+    documents: Sequence[Sequence[np.ndarray]] | None,
+) -> html.Report:
+    """The content of the HTML report. Some of the documents, if any, are scored word by word."""
+    models = {subject.workdir: subject.lm for subject in subjects}
+    return html.Report(
+        "Report on document-context language models",
+        f"{tables.counted(len(made.rows), 'configuration')}, "
+        f"{tables.counted(len(subjects), 'run')}",
+        {row.label: row.config for row in made.rows},
+        made.tables,
+        made.figures,
+        examples.read(made.rows, models, documents, made.baselines[0]) if documents else [],
+        COUNTING_RULES[subjects[0].lm.scorer.objective],
+        tables.runs_table(made.rows),
+        provenance,
+    )
+
+
+def _provenance(
+    subject: Subject, splits: Mapping[str, Dataset], options: Options, command: str
+) -> dict[str, Any]:
+    """The origin of the numbers: commands, and facts by name; `subject` is the first run."""
+    directory = splits["test"].source["data"]
+    run = f"--workdir={subject.workdir} --data={directory}"
+    drawn = f"--bootstrap={options.bootstrap} --permutation_pool={options.permutation_pool}"
+    return {
+        "This report": [command],
+        "Numbers of the first run": [
+            f"python -m launch.evaluate --split=test {run}",
+            f"python -m launch.coherence --split=test {run} --permutations=0 {drawn}"
+            f" --seed={options.seed} --fix_first={options.fix_first}",
+        ],
+        "Data and options": {
+            "corpus": directory,
+            **{
+                f"{_IN_PROSE[name]} documents": f"{len(split.sentences):,}"
+                for name, split in splits.items()
+            },
+            **{
+                f"fingerprint of the {_IN_PROSE[name]} documents": split.fingerprint
+                for name, split in splits.items()
+            },
+            "fingerprint of the vocabulary": subject.lm.vocabulary.fingerprint,
+            "matmul precision": subject.lm.matmul_precision,
+            **without(dataclasses.asdict(options), ["adaptations", "data", "baseline"]),
+        },
+        "Versions": {
+            "Python": platform.python_version(),
+            **{name: importlib.metadata.version(name) for name in _PACKAGES},
+            "measurements": results.VERSION,
+        },
+    }
 
 
 def require_places(output: storage.PathLike | None, page: storage.PathLike | None) -> None:
@@ -244,13 +233,18 @@ def require_places(output: storage.PathLike | None, page: storage.PathLike | Non
             folder.mkdir(parents=True, exist_ok=True)
 
 
-def measure(request: Request, store: Store) -> list[dict[str, Any]]:
+def measure(
+    subjects: Sequence[Subject],
+    facts: Sequence[dict[str, Any]],
+    splits: Mapping[str, Dataset],
+    options: Options,
+    store: Store,
+) -> list[dict[str, Any]]:
     """The facts and measurements of runs; None for missing measurements."""
-    subjects, options = request.subjects, request.options
-    valid, test = request.splits["valid"], request.splits["test"]
+    valid, test = splits["valid"], splits["test"]
     all_results = [
         known | _measure(subject, valid, test, options, store)
-        for subject, known in zip(subjects, request.facts, strict=True)
+        for subject, known in zip(subjects, facts, strict=True)
     ]
     if tables.first_decides(all_results) and max(map(len, test.sentences)) >= 3:
         first_fixed = dataclasses.replace(options, fix_first=1)
@@ -299,9 +293,7 @@ def _coherence(
 ) -> dict[str, Any] | None:
     """The bootstrap result and, if no sentence is fixed, the accuracy with only the first sentence
     moved."""
-    shuffle = Shuffle(fix_first=options.fix_first)
-    bootstrap = Bootstrap(shuffle, options.seed, options.bootstrap, options.permutation_pool)
-    drawn = store.order_test(subject, test, bootstrap)
+    drawn = store.order_test(subject, test, options.bootstrap_test())
     if drawn is None:
         return None
     if not options.fix_first:

@@ -9,7 +9,7 @@ import pytest
 
 import dclm_jax
 from dclm_jax.coherence import results
-from dclm_jax.experiments.report import Options, Request
+from dclm_jax.evaluation.datasets import open_split
 from dclm_jax.experiments.results import Store
 from dclm_jax.experiments.subjects import Subject
 from tests.launch.support import copy_run, launch, refuse
@@ -252,12 +252,12 @@ def test_runs_that_are_not_trained_to_their_end_are_rows_of_their_own(workdirs, 
     ("flags", "message"),
     [
         (["--bootstrap=1"], "--bootstrap is 1; choose 0, or 2 or more"),
-        (["--permutation_pool=-1"], "--permutation_pool is -1; choose 0, or 2 or more"),
-        (["--seed=-1"], "--seed is -1; choose 0 or more"),
+        (["--permutation_pool=-1"], "permutation_pool is -1; expected 0, or at least 2"),
+        (["--seed=-1"], "seed is -1; expected at least 0"),
         (["--html="], "--html is ''; choose a file to write"),
         (["--html=RUN"], "/run'; choose a file to write"),
         (["--html=RUN/config.json/page.html"], "/config.json: cannot be written: File exists"),
-        (["--fix_first=-1"], "--fix_first is -1; choose 0 or more"),
+        (["--fix_first=-1"], "fix_first is -1; expected at least 0"),
         (["--baseline=RUN/.."], "choose a run of --workdirs, or one of the models ccdclm"),
         (["--output=RUN/config.json"], "config.json: cannot be written: File exists"),
         (["--data=nowhere"], "nowhere"),
@@ -272,9 +272,9 @@ def test_bad_input(workdirs, tmp_path, flags, message):
     assert not output.exists()
 
 
-def test_adapted_results_are_of_the_text_that_they_were_tuned_on(workdirs, monkeypatch):
+def test_adapted_results_are_of_the_text_that_they_were_tuned_on(space, workdirs, monkeypatch):
     subject = Subject("run", str(workdirs[0]), dclm_jax.restore(workdirs[0]))
-    valid = Request.of([subject], Options()).splits["valid"]
+    valid = open_split(subject.lm.vocabulary, space.corpus, "valid")
     shorter = dataclasses.replace(valid, read=lambda tagger: list(valid.documents)[1:])
     asked = []
     monkeypatch.setattr(Store, "measured", lambda store, result, compute: asked.append(result.path))
