@@ -245,7 +245,7 @@ def _headline(modern: Iterable[Row], adapted: Run) -> Cells:
 def _headline_of_gpus(header: list[str], *rows: list[str]) -> Cells:
     """The recorded results of the recipe for GPUs beside those of the paper's recipe."""
     paper = _paper_cells()
-    names = ["seeds", "ended by", "test perplexity", "test perplexity, neural cache"]
+    names = ["seeds", "test perplexity", "test perplexity, neural cache", "coherence accuracy, %"]
     columns = [header.index(name) for name in names]
     cells = [
         [row[0], *paper.get(row[0], ["", "", ""]), *(row[column] for column in columns)]
