@@ -262,6 +262,7 @@ def test_a_string_has_no_tags_though_the_training_text_had():
         (lambda lm: [*lm.score([[[3, 4]]])], "a word is 3; expected a string without white space"),
         (lambda lm: lm.read(["the .", "it ."]).read(["it ."]), "a word is 'it .'; expected a str"),
         (lambda lm: [*lm.score([3])], "a document is 3; expected a list of sentences"),
+        (lambda lm: lm.order([[], []]), "there are no words to put in order; pass a sentence with"),
         (lambda lm: lm.read().score("the cat"), "the candidates are 'the cat'; expected a list"),
         (lambda lm: lm.read().next_words(k=0), "k is 0; expected at least 1"),
         (lambda lm: lm.read().generate(seed=-1), "seed is -1; expected a whole number from 0"),

@@ -16,10 +16,9 @@ from typing import Any, NamedTuple, cast
 import jax
 import numpy as np
 
-from dclm_jax.allocation import require_memory
 from dclm_jax.data.corpus import Corpus
 from dclm_jax.data.vocabulary import END, START
-from dclm_jax.errors import InputError, require_at_least
+from dclm_jax.errors import InputError
 
 # Buckets of longer sentences double the last boundary.
 LENGTH_BOUNDARIES = (8, 16, 32, 48, 64, 96, 128, 192, 256, 512)
@@ -116,19 +115,10 @@ def pack_sentences(rows: Sequence[Sequence[np.ndarray]], num_sentences: int, len
       rows: for each of B batch elements at most `num_sentences` sentences.
       num_sentences: S.
       length: N, at least the words of the longest sentence plus 1.
-
-    Raises:
-      ValueError: a batch element or a sentence does not fit.
     """
     lengths_BxS = np.full((len(rows), num_sentences), -1, np.int64)
     for index, row in enumerate(rows):
-        if len(row) > num_sentences:
-            raise ValueError(
-                f"batch element {index} has {len(row)} sentences; S is {num_sentences}"
-            )
         lengths_BxS[index, : len(row)] = [len(sentence) for sentence in row]
-    if lengths_BxS.max(initial=-1) >= length:
-        raise ValueError(f"a sentence has {lengths_BxS.max()} words and END; N is {length}")
     sentences = [np.asarray(sentence, np.int32) for row in rows for sentence in row]
     words = np.concatenate(sentences) if sentences else np.zeros(0, np.int32)
     return _fill(words, lengths_BxS, length)
@@ -171,15 +161,6 @@ class TrainingBatches:
           source: a corpus with one source per document, for the batch's `source`. If it is
             `corpus`, each document is its own source.
         """
-        require_at_least("segment_length", segment_length, 0)
-        require_at_least("batch_size", batch_size, 1)
-        require_at_least("seed", seed, 0)
-        require_at_least("max_sentence_length", max_sentence_length, 0)
-        if source is not None and segment_length:
-            raise InputError(
-                f"segment_length is {segment_length}; expected 0, because documents with a source "
-                "are read whole"
-            )
         self.seed = seed
         self.earlier_sentences = earlier_sentences
         self._text = text = _Sentences.of(corpus, max_sentence_length)
@@ -187,9 +168,6 @@ class TrainingBatches:
         max_sentences = segment_length or int(counts.max())
         num_segments = -(-counts // max_sentences)
         self.batch_size = min(batch_size, int(num_segments.sum()))
-        # Ids, targets and mask of the shortest sentences.
-        positions = self.batch_size * min(max_sentences, SHORT_SEGMENT) * length_bucket(1)
-        require_memory(positions * (4 + 4 + 1), f"a batch of {self.batch_size:,} segments")
         # For each segment its document, the document's first sentence, and the segment's sentences.
         document = np.repeat(np.arange(len(counts)), num_segments)
         before = np.repeat(np.cumsum(num_segments) - num_segments, num_segments)
@@ -251,13 +229,7 @@ class TrainingBatches:
         return shapes
 
     def __call__(self, step: int) -> Batch:
-        """The batch of a step, B x S x N with S and N of the largest buckets in it.
-
-        Raises:
-          ValueError: `step` is negative.
-        """
-        if step < 0:
-            raise ValueError(f"step is {step}; expected 0 or more")
+        """The batch of a step, B x S x N with S and N of the largest buckets in it."""
         epoch, position = divmod(step, self.steps_per_epoch)
         order, batches = self._epoch_order(epoch)
         begin = int(batches[position]) * self.batch_size

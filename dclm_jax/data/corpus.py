@@ -218,13 +218,7 @@ class Corpus:
         return names
 
     def document(self, index: int) -> list[np.ndarray]:
-        """The sentences of a document, each int32 [num_words], without a copy.
-
-        Raises:
-          IndexError: there is no document `index`.
-        """
-        if not 0 <= index < self.num_documents:
-            raise IndexError(f"document {index} of {self.num_documents}")
+        """The sentences of a document, each int32 [num_words], without a copy."""
         first, last = self.document_offsets[index : index + 2]
         offsets = self.sentence_offsets[first : last + 1]
         return [self.tokens[begin:end] for begin, end in zip(offsets, offsets[1:], strict=False)]
@@ -259,11 +253,7 @@ class Corpus:
 
     def document_tags(self, index: int) -> list[list[str]] | None:
         """The part of speech of each word of `document(index)`; None unless all documents of the
-        split are tagged.
-
-        Raises:
-          IndexError: there is no document `index`.
-        """
+        split are tagged."""
         sentences = self.document(index)
         if self.tags is None:
             return None

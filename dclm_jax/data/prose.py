@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 from dclm_jax.data.documents import PLAIN, TextOptions
-from dclm_jax.errors import InputError
+from dclm_jax.errors import importing
 
 Paragraphs = list[str]
 Sentences = list[list[str]]
@@ -33,13 +33,9 @@ class Tokenizer:
     """
 
     def __init__(self, options: TextOptions = PLAIN):
-        try:
+        with importing("raw prose", "text"):
             import sacremoses
             import sentencex
-        except ImportError as error:
-            raise InputError(
-                f"raw prose needs {error.name}: pip install 'dclm_jax[text]'"
-            ) from error
         self._language = options.language
         self._segment = cast(Any, sentencex).segment
         self._moses = sacremoses.MosesTokenizer(options.language)

@@ -10,7 +10,7 @@ import numpy as np
 
 from dclm_jax import files, storage
 from dclm_jax.data.text_files import Line, decode
-from dclm_jax.errors import InputError, brief, require_at_least
+from dclm_jax.errors import InputError, brief
 
 START, END, UNKNOWN = 0, 1, 2
 START_TOKEN, END_TOKEN, UNKNOWN_TOKEN = "<START>", "<END>", "<UNKNOWN>"
@@ -32,12 +32,6 @@ class Vocabulary:
     words: tuple[str, ...]
     counts: tuple[int, ...]
     unknown_token: str | None = None
-
-    def __post_init__(self):
-        if self.words[: len(SPECIAL_TOKENS)] != SPECIAL_TOKENS:
-            raise ValueError(f"a vocabulary begins with {', '.join(SPECIAL_TOKENS)}")
-        if len(self.words) != len(self.counts):
-            raise ValueError(f"{len(self.words)} words but {len(self.counts)} counts")
 
     def __repr__(self) -> str:
         return f"Vocabulary({len(self):,} entries, fingerprint {self.fingerprint})"
@@ -65,8 +59,6 @@ class Vocabulary:
           num_sentences: the count of START and of END.
           min_count: minimum number of occurrences of a word.
         """
-        require_at_least("vocab_size", size, 1)
-        require_at_least("min_count", min_count, 1)
         words = counter.keys() - {*SPECIAL_TOKENS, unknown_token}
         frequent = [word for word in words if counter[word] >= min_count]
         if words and not frequent:

@@ -60,8 +60,6 @@ def order_sentences(
             "model with context"
         )
     require_at_least("beam", beam, 1)
-    if not len(sentences):
-        raise InputError("there is no sentence to put in order; expected at least one")
     if context_order == 1 and len(sentences) <= MAX_OPTIMAL:
         return _optimal(reader, sentences)
     return _by_beam(reader, sentences, context_order, beam)

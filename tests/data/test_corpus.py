@@ -35,9 +35,6 @@ def test_values(directory):
     assert [s.tolist() for s in corpus.document(1)] == [[4, 3, 2]]
     assert corpus.vocabulary.words == ("<START>", "<END>", "<UNKNOWN>", "a", "b")
     assert corpus.vocabulary.counts == (3, 3, 1, 3, 2)
-    for index in (2, -1):
-        with pytest.raises(IndexError):
-            corpus.document(index)
 
 
 def test_statistics(directory):

@@ -37,8 +37,6 @@ def test_values(tmp_path, tagged):
     documents = read(tagged, "tagged")
     assert tags_of(out, "train") == [document.tags for document in documents]
     assert documents[1].tags == [["at", "nn"], ["vbd"], ["pps", "vbd"]]
-    with pytest.raises(IndexError):
-        corpus.document_tags(3)
     # Training compares checksums: the same words are the same corpus, tags or not.
     assert not [name for name in corpus.checksums if "tags" in name]
     # The characters are those of the words, unknown ones too, and a space after each.

@@ -19,11 +19,6 @@ def test_size_counts_words_without_the_special_tokens():
     assert len(Vocabulary.build(counter, 10_000)) == 10_003
 
 
-def test_size_below_one_is_refused():
-    with pytest.raises(InputError, match="vocab_size is 0"):
-        Vocabulary.build(COUNTER, 0)
-
-
 def test_encodes_unknown_words_and_forged_boundaries_as_unknown():
     vocabulary = Vocabulary.build(COUNTER, 3, "<unk>")
     ids = vocabulary.encode(["c", "a", "b", "d", "<unk>", "<START>", "<END>", "<UNKNOWN>"])

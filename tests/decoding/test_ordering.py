@@ -88,7 +88,6 @@ def test_equal_sentences_and_single_ones(name):
     [
         ((random_sentences(0, 2), 0), "the model uses no context, so that all orders have"),
         ((random_sentences(0, 2), None, 0), "beam is 0; expected at least 1"),
-        (([], None), "there is no sentence to put in order"),
     ],
 )
 def test_what_cannot_be_ordered_is_named(arguments, message):

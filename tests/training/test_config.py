@@ -41,6 +41,9 @@ def test_defaults_are_the_papers_where_they_say_so():
     ("values", "message"),
     [
         ({"data.segment_length": -1}, "data.segment_length is -1; expected a whole number from 0"),
+        ({"data.batch_size": 0}, "data.batch_size is 0; expected a whole number from 1"),
+        ({"data.max_sentence_length": -1}, "data.max_sentence_length is -1; expected a whole num"),
+        ({"training.seed": -1}, "training.seed is -1; expected a whole number from 0"),
         ({"optimizer.clip_norm": float("inf")}, "optimizer.clip_norm is inf; expected a finite"),
         ({"training.loss_per": "word"}, "training.loss_per is 'word'; expected token or sentence"),
     ],
