@@ -103,6 +103,8 @@ class DocumentState:
         Args:
           no_context_too: as in `LanguageModel.score`.
         """
+        if no_context_too:
+            self.lm.require_language_model("a score without context")
         words = _words(candidates, "the candidates are")
         ids = list(map(self.lm.vocabulary.encode, words))
         scores = score_after(self.lm.reader, self.state, [0] * len(ids), ids)
@@ -120,11 +122,7 @@ class DocumentState:
         """
         require_at_least("k", k, 1)
         (words,) = _words([prefix])
-        reader = self.lm.reader
-        state, log_probs_1xV = reader.start(self.state)
-        for word in self.lm.vocabulary.encode(words):
-            state, log_probs_1xV = reader.next(state, [word])
-        log_probs_V = np.asarray(log_probs_1xV)[0]
+        (log_probs_V,) = self.lm.reader.next(self.state, self.lm.vocabulary.encode(words))
         best = np.argsort(-log_probs_V, kind="stable")[:k]
         return [(self.lm.vocabulary.words[i], float(log_probs_V[i])) for i in best]
 
@@ -513,15 +511,17 @@ class LanguageModel:
         """
         if source is None and self.reads_source:
             raise InputError(f"{self.name} is an autoencoder; pass the source of the document")
+        if source is not None and not self.reads_source:
+            raise InputError(f"{self.name} reads no source; pass only the sentences")
         reader = self.reader
         documents = [sentences] if source is None else [source, sentences]
         encoded = _encoded(self.vocabulary, documents, keep_empty=True)
         *sources, ids = (document.sentences for document in encoded)
         if not sources:
             return DocumentState(self, reader.open(1)).after(ids)
-        if not isinstance(reader, Reader):
-            raise InputError(f"{self.name} reads no source; pass only the sentences")
-        return DocumentState(self, reader.open(1, sources)).after(ids)
+        if not sources[0]:
+            raise InputError("the source has no words; pass a source with words")
+        return DocumentState(self, self.require_reconstructing().open(1, sources)).after(ids)
 
     def order(self, sentences: Document | Sequence[Sentence], beam: int = DEFAULT_BEAM) -> Ordered:
         """The likeliest order of a document's sentences, see `decoding.ordering`.

@@ -68,14 +68,13 @@ class NGramRun(NamedTuple):
 
 
 class NGramState(NamedTuple):
-    """The states of `rows` documents; `states` has KenLM's states within a sentence."""
+    """The states of `rows` documents between two sentences, which are all equal."""
 
     rows: int
-    states: tuple[Any, ...] = ()
 
     def take(self, rows: Sequence[int]) -> "NGramState":
         """The states of these rows in this order."""
-        return NGramState(len(rows), tuple(self.states[row] for row in rows if self.states))
+        return NGramState(len(rows))
 
 
 class NGramScorer:
@@ -123,19 +122,18 @@ class NGramScorer:
         del is_first_B, second
         return first
 
-    def start(self, state: NGramState) -> tuple[NGramState, np.ndarray]:
-        """Starts a sentence like `Reader.start`."""
-        beginning = _kenlm().State()
-        self._model.BeginSentenceWrite(beginning)
-        after, log_probs_1xV = self._at([beginning])
-        return after.take([0] * state.rows), np.tile(log_probs_1xV, (state.rows, 1))
-
-    def next(self, state: NGramState, tokens_B: Sequence[int]) -> tuple[NGramState, np.ndarray]:
-        """Reads a word like `Reader.next`."""
-        states = [_kenlm().State() for _ in state.states]
-        for state_before, word, state_after in zip(state.states, tokens_B, states, strict=True):
-            self._model.BaseScore(state_before, self._spellings[word], state_after)
-        return self._at(states)
+    def next(self, state: NGramState, words: np.ndarray) -> np.ndarray:
+        """log P [B, V] in nats of the next word or END, -inf for START, like `Reader.next`."""
+        before, after = _kenlm().State(), _kenlm().State()
+        self._model.BeginSentenceWrite(before)
+        for word in words:
+            self._model.BaseScore(before, self._spellings[word], after)
+            before, after = after, before
+        targets = list(self._spellings)
+        targets[END] = "</s>"
+        log10_V = np.array([self._model.BaseScore(before, target, after) for target in targets])
+        log10_V[START] = -np.inf
+        return np.tile((log10_V * math.log(10)).astype(np.float32), (state.rows, 1))
 
     def vectors(self, state: NGramState) -> None:
         """None: an n-gram model has no vectors."""
@@ -145,17 +143,6 @@ class NGramScorer:
         text = " ".join([self._spellings[index] for index in np.asarray(sentence).tolist()])
         log10 = [prob for prob, _, _ in self._model.full_scores(text)]
         return (np.array(log10, np.float64) * -math.log(10)).astype(np.float32)
-
-    def _at(self, states: Sequence[Any]) -> tuple[NGramState, np.ndarray]:
-        """The state, and log P [B, V] of the next word or END in nats, -inf for START."""
-        output, words = _kenlm().State(), list(self._spellings)
-        words[END] = "</s>"
-        log10_BxV = np.array(
-            [[self._model.BaseScore(state, word, output) for word in words] for state in states]
-        )
-        log10_BxV[:, START] = -np.inf
-        log_probs_BxV = (log10_BxV * math.log(10)).astype(np.float32)
-        return NGramState(len(states), tuple(states)), log_probs_BxV
 
 
 def train(

@@ -264,22 +264,21 @@ def test_a_continuation_is_its_last_sentence(tmp_path):
     np.testing.assert_array_equal(last[0], whole[1])
 
 
-def test_reading_on_by_words_and_by_sentences(tmp_path):
+def test_next_words_and_sentences_have_the_same_scores(tmp_path):
     reader = scorer_of(tmp_path, "a", "b")
-    place = reader.open(2)
+    state = reader.open(2)
     rows = [np.array([3, 4]), np.array([4, 3])]
-    after, read = reader.read(place, [[rows[0]], [rows[1]]])
-    word_place, log_probs_BxV = reader.start(after)
-    for n in range(3):
-        for row, words in enumerate(rows):
+    after, nll = reader.read(state, [[rows[0]], [rows[1]]])
+    for row, words in enumerate(rows):
+        for n in range(3):
+            log_probs_BxV = reader.next(after, words[:n])
+            assert log_probs_BxV.dtype == np.float32
+            np.testing.assert_array_equal(log_probs_BxV[0], log_probs_BxV[1])
+            assert log_probs_BxV[0, START] == -np.inf
             target = [*words, END][n]
-            np.testing.assert_allclose(-log_probs_BxV[row, target], read[row][0][n], rtol=1e-5)
-        if n < 2:
-            word_place, log_probs_BxV = reader.next(word_place, [words[n] for words in rows])
-    _, swapped = reader.next(word_place.take([1, 0]), [3, 3])
-    _, straight = reader.next(word_place, [3, 3])
-    np.testing.assert_array_equal(swapped, straight[::-1])
-    assert reader.vectors(place) is None
+            np.testing.assert_allclose(-log_probs_BxV[row, target], nll[row][0][n], rtol=1e-5)
+    assert reader.next(after.take([1]), rows[0]).shape == (1, 5)
+    assert reader.vectors(state) is None
 
 
 def test_spellings_are_distinct_and_none_is_reserved():

@@ -189,5 +189,11 @@ def test_what_cannot_be_reconstructed_is_refused():
         list(lm.reconstruct([[]]))
     with pytest.raises(InputError, match="a continuation needs a language model, and hierar"):
         lm.read(source=TEXT).generate()
+    with pytest.raises(InputError, match="a score without context needs a language model, and h"):
+        lm.read(source=TEXT).score(TEXT, no_context_too=True)
+    with pytest.raises(InputError, match="the source has no words; pass a source with words"):
+        lm.read(source=[])
+    with pytest.raises(InputError, match="rnnlm reads no source; pass only the sentences"):
+        language_model("rnnlm").read(TEXT, source=TEXT)
     with pytest.raises(InputError, match="rnnlm is a language model, which continues texts"):
         language_model("rnnlm").reconstruct([TEXT])

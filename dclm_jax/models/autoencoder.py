@@ -37,6 +37,7 @@ import jax
 import jax.numpy as jnp
 
 from dclm_jax.data.vocabulary import END
+from dclm_jax.errors import InputError
 from dclm_jax.models.base import (
     Context,
     DocumentModel,
@@ -253,9 +254,9 @@ MODELS = (StandardAutoencoder, HierarchicalAutoencoder, HierarchicalAttentionAut
 
 
 def required_source(model: DocumentModel, source: Source | None) -> Source:
-    """The source; raises a ValueError if it is missing."""
+    """The source, which must not be missing."""
     if source is None:
-        raise ValueError(f"{model.name} reads a source; pass a source")
+        raise InputError(f"{model.name} reads a source; pass a source")
     return source
 
 

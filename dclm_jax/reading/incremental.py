@@ -8,7 +8,6 @@ import jax.numpy as jnp
 from dclm_jax.data.vocabulary import END
 from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, Sentence
 from dclm_jax.nn import stack
-from dclm_jax.nn.layers import resized
 from dclm_jax.nn.recurrence import keep_at_padding
 from dclm_jax.nn.stack import StackState
 from dclm_jax.reading.batch_elements import axes_of, first_context, row_axes
@@ -110,12 +109,6 @@ def close(model: DocumentModel, params: Params, prefix: SentencePrefix) -> Conte
     sentence = Sentence(tokens, mask, summary, outputs)
     context = model.close_sentence(params, context, prefix.state, sentence)
     return model.resize_context(context, len(tokens), sentences=1)
-
-
-def with_capacity(prefix: SentencePrefix, capacity: int) -> SentencePrefix:
-    """The same prefix with a different number of positions."""
-    steps = jax.tree.map(lambda array_R: resized(array_R, capacity), prefix.steps)
-    return prefix._replace(steps=steps)
 
 
 def take(model: DocumentModel, params: Params, tree: Any, row_B: jax.Array) -> Any:

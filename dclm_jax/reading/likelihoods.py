@@ -225,6 +225,27 @@ def read_and_score(
     return read, jnp.moveaxis(nll_F.reshape(mask.shape), 2, 0)
 
 
+def next_log_probs(
+    model: DocumentModel, params: Params, context: Context, batch: Batch, position: jax.Array
+) -> jax.Array:
+    """log P [B, V] in nats of every word and END as the target at a position of one sentence.
+
+    Args:
+      context: the context before the sentence.
+      batch: one sentence [B, 1, N] per document.
+      position: int [], the number of words before the target.
+    """
+    model = dataclasses.replace(model, remat=False)
+    params = weighted(model, params)
+    tokens, _, mask = time_major(batch)
+    read = read_sentences(model, params, context, tokens, mask)
+    inputs = output_inputs(model, params, read, tokens)
+    # Features are flattened from [1, N, B].
+    rows = tokens.shape[2]
+    position_B = position * rows + jnp.arange(rows)
+    return jax.nn.log_softmax(inputs.logits_at(position_B))
+
+
 def block_measures(
     model: DocumentModel,
     params: Params,

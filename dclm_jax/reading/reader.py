@@ -1,17 +1,15 @@
-"""Incremental reading of documents: states after a sentence and states within a sentence.
+"""Incremental reading of documents: states between sentences, and the next word of a sentence.
 
     state = reader.open(rows, sources)                  before the first sentence, B = rows
     state, nll = reader.read(state, sentences)          after whole sentences
-    sentence, log_probs = reader.start(state)           after START of the next sentence
-    sentence, log_probs = reader.next(sentence, words)  after one more word in each row
-    state = reader.finish(sentence)                     after the end of that sentence
+    log_probs = reader.next(state, words)               of the next word of a sentence
     state = state.take(rows)                            rows repeated, dropped, reordered
     state = reader.select(is_first, state, other)       each row from one of two states
     state = reader.after(documents)                     after documents of any lengths
 
 States never change: reading returns a new state, and any number of continuations may be read from
 the same state. Each row (batch element) is a document. All work runs on the first device, and is
-compiled once per number of rows and capacity for words. `evaluation.scoring.Scorer` scores whole
+compiled once per number of rows and padded length. `evaluation.scoring.Scorer` scores whole
 documents on all devices.
 """
 
@@ -24,8 +22,7 @@ import jax
 import numpy as np
 
 from dclm_jax.data.batches import Batch
-from dclm_jax.data.vocabulary import START
-from dclm_jax.errors import InputError, brief, require_at_least
+from dclm_jax.errors import InputError
 from dclm_jax.models import MODELS
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.precision import at_precision
@@ -33,10 +30,7 @@ from dclm_jax.reading import batch_elements, blocks, incremental
 from dclm_jax.reading.attention import block_attention
 from dclm_jax.reading.blocks import Sentences
 from dclm_jax.reading.driver import weighted
-from dclm_jax.reading.incremental import SentencePrefix
-from dclm_jax.reading.likelihoods import block_nll, open_documents
-
-_MIN_CAPACITY = 16
+from dclm_jax.reading.likelihoods import block_nll, next_log_probs, open_documents
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,32 +43,13 @@ class ReaderState:
 
     def take(self, rows: Sequence[int] | np.ndarray) -> "ReaderState":
         """The states of these rows in this order; rows may repeat."""
-        row_B = _checked_rows(rows, self.rows)
-        return ReaderState(self.reader, len(row_B), self.reader.take(self.context, row_B))
-
-
-@dataclasses.dataclass(frozen=True)
-class SentenceState:
-    """The state within a sentence in each of `rows` documents, `length` tokens after its start.
-
-    A row that has read END remains at the end of its sentence.
-    """
-
-    reader: "Reader"
-    rows: int
-    length: int
-    prefix: SentencePrefix
-
-    def take(self, rows: Sequence[int] | np.ndarray) -> "SentenceState":
-        """The states of these rows; see `ReaderState.take`."""
-        row_B = _checked_rows(rows, self.rows)
-        return SentenceState(
-            self.reader, len(row_B), self.length, self.reader.take(self.prefix, row_B)
-        )
+        context = self.reader._run(incremental.take, self.context, np.asarray(rows))
+        return ReaderState(self.reader, len(rows), context)
 
 
 class Reader:
-    """Reads documents with one model, from any state.
+    """Reads documents with one model, from any state. Arguments are not checked, because word ids
+    come from `Vocabulary.encode`.
 
     Attributes:
       model: any model of the registry.
@@ -94,22 +69,7 @@ class Reader:
           sources: for a model that reads sources, the sentences of each document's source, as
             `read` takes sentences.
         """
-        require_at_least("rows", rows, 1)
-        if (sources is not None) != self.model.reads_source:
-            expected = "one for each row" if self.model.reads_source else "none"
-            count = "none" if sources is None else len(sources)
-            raise InputError(f"sources are {count}; {self.model.name} expects {expected}")
-        source = None
-        if sources is not None:
-            if len(sources) != rows:
-                raise InputError(
-                    f"sources are {len(sources)}; expected one for each of {rows} rows"
-                )
-            for number, sentences in enumerate(sources, 1):
-                if not len(sentences):
-                    raise InputError(f"source {number} has no sentence; expected at least one")
-            self._require_documents(sources)
-            source = blocks.pack_sources(sources)
+        source = None if sources is None else blocks.pack_sources(sources)
         return ReaderState(self, rows, self._run(open_documents, rows, source, static=(1,)))
 
     def read(
@@ -132,15 +92,7 @@ class Reader:
           -log P(target) in nats of the targets w1..wM END, given all earlier words of the
           document. The value is 0 for an unscored target.
         """
-        self._require_own(state)
-        counts = {len(row) for row in sentences}
-        if len(sentences) != state.rows or len(counts) != 1:
-            raise InputError(
-                f"{len(sentences)} rows have {sorted(counts)} sentences; expected equal numbers "
-                f"of sentences in {state.rows} rows"
-            )
-        self._require_documents(sentences)
-        (left,), context = counts, state.context
+        left, context = len(sentences[0]), state.context
         scores: list[list[np.ndarray]] = [[] for _ in sentences]
         while left:
             first = len(scores[0])
@@ -165,7 +117,6 @@ class Reader:
           documents: sequences of sentences as `read` takes them; a document may be empty.
         """
         state = self.open(len(documents))
-        self._require_documents(documents)
         # Rows whose document has ended are read with the other rows and discarded.
         longest = max((len(words) for document in documents for words in document), default=0)
         length, first = blocks.padded_length(longest), 0
@@ -185,74 +136,26 @@ class Reader:
         self, is_first_B: np.ndarray, first: ReaderState, second: ReaderState
     ) -> ReaderState:
         """The rows of the first state where `is_first_B`, else the rows of the second state."""
-        for state in (first, second):
-            self._require_own(state)
-        if not len(is_first_B) == first.rows == second.rows:
-            raise InputError(
-                f"states have {first.rows} and {second.rows} rows, and the selection has "
-                f"{len(is_first_B)}; expected equal numbers"
-            )
         context = self._run(batch_elements.select, is_first_B, first.context, second.context)
         return ReaderState(self, first.rows, context)
 
-    def _require_documents(self, documents: Sequence[Sentences]) -> None:
-        for document in documents:
-            for words in document:
-                self._require_words(words)
+    def next(self, state: ReaderState, words: np.ndarray) -> np.ndarray:
+        """log P float32 [B, V] in nats of the next word or END after the first words of a sentence.
 
-    def _require_words(self, ids: Any) -> None:
-        ids = np.asarray(ids)
-        if ids.size and not (
-            ids.dtype.kind in "iu" and 0 <= ids.min() and ids.max() < self.model.vocab_size
-        ):
-            raise InputError(
-                f"words are {brief(ids.tolist())}; expected ids from 0 to "
-                f"{self.model.vocab_size - 1}"
-            )
-
-    def start(self, state: ReaderState) -> tuple[SentenceState, jax.Array]:
-        """The state after START of a sentence, and log P [B, V] of its first word in nats."""
-        self._require_own(state)
+        Args:
+          state: a state of this reader.
+          words: int [M] word ids, the same in all rows.
+        """
         if self.model.objective == "bags":
             raise InputError(
                 f"{self.model.name} predicts bags of words and no next word; choose a model that "
                 "predicts words"
             )
-        begun = self._run(
-            incremental.begin, state.context, state.rows, _MIN_CAPACITY, static=(2, 3)
-        )
-        return self.next(SentenceState(self, state.rows, 0, begun), np.full(state.rows, START))
-
-    def next(self, state: SentenceState, tokens_B: Any) -> tuple[SentenceState, jax.Array]:
-        """Reads a word in each row. END ends the sentence of a row, which ignores later words.
-
-        Args:
-          state: a state of this reader.
-          tokens_B: int, word ids.
-
-        Returns:
-          The state after the word, and log P [B, V] of the next word or END, in nats; undefined
-          in rows whose sentence has ended.
-        """
-        self._require_own(state)
-        self._require_words(tokens_B)
-        tokens_B = np.asarray(tokens_B, np.int32)
-        if tokens_B.shape != (state.rows,):
-            raise InputError(f"words have shape {tokens_B.shape}; expected ({state.rows},)")
-        before, capacity = state.prefix, len(state.prefix.steps.tokens_RxB)
-        if state.length == capacity:
-            before = incremental.with_capacity(before, 2 * capacity)
-        after, log_probs_BxV = self._run(incremental.advance, before, tokens_B)
-        return SentenceState(self, state.rows, state.length + 1, after), log_probs_BxV
-
-    def finish(self, state: SentenceState) -> ReaderState:
-        """The state after the sentence, as `read` returns it."""
-        self._require_own(state)
-        return ReaderState(self, state.rows, self._run(incremental.close, state.prefix))
+        batch = blocks.next_block([[words]] * state.rows, 0, 1, state.rows)
+        return np.asarray(self._run(next_log_probs, state.context, batch, len(words)))
 
     def vectors(self, state: ReaderState) -> np.ndarray | None:
         """The contexts as vectors [B, X] (`DocumentModel.vector`); None if the model has none."""
-        self._require_own(state)
         vectors = self._run(_vector, state.context)
         return None if vectors is None else np.asarray(vectors)
 
@@ -266,8 +169,7 @@ class Reader:
         Returns:
           For each document the vectors [1 + S, X]; None for a model without vectors.
         """
-        self._require_documents(documents)
-        rows = blocks.power_of_two(len(documents)) if documents else 0
+        rows = blocks.power_of_two(len(documents))
         # Copies of the first document fill the batch.
         filled = [*documents, *([*documents[:1]] * (rows - len(documents)))]
         context = self.open(rows, filled if self.model.reads_source else None).context
@@ -304,7 +206,6 @@ class Reader:
                 f"{self.model.name} has no attention to earlier sentences; expected one of "
                 f"{expected}"
             )
-        self._require_documents([document])
         context, weights = self.open(1).context, []
         while len(weights) < len(document):
             first = len(weights)
@@ -325,23 +226,13 @@ class Reader:
             `length` - 1 words.
           length: N of padded sentences.
         """
-        for either in (state, other):
-            self._require_own(either)
         resized = (self.model.resize_context(either.context, length) for either in (state, other))
         return np.asarray(self._run(batch_elements.distances, *resized))
-
-    def take(self, tree: Any, row_B: np.ndarray) -> Any:
-        """Rows of the context of a `ReaderState`, or of the prefix of a `SentenceState`."""
-        return self._run(incremental.take, tree, row_B)
 
     def _run(
         self, function: Callable[..., Any], *arguments: Any, static: tuple[int, ...] = ()
     ) -> Any:
         return _compiled(function, self.model, static)(self.params, *arguments)
-
-    def _require_own(self, state: ReaderState | SentenceState) -> None:
-        if state.reader is not self:
-            raise InputError("the state belongs to another reader; expected a state of this reader")
 
 
 def _real_positions(model: DocumentModel, earlier: Sentences, size: int) -> np.ndarray:
@@ -357,16 +248,6 @@ def _real_positions(model: DocumentModel, earlier: Sentences, size: int) -> np.n
     for distance, words in enumerate(reversed(earlier[-n:]), start=1):
         is_real_CxM[-distance, : len(words) + 1 if of_words else 1] = True
     return is_real_CxM.reshape(-1)
-
-
-def _checked_rows(rows: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
-    row_B = np.asarray(rows)
-    are_indices = row_B.ndim == 1 and row_B.size and row_B.dtype.kind in "iu"
-    if not are_indices or row_B.min() < 0 or row_B.max() >= count:
-        raise InputError(
-            f"rows are {brief(row_B.tolist())}; expected numbers from 0 to {count - 1}"
-        )
-    return row_B
 
 
 @functools.cache

@@ -88,13 +88,10 @@ class Plain(NamedTuple):
 
 @functools.cache
 def next_log_probs(name, sentences, words):
-    """log P [V] of the next word, read word by word."""
+    """log P [V] of the next word."""
     read = reader(name, TINY)
-    place = read.after([ids(sentences)])
-    place, log_probs_1xV = read.start(place)
-    for word in words:
-        place, log_probs_1xV = read.next(place, [word])
-    return np.asarray(log_probs_1xV, np.float64)[0].tolist()
+    log_probs_1xV = read.next(read.after([ids(sentences)]), np.array(words, np.int32))
+    return log_probs_1xV.astype(np.float64)[0].tolist()
 
 
 @functools.cache
@@ -315,8 +312,7 @@ def test_seeds_and_numbers_decide_what_is_drawn():
 def test_words_are_drawn_as_often_as_they_are_likely(decoding):
     read, rows = reader("ccdclm"), 4000
     place = after("ccdclm", DOCUMENTS[:1])
-    _, log_probs_1xV = read.start(place)
-    log_probs_V = np.asarray(log_probs_1xV, np.float64)[0]
+    log_probs_V = read.next(place, np.array([], np.int32))[0].astype(np.float64)
     forbidden = [START, END, *[UNKNOWN] * decoding.suppress_unknown]
     weights_V = np.exp(log_probs_V / decoding.temperature)
     weights_V[forbidden] = 0
