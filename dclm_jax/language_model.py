@@ -39,7 +39,13 @@ from dclm_jax.errors import InputError, brief, require_at_least
 from dclm_jax.evaluation import datasets, distributions, interpolation, minimal_pairs
 from dclm_jax.evaluation.adaptation import Adaptation, adapt
 from dclm_jax.evaluation.datasets import Dataset
-from dclm_jax.evaluation.distributions import DIVERGENCE, NO_CONTEXT, SURPRISAL, column_names
+from dclm_jax.evaluation.distributions import (
+    DIVERGENCE,
+    NO_CONTEXT,
+    SURPRISAL,
+    column_names,
+    surprisal_columns,
+)
 from dclm_jax.evaluation.measures import new_measures
 from dclm_jax.evaluation.minimal_pairs import Choice, Outcome, Request
 from dclm_jax.evaluation.perplexity import Perplexity, measure
@@ -337,6 +343,8 @@ class LanguageModel:
           other measures (float64), and "known" (bool), as in `SentenceScore`; then the columns of
           the documents' tables (strings; None where a document has no cell).
         """
+        names = surprisal_columns(no_context_too=no_context_too)
+        names += column_names(measures, no_context_too=no_context_too)
         scores = self.score(documents, no_context_too=no_context_too, measures=measures)
         if bits:
             scores = (score.in_bits() for score in scores)
@@ -348,9 +356,7 @@ class LanguageModel:
             name: np.array([getattr(row, name) for row in rows], kind)
             for name, kind in kinds.items()
         }
-        for name in (SURPRISAL, f"{SURPRISAL}{NO_CONTEXT}")[: 1 + no_context_too]:
-            table[name] = np.array([getattr(row, name) for row in rows], np.float64)
-        for name in column_names(measures, no_context_too=no_context_too):
+        for name in names:
             table[name] = np.array([row.measures[name] for row in rows], np.float64)
         table["known"] = np.array([row.known for row in rows], bool)
         of_tables = {
@@ -384,9 +390,8 @@ class LanguageModel:
             self.require_language_model("a score without context")
         names = column_names(measures, no_context_too=no_context_too)
         encoded = _encoded(self.vocabulary, documents, keep_empty=True)
-        without_words = SentenceScore(
-            0.0, [], [], [], [] if no_context_too else None, {name: [] for name in names}
-        )
+        surprisals = surprisal_columns(no_context_too=no_context_too)
+        without_words = SentenceScore(0.0, [], [], {name: [] for name in [*surprisals, *names]})
         scored = (
             self._measured(encoded, no_context_too, names)
             if names

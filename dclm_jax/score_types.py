@@ -7,7 +7,7 @@ Log-probabilities are natural logarithms (nats); a surprisal is a negative log-p
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -16,12 +16,12 @@ import numpy as np
 from dclm_jax.data.documents import Columns
 from dclm_jax.data.vocabulary import END_TOKEN, UNKNOWN
 from dclm_jax.errors import InputError, brief
-from dclm_jax.evaluation.distributions import NO_CONTEXT, WORD_MEASURES
+from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL, WORD_MEASURES
 
 NATS, BITS = "nats", "bits"
 """Units."""
-_OF_WORDS = ("rank", "entropy_reduction")
-"""Measures that depend on the target, as surprisal does; the others depend only on earlier text."""
+_OF_WORDS = (SURPRISAL, "rank", "entropy_reduction")
+"""Measures that depend on the target; the others depend only on earlier text."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,24 +31,33 @@ class SentenceScore:
     Attributes:
       log_prob: the sum of `log_probs`, in nats.
       tokens: the targets: the words as given, and END; empty for a sentence without words.
-      log_probs: log P(target | all earlier words) in nats of each target. A model of bags of words
-        does not read the earlier words of the sentence, and does not predict END, which has 0.
       known: whether each target is in the vocabulary; an OOV word has the probability of UNKNOWN.
-      log_probs_no_context: `log_probs` without earlier sentences; None if not requested.
-      measures: other measures of each target by name (`evaluation.distributions`), if requested.
+      measures: measures of each target by name (`evaluation.distributions`): the surprisal in nats
+        and, if requested, the surprisal without earlier sentences and others. A model of bags of
+        words does not read the earlier words of the sentence, and does not predict END, which has
+        surprisal 0.
     """
 
     log_prob: float
     tokens: list[str]
-    log_probs: list[float]
     known: list[bool]
-    log_probs_no_context: list[float] | None = None
-    measures: Mapping[str, list[float]] = dataclasses.field(default_factory=dict)
+    measures: Mapping[str, list[float]]
 
     @property
     def text(self) -> str:
         """The words, separated by spaces."""
         return " ".join(self.tokens[:-1])
+
+    @property
+    def log_probs(self) -> list[float]:
+        """log P(target | all earlier words) of each target, in nats."""
+        return [-value for value in self.measures[SURPRISAL]]
+
+    @property
+    def log_probs_no_context(self) -> list[float] | None:
+        """`log_probs` without earlier sentences; None if not requested."""
+        values = self.measures.get(f"{SURPRISAL}{NO_CONTEXT}")
+        return None if values is None else [-value for value in values]
 
     @classmethod
     def of(
@@ -61,59 +70,37 @@ class SentenceScore:
     ) -> "SentenceScore":
         """The score of a sentence from the nats [M + 1] of its words and END, with context and,
         optionally, without, and from other measures of its targets."""
-
-        def log_probs_of(nats: np.ndarray) -> list[float]:
-            return (-nats.astype(np.float64)).tolist()
-
-        log_probs = log_probs_of(nll)
-        others = None if no_context is None else log_probs_of(no_context)
+        surprisals = {SURPRISAL: nll}
+        if no_context is not None:
+            surprisals[f"{SURPRISAL}{NO_CONTEXT}"] = no_context
+        values = {
+            name: array.astype(np.float64).tolist()
+            for name, array in {**surprisals, **measures}.items()
+        }
+        log_prob = math.fsum(-surprisal for surprisal in values[SURPRISAL])
         known = [*(ids != UNKNOWN).tolist(), True]
-        named = {name: values.tolist() for name, values in measures.items()}
-        return cls(math.fsum(log_probs), [*words, END_TOKEN], log_probs, known, others, named)
+        return cls(log_prob, [*words, END_TOKEN], known, values)
 
     def without_oov(self) -> "SentenceScore":
         """The score of in-vocabulary targets; OOV words have NaN. Their entropy and divergence
         remain, because these do not depend on the word."""
-
-        def blanked(values: Sequence[float]) -> list[float]:
-            pairs = zip(values, self.known, strict=True)
-            return [value if known else math.nan for value, known in pairs]
-
-        return dataclasses.replace(
-            self._mapped(
-                blanked, lambda name, values: blanked(values) if _is_of_words(name) else values
-            ),
-            log_prob=math.fsum(itertools.compress(self.log_probs, self.known)),
-        )
+        measures = {
+            name: [
+                value if known or not name.startswith(_OF_WORDS) else math.nan
+                for value, known in zip(values, self.known, strict=True)
+            ]
+            for name, values in self.measures.items()
+        }
+        log_prob = math.fsum(itertools.compress(self.log_probs, self.known))
+        return dataclasses.replace(self, log_prob=log_prob, measures=measures)
 
     def in_bits(self) -> "SentenceScore":
         """The score with log-probabilities and measures in bits instead of nats."""
-
-        def bits(values: Sequence[float]) -> list[float]:
-            return [value / math.log(2) for value in values]
-
-        return dataclasses.replace(
-            self._mapped(bits, lambda name, values: values if is_rank(name) else bits(values)),
-            log_prob=self.log_prob / math.log(2),
-        )
-
-    def _mapped(
-        self,
-        of_log_probs: Callable[[Sequence[float]], list[float]],
-        of_measure: Callable[[str, list[float]], list[float]],
-    ) -> "SentenceScore":
-        """The score with other values of every target."""
-        no_context = self.log_probs_no_context
-        return dataclasses.replace(
-            self,
-            log_probs=of_log_probs(self.log_probs),
-            log_probs_no_context=None if no_context is None else of_log_probs(no_context),
-            measures={name: of_measure(name, values) for name, values in self.measures.items()},
-        )
-
-
-def _is_of_words(name: str) -> bool:
-    return name.startswith(_OF_WORDS)
+        measures = {
+            name: values if is_rank(name) else [value / math.log(2) for value in values]
+            for name, values in self.measures.items()
+        }
+        return dataclasses.replace(self, log_prob=self.log_prob / math.log(2), measures=measures)
 
 
 def is_rank(name: str) -> bool:
@@ -152,18 +139,16 @@ def require_free_names(
 
 
 class TokenScore(NamedTuple):
-    """A row of a table of scores: sentence and position, both from 1; surprisals in nats, without
-    context only if requested; other measures and columns of the input by name."""
+    """A row of a table of scores: sentence and position, both from 1; measures by name, surprisals
+    in nats; and columns of the input by name."""
 
     document: str
     sentence: int
     position: int
     word: str
-    surprisal: float
-    surprisal_no_context: float | None
     known: bool
-    measures: Mapping[str, float] = MappingProxyType({})
-    columns: Mapping[str, str | None] = MappingProxyType({})
+    measures: Mapping[str, float]
+    columns: Mapping[str, str | None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,19 +194,10 @@ class DocumentScore:
     def rows(self) -> Iterator[TokenScore]:
         """One row per target."""
         for number, score in enumerate(self.sentences, start=1):
-            no_context = score.log_probs_no_context or [None] * len(score.tokens)
-            columns = zip(score.tokens, score.log_probs, no_context, score.known, strict=True)
-            for index, (token, log_prob, other, known) in enumerate(columns):
-                surprisals = -log_prob, None if other is None else -other
-                row = TokenScore(self.id, number, index + 1, token, *surprisals, known)
-                if score.measures or self.columns:
-                    row = row._replace(
-                        measures={name: values[index] for name, values in score.measures.items()},
-                        columns={
-                            name: cells[number - 1][index] for name, cells in self.columns.items()
-                        },
-                    )
-                yield row
+            for index, (token, known) in enumerate(zip(score.tokens, score.known, strict=True)):
+                measures = {name: values[index] for name, values in score.measures.items()}
+                columns = {name: cells[number - 1][index] for name, cells in self.columns.items()}
+                yield TokenScore(self.id, number, index + 1, token, known, measures, columns)
 
 
 def common_columns(score: DocumentScore) -> tuple[Mapping[str, str], list[str]]:

@@ -93,7 +93,7 @@ from absl import flags
 from dclm_jax.data import readers
 from dclm_jax.data.documents import Document
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL, WORD_MEASURES, column_names
+from dclm_jax.evaluation.distributions import SURPRISAL, WORD_MEASURES, column_names
 from dclm_jax.experiments import figures, requests, score_files
 from dclm_jax.experiments.region_means import RegionMeans
 from dclm_jax.experiments.requests import Request
@@ -214,8 +214,7 @@ def _means(
     file_format: str,
 ) -> list[str]:
     """The text of the means over regions, which --plot draws."""
-    surprisals = [SURPRISAL, f"{SURPRISAL}{NO_CONTEXT}"][: 1 + layout.compared]
-    means = RegionMeans(_BY.value, layout.labels, [*surprisals, *layout.measures])
+    means = RegionMeans(_BY.value, layout.labels, layout.all_measures)
     means.require(layout.columns)
     for scores, _ in scored:
         means.add(scores)

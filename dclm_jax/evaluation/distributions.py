@@ -62,6 +62,11 @@ class _MeasureFunctions(BlockFunctions):
         )
 
 
+def surprisal_columns(*, no_context_too: bool) -> list[str]:
+    """The columns of surprisals: under p and, if `no_context_too`, under q."""
+    return [SURPRISAL, f"{SURPRISAL}{NO_CONTEXT}"] if no_context_too else [SURPRISAL]
+
+
 def column_names(measures: Sequence[str], *, no_context_too: bool) -> list[str]:
     """The columns of measures other than surprisal, in their order: each measure, and the measure
     of q if `no_context_too`. The divergence is a single column."""

@@ -211,8 +211,11 @@ def words(
       columns: cells of every target by column, for its title.
       unit: unit of the score.
     """
-    no_context = score.log_probs_no_context or [None] * len(score.tokens)
-    is_changed = score.log_probs_no_context not in (None, score.log_probs)
+    no_context = score.log_probs_no_context
+    is_changed = no_context is not None and not np.array_equal(
+        no_context, score.log_probs, equal_nan=True
+    )
+    no_context = no_context or [None] * len(score.tokens)
     tokens = []
     rows = zip(score.tokens, score.log_probs, no_context, score.known, strict=True)
     for index, (token, log_prob, log_prob_no_context, known) in enumerate(rows):
@@ -229,7 +232,8 @@ def words(
                 elif is_changed:
                     numbers.append(_signed(-saved))
         for name, values in score.measures.items():
-            title += f"; {name.replace('_', ' ')} {_measure(name, values[index], unit)}"
+            if not name.startswith("surprisal"):
+                title += f"; {name.replace('_', ' ')} {_measure(name, values[index], unit)}"
         for name, cells in columns.items():
             title += f"; {name} {cells[index]}" if cells[index] else ""
         if not known:

@@ -20,7 +20,7 @@ from dclm_jax.data.documents import Document, cell_text, column_names
 from dclm_jax.data.formats import listed
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.errors import InputError, brief
-from dclm_jax.evaluation import significance
+from dclm_jax.evaluation import distributions, significance
 from dclm_jax.experiments.figures import Figure, Line
 from dclm_jax.score_types import DocumentScore
 from dclm_jax.tables import aligned
@@ -225,11 +225,15 @@ def _measures(score: DocumentScore, tokens: Sequence[tuple[int, int]]) -> dict[s
     """The measures of a row: sums over its words, and the entropy before its first word."""
     sentences = score.sentences
     first_sentence, first = tokens[0]
+
+    def total(name: str) -> float:
+        return sum(sentences[s].measures[name][n] for s, n in tokens)
+
     return {
-        SURPRISAL: -sum(sentences[s].log_probs[n] for s, n in tokens),
-        NO_CONTEXT: -sum((sentences[s].log_probs_no_context or [])[n] for s, n in tokens),
+        SURPRISAL: total(SURPRISAL),
+        NO_CONTEXT: total(f"{SURPRISAL}{distributions.NO_CONTEXT}"),
         ENTROPY: sentences[first_sentence].measures[ENTROPY][first],
-        DIVERGENCE: sum(sentences[s].measures[DIVERGENCE][n] for s, n in tokens),
+        DIVERGENCE: total(DIVERGENCE),
     }
 
 

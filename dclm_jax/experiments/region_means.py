@@ -7,7 +7,7 @@ words in the region. The 95% interval is from a bootstrap over these documents (
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -71,7 +71,7 @@ class RegionMeans:
             first = rows[0]
             if first.position == len(scores[0].sentences[first.sentence - 1].tokens):
                 continue
-            word_values = [value for name in self.measures for value in _values(rows, name)]
+            word_values = [row.measures[name] for name in self.measures for row in rows]
             values.setdefault(self._cells(first), []).append(word_values)
         for cells, words in values.items():
             words_MxX = np.array(words)
@@ -142,12 +142,6 @@ class RegionMeans:
         title = f"Mean {name} by {' and '.join(self.by)}"
         y = name if name == "rank" else f"{name}, {unit} per word"
         return Figure(title, self.by[0], y, lines, ticks)
-
-
-def _values(rows: Sequence[TokenScore], name: str) -> list[float]:
-    """A measure of a word by run."""
-    values: list[Any] = [row.measures.get(name, getattr(row, name, None)) for row in rows]
-    return values
 
 
 def _means(values_MxX: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ import numpy as np
 from dclm_jax.data.documents import Document, column_names
 from dclm_jax.data.formats import listed
 from dclm_jax.errors import InputError, brief
+from dclm_jax.evaluation.distributions import SURPRISAL, surprisal_columns
 from dclm_jax.experiments import html
 from dclm_jax.files import json_text
 from dclm_jax.score_types import (
@@ -111,6 +112,11 @@ class Layout(NamedTuple):
     columns: Sequence[str] = ()
     unit: str = NATS
 
+    @property
+    def all_measures(self) -> list[str]:
+        """Names of all measures, surprisals included."""
+        return [*surprisal_columns(no_context_too=self.compared), *self.measures]
+
 
 def lines(
     file_format: str,
@@ -153,9 +159,6 @@ def _json_line(
     def by_run(values: Sequence[Any]) -> Any:
         return values[0] if len(labels) == 1 else dict(zip(labels, values, strict=True))
 
-    def surprisals(log_probs: Sequence[Sequence[float] | None]) -> Any:
-        return by_run([[-log_prob for log_prob in sentence or ()] for sentence in log_probs])
-
     common, varying = common_columns(scores[0])
 
     def sentence(number: int) -> dict[str, Any]:
@@ -163,14 +166,10 @@ def _json_line(
         record = {
             "log_prob": by_run([score.log_prob for score in of_runs]),
             "tokens": of_runs[0].tokens,
-            "surprisals": surprisals([score.log_probs for score in of_runs]),
         }
-        if of_runs[0].log_probs_no_context is not None:
-            record["surprisals_no_context"] = surprisals(
-                [score.log_probs_no_context for score in of_runs]
-            )
         for name in of_runs[0].measures:
-            record[name] = by_run([score.measures[name] for score in of_runs])
+            key = name.replace(SURPRISAL, f"{SURPRISAL}s")
+            record[key] = by_run([score.measures[name] for score in of_runs])
         record["known"] = of_runs[0].known
         if varying:
             record["columns"] = {name: scores[0].columns[name][number] for name in varying}
@@ -204,10 +203,9 @@ def _tsv_header(layout: Layout) -> str:
         labels = layout.labels
         return [name] if len(labels) == 1 else [f"{name}:{label}" for label in labels]
 
-    surprisals = by_run("surprisal") + (by_run("surprisal_no_context") if layout.compared else [])
-    measures = [column for name in layout.measures for column in by_run(name)]
+    measures = [column for name in layout.all_measures for column in by_run(name)]
     sums = by_run("sentence_log_prob") + by_run("document_log_prob")
-    names = ["document", "sentence", "position", "word", *surprisals, *measures, "known", *sums]
+    names = ["document", "sentence", "position", "word", *measures, "known", *sums]
     return separated([*names, *layout.columns])
 
 
@@ -220,10 +218,8 @@ def _tsv_lines(scores: Sequence[DocumentScore], layout: Layout) -> Iterator[str]
     document_sums = numbers([score.log_prob for score in scores])
     for rows in zip(*(score.rows() for score in scores), strict=True):
         name, sentence, position, word, *_ = rows[0]
-        values = numbers([row.surprisal for row in rows])
-        no_context = [row.surprisal_no_context for row in rows]
-        values += numbers([value for value in no_context if value is not None])
-        for measure in layout.measures:
+        values = []
+        for measure in layout.all_measures:
             of_runs = [row.measures[measure] for row in rows]
             is_count = measure.startswith("rank")
             values += [

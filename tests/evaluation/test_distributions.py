@@ -170,7 +170,7 @@ def test_the_table_has_a_column_per_measure():
         nats = table[name][: len(plain["word"])]
         np.testing.assert_allclose(in_bits[name] * factor, nats, atol=1e-5)
     (score,) = lm.score([TEXT], measures=["rank", "divergence"])
-    assert [*score.sentences[0].measures] == ["rank", "divergence"]
+    assert [*score.sentences[0].measures] == ["surprisal", "rank", "divergence"]
     assert score.sentences[0].log_probs_no_context is None
 
 
@@ -179,7 +179,7 @@ def test_oov_words_are_left_out_of_what_depends_on_the_word():
     (score,) = lm.score([["the unheard dogs ."]], measures=distributions.WORD_MEASURES)
     (sentence,) = score.without_oov().sentences
     for name, values in sentence.measures.items():
-        blank = [False, name in ("rank", "entropy_reduction"), False, False]
+        blank = [False, name in ("surprisal", "rank", "entropy_reduction"), False, False]
         assert np.isnan(values[:4]).tolist() == blank
     assert np.isnan(sentence.log_probs).tolist() == [False, True, False, False, False]
 

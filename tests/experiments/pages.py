@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL
 from dclm_jax.experiments import comparison, html
 from dclm_jax.experiments.examples import Example, Reading
 from dclm_jax.experiments.report import Report
@@ -48,12 +49,13 @@ def reading(label: str, *, reads_context: bool, attends: bool) -> Reading:
     sentences, attention = [], []
     for before, text in itertools.pairwise(["", *SENTENCES]):
         tokens = [*text.split(), "</s>"]
-        log_probs = (-rng.gamma(2, 2, len(tokens))).tolist()
-        alone = log_probs
+        surprisals = rng.gamma(2, 2, len(tokens))
+        alone = surprisals
         if before and reads_context:
-            alone = (np.array(log_probs) - rng.normal(0.3, 1.5, len(tokens))).tolist()
+            alone = surprisals + rng.normal(0.3, 1.5, len(tokens))
         known = [True] * len(tokens)
-        sentences.append(SentenceScore(sum(log_probs), tokens, log_probs, known, alone))
+        measures = {SURPRISAL: surprisals.tolist(), f"{SURPRISAL}{NO_CONTEXT}": alone.tolist()}
+        sentences.append(SentenceScore(-float(surprisals.sum()), tokens, known, measures))
         positions = ["<s>", *before.split()] if before else ["c_0"]
         weights = rng.dirichlet([0.2] * len(positions), len(tokens)).astype(np.float32)
         attention.append(SentenceAttention(tokens, positions, weights))

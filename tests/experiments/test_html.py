@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.errors import InputError
+from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL
 from dclm_jax.experiments import comparison, examples
 from dclm_jax.experiments import html as pages_of
 from dclm_jax.score_types import DocumentScore, SentenceAttention, SentenceScore
@@ -128,6 +129,14 @@ def test_what_is_not_measured_says_what_would_measure_it():
     assert "is not drawn: no row can be compared" in alone
 
 
+@pytest.mark.parametrize(("reduction", "numbers"), [(0.0, 1), (0.5, 2)])
+def test_a_blank_word_is_no_change(reduction, numbers):
+    log_probs = np.array([-1.0, math.nan, -2.0, -3.0])
+    (sentence, _) = score(log_probs, log_probs - reduction).sentences
+    words = pages_of.words(sentence, changes=True)
+    assert [len(word.numbers) for word in words] == [numbers, 1, numbers, numbers]
+
+
 def test_words_carry_their_numbers_and_what_the_sentences_before_change():
     reading = pages.reading("adclm", reads_context=True, attends=True)
     sentence = reading.sentences[1]
@@ -195,7 +204,10 @@ class Parsed(html.parser.HTMLParser):
 
 def score(log_probs, alone=None, known=(True, False, True, True)):
     total = math.fsum(log_probs)
-    sentence = SentenceScore(total, TOKENS, list(log_probs), list(known), alone)
+    measures = {SURPRISAL: np.negative(log_probs).tolist()}
+    if alone is not None:
+        measures[f"{SURPRISAL}{NO_CONTEXT}"] = np.negative(alone).tolist()
+    sentence = SentenceScore(total, TOKENS, list(known), measures)
     return DocumentScore("<b>&name", total, [sentence, sentence])
 
 

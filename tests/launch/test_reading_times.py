@@ -233,10 +233,13 @@ def test_rows_of_several_words_are_summed_and_follow_their_previous_row():
         SentenceScore(
             0.0,
             [*words, "<END>"],
-            [-1.0 - n for n in range(len(words) + 1)],
             [*(word != "unheard" for word in words), True],
-            [-10.0 - n for n in range(len(words) + 1)],
-            {ENTROPY: [20.0 + n for n in range(9)], DIVERGENCE: [30.0 + n for n in range(9)]},
+            {
+                "surprisal": [1.0 + n for n in range(9)],
+                "surprisal_no_context": [10.0 + n for n in range(9)],
+                ENTROPY: [20.0 + n for n in range(9)],
+                DIVERGENCE: [30.0 + n for n in range(9)],
+            },
         )
         for words in texts
     ]

@@ -76,7 +76,8 @@ def test_score_agrees_in_every_form_with_evaluate_and_python(space, tmp_path):
     printed = launch("score", run, f"--input={text}", "--output=-", "--output_format=tsv").stdout
     table = list(csv.DictReader(io.StringIO(printed), delimiter="\t"))
     assert [cells["word"] for cells in table] == [row.word for row in rows]
-    close([float(cells["surprisal"]) for cells in table], [row.surprisal for row in rows])
+    surprisals = [row.measures["surprisal"] for row in rows]
+    close([float(cells["surprisal"]) for cells in table], surprisals)
     named = tmp_path / "scores.tsv"
     launch("score", run, "--input=-", f"--output={named}", stdin=text.read_text())
     assert len(named.read_text().splitlines()) == 1 + len(rows)
@@ -109,9 +110,9 @@ def test_runs_are_scored_side_by_side(space, text, flags):
         scores = list(scores)
         assert_scores(of_run(records, label), scores)
         rows = [row for score in scores for row in score.rows()]
-        surprisals = columns[f"surprisal:{label}"] = [row.surprisal for row in rows]
+        surprisals = columns[f"surprisal:{label}"] = [row.measures["surprisal"] for row in rows]
         if compared:
-            alone = nats(row.surprisal_no_context for row in rows)
+            alone = [row.measures["surprisal_no_context"] for row in rows]
             columns[f"surprisal_no_context:{label}"] = alone
             assert (label == "rnnlm") == np.array_equal(alone, surprisals, equal_nan=True)
     printed = launch("score", *flags, "--output_format=tsv").stdout
@@ -137,9 +138,10 @@ def test_sentences_are_scored_after_a_context(space, tmp_path, flags):
     expected = []
     for number, candidate in enumerate(candidates, start=1):
         (whole,), (alone,) = lm.score([[*before, candidate]]), lm.score([[candidate]])
-        score, log_probs = whole.sentences[-1], alone.sentences[0].log_probs
+        score, surprisals = whole.sentences[-1], alone.sentences[0].measures["surprisal"]
         if flags:
-            score = dataclasses.replace(score, log_probs_no_context=log_probs)
+            measures = {**score.measures, "surprisal_no_context": surprisals}
+            score = dataclasses.replace(score, measures=measures)
         expected.append(DocumentScore.of(str(number), [score]))
     arguments = [f"--workdir={space.run}", f"--context={context}", f"--input={endings}", *flags]
     assert_scores(scored(*arguments, quiet=False), expected)
