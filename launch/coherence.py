@@ -135,7 +135,7 @@ class _Texts(NamedTuple):
     """A split or text in memory, and the permutations of each document from --permuted."""
 
     dataset: Dataset
-    given: list[np.ndarray] | None
+    permutations: list[np.ndarray] | None
 
 
 def main(argv: Sequence[str]) -> None:
@@ -152,7 +152,7 @@ def main(argv: Sequence[str]) -> None:
             return result
 
         return measure.measure_coherence(
-            texts.dataset.sentences, options, measured, given=texts.given
+            texts.dataset.sentences, options, measured, given=texts.permutations
         )
 
     results = {subject.label: results_of(subject) for subject in subjects}
@@ -254,7 +254,7 @@ def _baseline(kind: type[OrderingBaseline]) -> tuple[list[Subject], _Texts]:
 def _open(runs: Sequence[Subject]) -> _Texts:
     """The documents of --permuted, --input or --data and --split, and the permutations of
     --permuted."""
-    values, given = flags.FLAGS, None
+    values, permutations = flags.FLAGS, None
     first, trained = runs[0].lm, [run.lm.text.options for run in runs]
     if _PERMUTED.value is None:
         dataset = _evaluation.open_split(runs, values.split, values.input)
@@ -265,7 +265,7 @@ def _open(runs: Sequence[Subject]) -> _Texts:
             encoding=_evaluation.ENCODING.value,
             report=_evaluation.notify,
         )
-        dataset, given = open_permutations(
+        dataset, permutations = open_permutations(
             first.vocabulary, read, _PERMUTED.value, values.input, report=_evaluation.notify
         )
     source = dataset.source
@@ -275,7 +275,7 @@ def _open(runs: Sequence[Subject]) -> _Texts:
     )
     # Text is read once.
     documents = list(counted)
-    return _Texts(dataclasses.replace(dataset, read=lambda tagger: documents), given)
+    return _Texts(dataclasses.replace(dataset, read=lambda tagger: documents), permutations)
 
 
 def _summary(subject: Subject) -> str:

@@ -200,7 +200,7 @@ def evaluate(
         results = list(map(of_pass, sums, new))
         for subject, values in zip(subjects, results, strict=False):
             store.save(Result.of_targets(subject, dataset), values)
-    shown = [{kind.name: values[kind.name] for kind in kinds} for values in results]
+    numbers = [{kind.name: values[kind.name] for kind in kinds} for values in results]
     if mixture is not None:
         mixed = mix(runs[0].lm, runs[1].lm, mixture.weight)
         subjects.append(Subject(_MIXTURE, "", mixed))
@@ -212,7 +212,7 @@ def evaluate(
     classes = by_tag.classes(num_tags) if by_tag else []
     source = tagger.source if tagger else ""
     return Evaluation(
-        subjects, len(runs), perplexities, shown, dataset.source, mixture, classes, source
+        subjects, len(runs), perplexities, numbers, dataset.source, mixture, classes, source
     )
 
 

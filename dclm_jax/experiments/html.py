@@ -268,11 +268,11 @@ class Weight(NamedTuple):
 def weights(attended: SentenceAttention) -> list[list[str | Weight]]:
     """The cells of a table with targets as columns, and one row per position (two or more, at most
     SHOWN_POSITIONS)."""
-    shown = attended.largest()
-    largest = float(shown.weights.max())
-    rows = zip(shown.positions, shown.weights.T.tolist(), strict=True)
+    targets, positions, weights_TxM = attended.largest()
+    largest = float(weights_TxM.max())
+    rows = zip(positions, weights_TxM.T.tolist(), strict=True)
     return [
-        ["", *shown.targets],
+        ["", *targets],
         *([name, *(Weight(f"{100 * w:.0f}", w / largest) for w in row)] for name, row in rows),
     ]
 

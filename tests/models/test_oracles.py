@@ -147,7 +147,7 @@ def cells_and_tying(name):
 
 
 def one_per_model():
-    """All models, cells and tying; but for one case of each model they are left to --exhaustive.
+    """All models, cells and tying. One case of each model runs by default, all with --exhaustive.
 
     The case is the next one for the next model, so that every cell is there with tying and without.
     """
