@@ -1,4 +1,5 @@
-"""Documents to evaluate on: a split of a prepared corpus, or text."""
+"""Documents of word ids: `encode` makes them from words, also in `launch.score`; `open_split` and
+`open_text` return those of a prepared split or of text, for commands that measure."""
 
 import dataclasses
 import functools

@@ -13,11 +13,12 @@ A model is a frozen object of pure functions over a tree of parameters. To read 
 
 x is computed from embed(params, tokens), and sentence.summary is summarize(params, tokens, mask),
 both for all sentences at once; p(next word) follows from features, conditioning,
-output_layer(params) and, if the model copies words, pointer(params, conditioning, outputs). If the
-model does not override `step`, `reading.driver` reads a whole sentence layer by layer. The package
-`reading` reads documents with any model, and has all scans, padding, dropout and optimizations. In
-all functions except `init`, a matrix is a `Weight` with `x @ weight`, the `tables` are arrays, and
-the `hashed` parameters are `HashedRows`.
+output_layer(params) and, if the model copies words, pointer(params, conditioning, outputs). The
+package `reading` reads documents with any model, and has all scans, padding, dropout and
+optimizations. Its driver calls `step` only if a model overrides it; for other models it calls
+`stack.read_stack`, which computes the same values layer by layer. In all functions except `init`, a
+matrix is a `Weight` with `x @ weight`, the `tables` are arrays, and the `hashed` parameters are
+`HashedRows`.
 
 In the further objective `bags` the context before a sentence predicts all words of the sentence
 with one distribution. It is the only objective of a model whose `objective` is "bags", which has no
