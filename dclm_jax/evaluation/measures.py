@@ -1,9 +1,10 @@
 """Measures computed from the nats of every target, all in one pass over the documents.
 
 A measure is a class in MEASURES. `add` takes each document with the nats of its targets, and
-`value` returns the result. `launch.report` and `LanguageModel.measure` return all MEASURES, and
-`launch.evaluate` returns measures with a header. The values of all MEASURES on a split are saved in
-RUN/results as one result.
+`value` returns the result. `LanguageModel.measure` returns all MEASURES; `launch.evaluate`
+and the table of perplexities of `launch.report` have those with a header. The values of all
+MEASURES on a split are saved in RUN/results as one result, so that a new entry or version makes
+commands measure runs again.
 """
 
 import abc
