@@ -122,18 +122,6 @@ def test_a_missing_package_is_told_before_anything_is_done(monkeypatch):
         pytest.fail("an hour of work")
 
 
-def test_sweeps_and_new_ngram_models_need_a_file_system(tmp_path):
-    error = support.refuse(
-        "sweep",
-        f"--config={support.REPOSITORY}/configs/quickstart.py:rnnlm",
-        "--workdir=gs://bucket/sweep",
-        "--grid=model.hidden_dim=2,4",
-    )
-    assert "gs://bucket/sweep; a sweep needs a file system" in error
-    error = support.refuse("ngram", f"--data={tmp_path}", "--workdir=gs://bucket/run")
-    assert "gs://bucket/run: KenLM needs a local disk" in error
-
-
 # Corpora
 
 

@@ -1,4 +1,4 @@
-"""--adapt of launchers: before and after, tuned or given, and what is refused."""
+"""--adapt of launchers: before and after, tuned or given."""
 
 import json
 
@@ -92,49 +92,3 @@ def test_adapted_runs_distinguish_orders_beside_the_runs(space):
         assert result["mean"] == pytest.approx(expected.mean) and result["pairs"] == expected.pairs
         assert result["insertion"] == compare(scorer, documents, Insert()).result.to_json()
         assert result["setting"]["weight"] == 0.3
-
-
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        ("evaluate --adapt=", "--adapt is empty; choose from cache, unigram, dynamic"),
-        ("evaluate --adapt=cache,unigram,cache", "--adapt=cache,unigram,cache repeats a name"),
-        (
-            "evaluate --cache_window=9",
-            "--cache_window has no effect without --adapt=cache; add --adapt",
-        ),
-        (
-            "evaluate --cache_weight=0",
-            "no effect without --adapt=cache or --adapt=unigram; add --adapt",
-        ),
-        (
-            "evaluate --adapt=cache --dynamic_rate=1",
-            "no effect without --adapt=dynamic; add --adapt",
-        ),
-        (
-            "evaluate --adapt=cache --split=valid",
-            "cache would be tuned on the measured split",
-        ),
-        ("evaluate --adapt=cache CACHE --tune_on=train", "because nothing is tuned; add"),
-        ("evaluate --adapt=cache --interpolate", "--interpolate cannot be used with --adapt"),
-        (
-            "evaluate --adapt=unigram,cache --tune_input=-",
-            "once, but tuning reads it 2 times",
-        ),
-        ("evaluate --workdirs=BOTH --adapt=cache --tune_input=-", "but tuning reads it 2 times"),
-        (
-            "coherence --adapt=cache --baseline=maximum_entropy",
-            "--adapt cannot be used with --baseline",
-        ),
-        ("coherence --adapt=cache --split=valid", "would be tuned on the measured split"),
-        ("coherence --adapt=cache CACHE --tune_on=train", "--tune_input have no effect, because"),
-        ("report --workdirs=BOTH --adapt=cache --tune_on=train", "--tune_on has no effect on this"),
-    ],
-)
-def test_bad_flags_are_refused_in_one_line(space, tmp_path, command, message):
-    command = command.replace("CACHE", "--cache_weight=0.3 --cache_theta=0.5 --cache_strength=5")
-    command = command.replace("BOTH", f"{space.run},{space.rnnlm}")
-    if "--workdirs" not in command and "--baseline" not in command:
-        command += f" --workdir={space.run}"
-    assert message in refuse(*command.split(), "--output=x", cwd=tmp_path, stdin="w1 w2\n")
-    assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""`launch.coherence --baseline`: results, and refused combinations of flags."""
+"""`launch.coherence --baseline`: what a baseline is trained on and how it is measured."""
 
 import json
 
@@ -42,35 +42,3 @@ def test_a_baseline_is_trained_and_measured_like_a_model(corpus, tmp_path):
     assert (value["documents"], value["input"]) == (1, str(corpus / "new"))
     assert (value["keep_first"], value["first_sentence"]) == (1, None)
     assert value["training_seed"] == 3
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (
-            "--baseline=maximum_entropy",
-            "needs a prepared corpus to train on; add --data",
-        ),
-        (
-            "--baseline=neural --data=C/corpus --workdir=x",
-            "--workdir cannot be used with --baseline",
-        ),
-        (
-            "--baseline=neural --data=C/corpus --batch_size=2",
-            "--batch_size cannot be used with --baseline",
-        ),
-        (
-            "--baseline=neural --data=C/corpus --matmul_precision=high",
-            "--matmul_precision cannot be used with --baseline",
-        ),
-        ("--baseline=neural --data=C/corpus --training_seed=-1", "--training_seed=-1"),
-        ("--workdir=x --training_seed=1", "--training_seed has no effect without --baseline"),
-        ("--baseline=grid --data=C/corpus", "--baseline"),
-        (
-            "--baseline=neural --data=C/corpus --lowercase",
-            "--lowercase has no effect without",
-        ),
-    ],
-)
-def test_refused_combinations_of_flags(corpus, flags, message):
-    assert message in support.refuse("coherence", *flags.replace("C/", f"{corpus}/").split())

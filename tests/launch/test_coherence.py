@@ -151,24 +151,6 @@ def test_given_permutations_are_compared_over_all_pairs(space, tmp_path):
     assert "would be tuned on the measured text" in error
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--permuted=x", "--extra_tests=swaps"], "--extra_tests cannot be used with --permuted"),
-        (["--permuted=x", "--bootstrap=3"], "--bootstrap cannot be used with --permuted"),
-        (["--permuted=x", "--data=y"], "--data cannot be used with --permuted"),
-        (["--tsv=t", "--permutations=0", "--bootstrap=2"], "--tsv has no rows without a test"),
-        (["--tsv=-", "--output=-"], "--output and --tsv are both standard output"),
-        (["--workdirs=a,b"], "--workdir cannot be used with --workdirs"),
-        (["--seed=-1"], "--seed=-1: -1 is not a non-negative integer"),
-    ],
-)
-def test_bad_input_is_refused(space, tmp_path, arguments, expected):
-    error = refuse("coherence", f"--workdir={space.run}", *arguments, cwd=tmp_path)
-    assert expected in error
-    assert not list(tmp_path.iterdir())
-
-
 def test_coherence_with_the_first_sentence_moved_alone_or_kept(space, tmp_path):
     lm = dclm_jax.restore(space.run)
     opened = open_split(lm.vocabulary, space.corpus, "test").documents

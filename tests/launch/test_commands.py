@@ -1,4 +1,4 @@
-"""What commands do alike: they list their flags, and refuse what is absent or of another kind."""
+"""What commands do alike: they list their flags, and refuse those without effect."""
 
 import dataclasses
 import importlib
@@ -56,34 +56,6 @@ def test_flags_of_shared_modules_without_effect_are_refused(name):
         argument = f"--{flag}" + ("" if flag in switches else value.get(flag, "=x"))
         error = refuse(name, argument, *(["--nbest=x"] if name == "rescore" else []))
         assert error == f"error: --{flag} has no effect on this command; remove it"
-
-
-@pytest.mark.parametrize("name", ["evaluate", "generate"])
-def test_a_directory_without_a_run_is_refused(space, tmp_path, name):
-    text = "context" if name == "generate" else "input"
-    arguments = [f"--{text}={space.text['test']}", f"--output={tmp_path / 'output'}"]
-    assert f"{tmp_path} has no run" in refuse(name, *arguments, f"--workdir={tmp_path}")
-    assert "--workdir is missing" in refuse(name, *arguments)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        ("evaluate --data=OTHER", "different vocabularies"),
-        ("evaluate --split=tset", "--split=tset"),
-        ("score --context=blank.txt", "--input is missing"),
-        ("score --format=lines", "--format has no effect without --input; add --input"),
-        ("score --input=a.txt --split=valid", "--input replaces --data and --split"),
-        ("score --input=absent.txt", "absent.txt: no such file or folder"),
-        ("score stray", "'stray'"),
-    ],
-)
-def test_bad_flags_are_refused_and_nothing_is_written(space, tmp_path, command, message):
-    arguments = command.replace("OTHER", str(space.other_corpus)).split()
-    error = refuse(*arguments, f"--workdir={space.run}", "--output=output", cwd=tmp_path)
-    assert message in error
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_neural_model_in_python_has_its_functions_and_parameters(space):

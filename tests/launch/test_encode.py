@@ -62,22 +62,9 @@ def test_the_example_of_the_manual_finds_neighbours(space, tmp_path, monkeypatch
 
 
 def test_bad_input_leaves_what_was_there(space, tmp_path):
-    output = tmp_path / "vectors.npy"
+    output, bad = tmp_path / "vectors.npy", tmp_path / "bad.txt"
     output.write_text("of before")
-    bad = tmp_path / "bad.txt"
     bad.write_bytes(b"w1 w2\n\n\xff\n")
-    arguments = (f"--output={output}", f"--input={bad}")
-    for flags, message in (
-        ((f"--workdir={space.run}", *arguments), "bad.txt:3: not valid UTF-8"),
-        ((f"--workdir={space.run}", arguments[0]), "--input is missing"),
-        ((f"--workdir={space.run}", arguments[1]), "output is ''; choose a file NAME.npy"),
-        ((f"--workdir={space.run}", arguments[1], "--output=-"), "choose a file NAME.npy"),
-        (arguments, "--workdir is missing"),
-    ):
-        assert message in refuse("encode", *flags)
+    refuse("encode", f"--workdir={space.run}", f"--output={output}", f"--input={bad}")
     assert output.read_text() == "of before"
-    (tmp_path / "folder.npy").mkdir()
-    good = f"--output={tmp_path / 'folder.npy'}", f"--input={space.text['test']}"
-    assert "folder.npy" in refuse("encode", f"--workdir={space.run}", *good)
-    (tmp_path / "folder.npy").rmdir()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.txt", "vectors.npy"]

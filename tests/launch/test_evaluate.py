@@ -197,48 +197,6 @@ def test_perplexity_against_context_in_a_picture(runs, tmp_path):
     assert f"<!-- rnnlm ({perplexity:.1f}) -->" in svg
 
 
-@pytest.mark.parametrize(
-    ("workdirs", "arguments", "expected"),
-    [
-        ("A,OTHER", [], "OTHER (53 entries, fingerprint"),
-        ("A,A", [], "names A twice"),
-        ("A,", [], "--workdirs has an empty name"),
-        ("A,B", ["--pos_tags=3"], "--pos_tags has no effect without --by_pos"),
-        ("A,B", ["--plot=a.png"], "no run has model.context_sentences"),
-        ("A,B", ["--by_pos", "--plot=a.xyz"], "a.xyz: cannot write the figure"),
-        ("A,B,C", ["--interpolate"], "--interpolate mixes two runs; found 3"),
-        ("A", ["--interpolate"], "--interpolate mixes two runs; found 1"),
-        ("A,B", ["--interpolate", "--split=valid"], "tuned on the measured split, valid"),
-        ("A,B", ["--interpolate", "--tune_on=test"], "tuned on the measured split, test"),
-        (
-            "A,B",
-            ["--interpolate", "--input=TEXT", "--tune_input=./TEXT"],
-            "tuned on the measured text",
-        ),
-        ("A,B", ["--interpolate", "--input=-", "--tune_input=-"], "on the measured text, -;"),
-        (
-            "A,B",
-            ["--interpolate", "--tune_input=TEXT", "--tune_on=train"],
-            "--tune_on cannot be used with --tune_input",
-        ),
-        ("A,B", ["--tune_on=train"], "because nothing is tuned; add --interpolate"),
-    ],
-)
-def test_bad_input_is_refused_and_nothing_written(
-    space, runs, tmp_path, workdirs, arguments, expected
-):
-    places = {"A": runs.ccdclm, "B": runs.rnnlm, "C": runs.small, "OTHER": runs.other}
-    shutil.copy(space.text["test"], tmp_path / "TEXT")
-    paths = ",".join(str(places.get(name, name)) for name in workdirs.split(","))
-    for name in ("A", "OTHER"):
-        expected = expected.replace(f"{name} ", f"{places[name]} ")
-    error = refuse(
-        "evaluate", f"--workdirs={paths}", "--output=output", *arguments, cwd=tmp_path, stdin=""
-    )
-    assert expected in error
-    assert [path.name for path in tmp_path.iterdir()] == ["TEXT"]
-
-
 def test_runs_of_different_corpora_need_to_be_told_which(space, runs, tmp_path):
     moved = tmp_path / "moved"
     shutil.copytree(space.corpus, moved)

@@ -8,7 +8,7 @@ import pytest
 import dclm_jax
 from dclm_jax.data.readers import read_documents
 from dclm_jax.decoding.choices import Decoding
-from tests.launch.support import launch, refuse
+from tests.launch.support import launch
 
 
 def test_texts_are_those_of_python(space, tmp_path):
@@ -53,20 +53,3 @@ def test_one_document_is_continued_word_by_word(space, tmp_path):
         assert launch("generate", *flags, *more).stdout.splitlines() == begun
     (record,) = launch("generate", *flags, "--output=-").stdout.splitlines()
     assert (json.loads(record)["id"], json.loads(record)["continuation"]) == ("new", begun)
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--context=blank.txt"], "blank.txt: has no documents"),
-        (["--method=bean"], "--method=bean"),
-        (["--beam=3"], "--beam has no effect without --method=beam"),
-        (["--seed=3"], "--seed has no effect without --method=sample"),
-        (["story.txt"], "'story.txt'"),
-    ],
-)
-def test_bad_flags_are_refused_and_nothing_is_written(space, tmp_path, flags, message):
-    (tmp_path / "blank.txt").write_text("\n= heading =\n\n")
-    arguments = [f"--workdir={space.run}", "--output=output", *flags]
-    assert message in refuse("generate", *arguments, cwd=tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["blank.txt"]

@@ -11,8 +11,10 @@ import pytest
 import dclm_jax
 from dclm_jax.data.alternatives import PairColumns, read_alternatives
 from dclm_jax.data.documents import TextOptions
+from dclm_jax.errors import InputError
 from dclm_jax.evaluation.minimal_pairs import Choice, accuracies
-from tests.launch.support import launch, refuse
+from dclm_jax.experiments.pair_files import require_free_names
+from tests.launch.support import launch
 
 ROWS = [
     {"sentence_good": f"w{n} w{n + 1}", "sentence_bad": f"w{n} w{2 * n + 30}", "UID": "ab"[n % 2]}
@@ -86,8 +88,6 @@ def test_standard_input_has_a_format(space, blimp):
         np.testing.assert_allclose(record["log_probs"], outcome.log_probs, rtol=1e-5)
     assert records[0]["alternatives"] == ["w1 w2", "w1 w32"]
     assert "accuracy in %" in done.stderr
-    error = refuse("minimal_pairs", run, *flags, stdin=content)
-    assert "neither a table nor JSON lines by its name; add --format=jsonl, csv or tsv" in error
 
 
 def test_endings_after_contexts_have_numbers_of_answers(space, tmp_path):
@@ -204,59 +204,28 @@ def test_unusual_text_is_reported(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "flags", "message"),
+    ("old", "new", "message"),
     [
-        (
-            PAIR,
-            [],
-            "pairs.jsonl:1: there is no column 'sentence_good'; choose from: 'good', 'bad'",
-        ),
-        (PAIR, ["--context_columns=c"], "there is no column 'c'; choose from: 'good', 'bad'"),
-        (PAIR, ["--by=field"], "pairs.jsonl:1: there is no column 'field'; choose from: 'n'"),
-        (
-            PAIR.replace("1", "3"),
-            ["--answer=n"],
-            "'n' is '3'; write the number of the right alternative, from 1 to 2",
-        ),
-        (PAIR.replace("x y", " "), [], "the context 'context' has no words; add its text"),
-        (PAIR.replace('"x y"', "3"), [], "'context' is 3; write text, or a list of sentences"),
-        (PAIR.replace("a c", " "), [], "'bad' is ' '; write one sentence"),
-        (PAIR, [], "the alternatives differ only in OOV words in all 1 pairs, so that accuracy wo"),
-        ("", [], "pairs.jsonl: is empty"),
-        (PAIR.replace('"a c"', '["a c"]'), [], "'bad' is ['a c']; write one sentence"),
-        (PAIR.replace('"x y"', '[["x y"]]'), [], "write text, or a list of sentences"),
-        (PAIR, ["--output=a.html"], "--output=a.html: choose the extension .jsonl or .tsv"),
-        (PAIR, ["--output=a.csv"], "--output=a.csv: choose the extension .jsonl or .tsv"),
-        (PAIR, ["--alternatives="], "--alternatives names no column; name two or more, or one wi"),
-        (PAIR, ["--alternatives=good,bad,good"], "--alternatives repeats 'good'; name differ"),
-        (PAIR, ["--by=n,n"], "--by repeats 'n'; name different columns"),
-        (PAIR, ["--context_columns=n,n"], "--context_columns repeats 'n'; name different"),
-        *(
-            (PAIR.replace('"n"', f'"{name}"'), [], f"pairs.jsonl:1: the column '{name}' of the inp")
-            for name in (
-                "pair",
-                "log_prob_good",
-                "targets_bad:rnnlm",
-                "correct_log_p",
-                "set_apart_log_p",
-            )
-        ),
-        (PAIR, ["--output=-", "--metrics=-"], "--output and --metrics are both standard output"),
+        ("x y", " ", "the context 'context' has no words; add its text"),
+        ('"x y"', "3", "'context' is 3; write text, or a list of sentences"),
+        ('"x y"', '[["x y"]]', "write text, or a list of sentences"),
+        ("a c", " ", "'bad' is ' '; write one sentence"),
+        ('"a c"', '["a c"]', "'bad' is ['a c']; write one sentence"),
+        (PAIR, "", "pairs.jsonl: is empty"),
     ],
 )
-def test_bad_pairs_are_refused_and_nothing_is_written(space, tmp_path, content, flags, message):
-    folder = tmp_path / "in"
-    folder.mkdir()
-    (folder / "pairs.jsonl").write_text(content)
-    if "sentence_good" not in message:
-        flags = ["--alternatives=good,bad", *flags]
-    arguments = [
-        f"--workdir={space.run}",
-        f"--input={folder / 'pairs.jsonl'}",
-        "--output=pairs.tsv",
-    ]
-    error = launch("minimal_pairs", *arguments, *flags, code=2, cwd=tmp_path).stderr
-    *notes, last = error.splitlines()
-    assert last.startswith("error: ") and message in last
-    assert all(note.startswith(("note:", "warning:")) for note in notes)
-    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+def test_records_of_another_kind_are_refused(tmp_path, old, new, message):
+    path = tmp_path / "pairs.jsonl"
+    path.write_text(PAIR.replace(old, new))
+    with pytest.raises(InputError, match=re.escape(message)):
+        list(read_alternatives(str(path), PairColumns(["good", "bad"])))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["pair", "log_prob_good", "targets_bad:rnnlm", "correct_log_p", "set_apart_log_p"],
+)
+def test_columns_that_the_table_of_results_has_are_refused(name):
+    choice = Choice(["w1", "w2"], columns={name: "1"}, where="pairs.jsonl:1")
+    with pytest.raises(InputError, match=f"^pairs.jsonl:1: the column '{name}' of the input has"):
+        require_free_names([choice], ["good", "bad"])

@@ -68,18 +68,3 @@ def test_an_ngram_model_goes_wherever_a_neural_one_does(space, tmp_path, monkeyp
     assert "n-gram models generate no text" in refuse("generate", f"--workdir={run}")
 
     assert "already contains a different run" in refuse("train", *space.training(run))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--order=five"], "--order=five"),
-        (["--workdir=RUN"], "a different run (model.name: 'ccdclm' saved, 'ngram' given; 1 more"),
-    ],
-)
-def test_ngram_refuses_bad_input_and_writes_nothing(space, tmp_path, arguments, expected):
-    arguments = [argument.replace("RUN", str(space.run)) for argument in arguments]
-    flags = [f"--data={space.corpus}", "--workdir=run", *arguments]
-    assert expected in refuse("ngram", *flags, cwd=tmp_path, KENLM_BIN="absent")
-    assert not list(tmp_path.iterdir())
-    assert "--workdir" in refuse("ngram", f"--data={space.corpus}")

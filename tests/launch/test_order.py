@@ -7,7 +7,7 @@ import pytest
 import dclm_jax
 from dclm_jax.coherence import kendall
 from dclm_jax.data.readers import read_documents
-from tests.launch.support import launch, refuse
+from tests.launch.support import launch
 
 
 def test_orders_are_those_of_python_and_are_measured(space, tmp_path):
@@ -44,18 +44,3 @@ def test_sentences_as_they_stand_are_put_in_order_and_printed(space):
     sentences = text.splitlines()
     order = dclm_jax.restore(space.run).order(sentences).order
     assert done.stdout.splitlines() == [*(sentences[i] for i in order), ""]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--seed=-1"], "--seed=-1: -1 is not a non-negative integer"),
-        (["--noshuffle", "--metrics=m"], "--metrics has no effect"),
-        (["--output=-", "--metrics=-"], "--output and --metrics are both standard output"),
-        (["--input=text.txt"], "no document has two or more sentences"),
-    ],
-)
-def test_bad_input_is_refused(space, tmp_path, arguments, expected):
-    (tmp_path / "text.txt").write_text("w1 w3\n\nw2 w3\n")
-    assert expected in refuse("order", f"--workdir={space.run}", *arguments, cwd=tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.launch.support import launch, refuse
+from tests.launch.support import launch
 
 
 @pytest.fixture(scope="module")
@@ -63,26 +63,3 @@ def test_a_run_that_does_not_fit_is_an_answer(flags):
     assert result["fits"] is False
     peak = max(row["peak"] for row in result["programs"])
     assert result["missing_bytes"] == pytest.approx(peak - 0.00001 * 2**30)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (["--shape=4,2"], "--shape=4,2; expected SEGMENTS,SENTENCES,TOKENS, all above 0"),
-        (["--shape=4,0,8"], "--shape=4,0,8; expected SEGMENTS,SENTENCES,TOKENS, all above 0"),
-        (
-            ["--vocab_size=0"],
-            "--vocab_size is missing; add the size of the vocabulary, with --shape",
-        ),
-        (["--device_gib=0"], "--device_gib=0.0; expected a number above 0"),
-        (["--launch_us=nan"], "--launch_us=nan; expected a number above 0"),
-        (["--device_tflops=inf"], "--device_tflops=inf; expected a number above 0"),
-    ],
-)
-def test_flags_that_are_wrong(flags, changes, message):
-    assert message in refuse("plan", *flags, *changes)
-
-
-def test_a_number_of_words_without_a_shape(space):
-    error = refuse("plan", f"--config={space.config}", "--target=cpu", "--vocab_size=50")
-    assert "--vocab_size has no effect without --shape; give both or neither" in error

@@ -1,4 +1,4 @@
-"""launch.prepare: splits, a corpus that has a name, what is reported and shown, bad input."""
+"""launch.prepare: splits, a corpus that has a name, what is reported and shown."""
 
 import json
 
@@ -117,48 +117,6 @@ def test_sentences_and_unknown_words_are_reported(tmp_path):
     lines = report("--vocab_size=1")
     assert lines[2] == "  " + "v " * 39 + "[x\\x1b[2Jy] ..."
     assert lines[3] == "most frequent of 2 OOV words: w 2, x\\x1b[2Jy 1"
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--train=GOOD", "--split=1,0,0"], "inputs of given splits take no split"),
-        (["--input=GOOD", "--split=0.5,x"], "--split is 0.5,x; write shares separated by commas"),
-        ([], "named by no flag; name it by one of --train/--valid/--test, --input"),
-        (["--input=GOOD", "--train=GOOD"], "named by --train/--valid/--test and --input"),
-        (["--corpus=bbc", "--input=GOOD", "--train=GOOD"], "--test and --corpus=bbc"),
-        (["--target=GOOD"], "--source is missing; add --source=PATH"),
-        (
-            ["--corpus=bbc", "--input=GOOD", "--format=prose"],
-            "--format has no effect with",
-        ),
-        (["--train=GOOD", "--normalize"], "normalize has no effect on text that is read as lines"),
-        (["--train=GOOD", "--text_key=a"], "text_key has no effect on text that is read as lin"),
-        (["--corpus=wsj"], "--corpus=wsj"),
-        (["--train=GOOD", "stray"], "unexpected argument 'stray'"),
-        (["--trian=GOOD"], "trian"),
-        (["--train=GOOD", "--vocab_size=many"], "--vocab_size=many"),
-        (["--documents=2"], "--documents has no effect without --show; add --show"),
-    ],
-)
-def test_bad_flags_are_refused_and_nothing_is_written(space, tmp_path, flags, message):
-    flags = [flag.replace("GOOD", str(space.text["test"])) for flag in flags]
-    assert message in refuse("prepare", f"--output={tmp_path / 'corpus'}", *flags)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--show=CORPUS", "--documents=0"], "--documents is 0; expected at least 1"),
-        (["--show=CORPUS", "--split=0.5,0.5"], "has no split '0.5,0.5'"),
-        (["--show=CORPUS", "--input=CORPUS"], "--input cannot be used with --show; remove"),
-        (["--show="], "has no manifest.json"),
-    ],
-)
-def test_flags_that_show_nothing(space, flags, message):
-    flags = [flag.replace("CORPUS", str(space.test_only)) for flag in flags]
-    assert message in refuse("prepare", *flags)
 
 
 def test_wrong_characters_of_any_split_are_found_before_the_first_is_read(tmp_path, monkeypatch):

@@ -177,25 +177,6 @@ def test_standard_input_cannot_be_shared(space):
     assert second == ("", "")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--process_id=0"], "only some of coordinator_address"),
-        (
-            ["--coordinator_address=localhost", "--num_processes=2", "--process_id=0"],
-            "coordinator_address is 'localhost'; expected HOST:PORT",
-        ),
-        (
-            ["--coordinator_address=localhost:1", "--num_processes=2", "--process_id=2"],
-            "process_id is 2 of 2 processes",
-        ),
-    ],
-)
-def test_bad_flags(space, arguments, message):
-    done = launch("evaluate", f"--workdir={space.run}", *arguments, code=2)
-    assert message in done.stderr
-
-
 @pytest.mark.exhaustive
 def test_a_process_that_dies_ends_the_others_and_the_run_goes_on(space, values, tmp_path):
     run = tmp_path / "run"

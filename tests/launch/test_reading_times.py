@@ -26,7 +26,7 @@ from dclm_jax.experiments.reading_times import (
     log_likelihoods,
 )
 from dclm_jax.score_types import DocumentScore, SentenceScore
-from tests.launch.support import launch, refuse
+from tests.launch.support import launch
 
 pytest.importorskip("sentencex")
 pytest.importorskip("sacremoses")
@@ -263,23 +263,12 @@ def test_rows_of_several_words_are_summed_and_follow_their_previous_row():
         np.testing.assert_allclose({**kept.shared, **kept.by_run[0]}[name][0], values)
 
 
-def test_wrong_tables_are_refused(space, times, tmp_path):
-    path, rows = times
-    run, flags = f"--workdir={space.run}", [f"--input={path}"]
-    assert "--input is missing" in refuse("reading_times", run)
-
+def test_wrong_tables_are_refused(space, tmp_path):
     def error_of(*flags):
         """The last line; notes of the format stand before it."""
-        return launch("reading_times", run, *flags, code=2).stderr.splitlines()[-1]
+        arguments = (f"--workdir={space.run}", *flags)
+        return launch("reading_times", *arguments, code=2).stderr.splitlines()[-1]
 
-    names = "'story', 'time', 'length'"
-    problem = "the input has no column 'ms' of numbers; choose --time and --predictors from:"
-    assert error_of(*flags, "--time=ms") == f"error: {problem} {names}"
-    twice = "two flags name the column 'time'; name different columns"
-    assert twice in refuse("reading_times", run, *flags, "--predictors=time")
-    error = refuse("reading_times", run, *flags, f"--output={path}")
-    assert f"--input and --output are both {path}; choose two files" in error
-    assert "no column 'gpt3'" in error_of(*flags, "--predictors=gpt3")
     bad = tmp_path / "bad.csv"
     bad.write_text("story,text,time\na,w1 w2,3\nb,w1,fast\n")
     error = error_of(f"--input={bad}")

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from dclm_jax import Decoding
 from dclm_jax.data import open_corpus
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.evaluation.reconstruction import evaluate_files, summarize
-from tests.launch.support import launch, refuse, scored
+from tests.launch.support import launch, scored
 from tests.training.support import read_metrics
 
 NAME = "hierarchical_attention_autoencoder"
@@ -39,33 +38,6 @@ def test_losses_of_words_and_of_endings_are_reported_apart(space, run):
     assert json.loads(done.stdout)["perplexity"] == pytest.approx(valid[-1]["perplexity"], 1e-5)
     records = scored(f"--workdir={run}", "--input=-", stdin="w1 w2\nw3\n\nw4 w5\n")
     assert [len(record["sentences"]) for record in records] == [2, 1]
-
-
-def test_segments_are_refused(space, tmp_path):
-    error = refuse("train", *_training(space, tmp_path / "run"))
-    expected = f"data.segment_length is 5, but {NAME} reads whole documents; set it to 0"
-    assert error == f"error: {expected}"
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("command", "flags"),
-    [
-        ("launch.coherence", "--workdir=RUN"),
-        ("launch.rescore", "--workdir=RUN --nbest=list --output=-"),
-        ("a report", "--workdirs=RUN --output=report"),
-        ("launch.score --context", "--workdir=RUN --context=text --input=text"),
-    ],
-)
-def test_what_needs_a_language_model_is_refused(run, tmp_path, command, flags):
-    (tmp_path / "list").write_text("0 ||| w1 ||| 1.0 ||| 1.0\n")
-    (tmp_path / "text").write_text("w1 w2\n")
-    name = re.split("[. ]", command)[1]
-    error = refuse(name, *flags.replace("RUN", str(run)).split(), cwd=tmp_path)
-    assert error == (
-        f"error: {command} needs a language model, and {NAME} is an autoencoder; use "
-        "launch.reconstruct, launch.encode or launch.evaluate"
-    )
 
 
 def test_documents_are_reconstructed_and_measured(space, run, tmp_path):
@@ -157,26 +129,3 @@ def test_outputs_are_measured_side_by_side(texts, tmp_path):
     text = Path(inputs).read_text()
     done = launch("reconstruct", f"--outputs={outputs}", "--input=-", "--metrics=-", stdin=text)
     assert list(json.loads(done.stdout)["outputs"]) == [outputs]
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ("--workdir=RUN --outputs=x", "--outputs cannot be used with --workdir; remove"),
-        ("--workdir=RUN", "--output is missing; add --output=FILE for the reconstructed"),
-        ("--workdir=RUN --output=o --nomeasure --metrics=-", "no effect without --measure"),
-        ("--workdir=RUN --output=- --metrics=-", "--output and --metrics are both standard output"),
-        ("--workdir=RUN --output=o --input=none.jsonl --nomeasure", "document a has no words"),
-        ("--input=in.txt", "--workdir and --outputs are missing; add --workdir=RUN to"),
-        ("--outputs=out.jsonl", "--input is missing; add --input=FILE, the sources of --outputs"),
-        ("--outputs=out.jsonl,in.txt --input=-", "standard input can be read only once"),
-        ("--outputs=- --input=in.txt", "standard input can be read only once"),
-        ("--outputs=out.jsonl --input=in.txt --max_length_ratio=2", "--max_length_ratio has no"),
-        ("--outputs=out.jsonl --input=in.txt --method=beam", "--method has no effect without"),
-    ],
-)
-def test_bad_flags_are_refused_and_nothing_is_written(run, texts, tmp_path, flags, message):
-    (tmp_path / "none.jsonl").write_text('{"id": "a", "sentences": []}\n')
-    before = set(tmp_path.iterdir())
-    assert message in refuse("reconstruct", *flags.replace("RUN", str(run)).split(), cwd=tmp_path)
-    assert set(tmp_path.iterdir()) == before

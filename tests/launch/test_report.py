@@ -1,4 +1,4 @@
-"""launch.report on small trained runs: files, what is measured again and what is not, bad input."""
+"""launch.report on small trained runs: files, what is measured again and what is not."""
 
 import csv
 import dataclasses
@@ -246,30 +246,6 @@ def test_runs_that_are_not_trained_to_their_end_are_rows_of_their_own(workdirs, 
     text = report([workdirs[0], unfinished], tmp_path / "report", "--bootstrap=0")
     assert f"note: training of {unfinished} is unfinished; results are from step " in text
     assert "ccdclm, unfinished = True" in text
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--bootstrap=1"], "--bootstrap is 1; choose 0, or 2 or more"),
-        (["--permutation_pool=-1"], "permutation_pool is -1; expected 0, or at least 2"),
-        (["--seed=-1"], "seed is -1; expected at least 0"),
-        (["--html="], "--html is ''; choose a file to write"),
-        (["--html=RUN"], "/run'; choose a file to write"),
-        (["--html=RUN/config.json/page.html"], "/config.json: cannot be written: File exists"),
-        (["--fix_first=-1"], "fix_first is -1; expected at least 0"),
-        (["--baseline=RUN/.."], "choose a run of --workdirs, or one of the models ccdclm"),
-        (["--output=RUN/config.json"], "config.json: cannot be written: File exists"),
-        (["--data=nowhere"], "nowhere"),
-        (["--output="], "--output is missing; add --output=DIR for the report, or --quick"),
-        (["--quick", "--workdirs=nowhere"], "nowhere has no run: config.json is missing"),
-    ],
-)
-def test_bad_input(workdirs, tmp_path, flags, message):
-    output = tmp_path / "report"
-    flags = [flag.replace("RUN", str(workdirs[0])) for flag in flags]
-    assert message in refuse("report", f"--workdirs={workdirs[0]}", f"--output={output}", *flags)
-    assert not output.exists()
 
 
 def test_adapted_results_are_of_the_text_that_they_were_tuned_on(space, workdirs, monkeypatch):

@@ -15,7 +15,7 @@ from dclm_jax.data.documents import PLAIN
 from dclm_jax.data.text_files import LONGEST_LINE
 from dclm_jax.experiments import requests
 from tests.exhaustive import also
-from tests.launch.support import REPOSITORY, environment, launch, refuse, scored
+from tests.launch.support import REPOSITORY, environment, launch, scored
 from tests.launch.test_score import assert_scores
 
 REQUESTS = [
@@ -170,19 +170,6 @@ def test_every_answer_arrives_before_the_next_request(space, ending, code):
     watch.cancel()
     for stream in (stdin, stdout, stderr):
         stream.close()
-
-
-@pytest.mark.parametrize(
-    "flag", ["--input=-", "--split=test", "--output=-", "--output_format=jsonl", "--plot=a.png"]
-)
-def test_flags_without_effect_are_refused(space, flag):
-    name = flag.split("=")[0]
-    message = f"{name} cannot be used with --serve; remove {name} or --serve"
-    assert message in refuse("score", f"--workdir={space.run}", "--serve=-", flag)
-
-
-def test_only_standard_input_is_served(space):
-    assert "value should be one of <->" in refuse("score", f"--workdir={space.run}", "--serve=a")
 
 
 def test_no_request_is_no_error(space):

@@ -160,31 +160,6 @@ def test_a_dry_run_shows_commands_and_writes_nothing(space, tmp_path):
     assert not directory.exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (
-            ["--grid=data.batch_size=4,8", "--config.data.batch_size=3"],
-            "--config.data.batch_size sets a key of --grid; remove --config",
-        ),
-        (["--grid=training.seed=0,1", "--plot=a.png"], "two keys with several values; --grid"),
-        (["--grid=training.seed=0,1", "--jobs=0"], "--jobs is 0; expected at least 1"),
-        (
-            ["--grid=training.seed=0,1", "--jobs=2", "--write_jobs=flags"],
-            "--jobs cannot be used with --write_jobs; remove --jobs or --write_jobs",
-        ),
-        (
-            ["--grid=training.start_from=a b", "--write_jobs=flags"],
-            "--write_jobs: '--config.training.start_from=a b' has white space",
-        ),
-    ],
-)
-def test_sweep_refuses_bad_input_and_writes_nothing(space, tmp_path, arguments, expected):
-    error = refuse("sweep", *space.training(Path("sweep"), *arguments), cwd=tmp_path)
-    assert expected in error
-    assert not list(tmp_path.iterdir())
-
-
 def test_jobs_are_a_line_of_flags_per_cell_and_what_has_finished_is_tabulated(
     space, swept, tmp_path
 ):

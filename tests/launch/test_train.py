@@ -1,16 +1,15 @@
-"""launch.train and launch.sweep: runs that go on, help, and flags that are amiss."""
+"""launch.train and launch.sweep: runs that go on, help, batches of all segments."""
 
 import json
 import re
 import shlex
 import shutil
-from pathlib import Path
 
 import pytest
 
 from dclm_jax.training.config import default_config, flat
-from tests.exhaustive import also
-from tests.launch.support import STEPS, fingerprint, launch, refuse
+from tests.launch.support import STEPS, launch, refuse
+from tests.training.support import read_metrics
 
 LONGER = f"--config.training.max_steps={STEPS + 8}"
 
@@ -27,23 +26,6 @@ def test_a_run_goes_on_by_its_workdir_alone(space, tmp_path):
     assert f"resuming after step {STEPS}" in said and f"finished {STEPS + 8} steps" in said
     config["training"]["max_steps"] = STEPS + 8
     assert json.loads((run / "config.json").read_text()) == config
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ([], "error: --config is missing, and none has no run to resume; add a file"),
-        (["--config.training.epochs=4"], "--config is missing, and none has no run to resume"),
-        (["--workdir=RUN", "--config.model.hidden_dim=9"], "model.hidden_dim: 8 saved, 9 given"),
-        (["--workdir=RUN", "--config.training.epochs=x"], "--config.training.epochs=x"),
-    ],
-)
-def test_a_workdir_alone_that_cannot_go_on_is_one_line(space, tmp_path, arguments, expected):
-    before = fingerprint(space.run)
-    flags = [text.replace("RUN", str(space.run)) for text in arguments]
-    assert expected in refuse("train", "--workdir=none", *flags, cwd=tmp_path)
-    assert fingerprint(space.run) == before
-    assert not list(tmp_path.iterdir())
 
 
 def keys_of(help_text: str) -> dict[str, tuple[str, str]]:
@@ -106,43 +88,6 @@ def test_help_teaches_with_commands_that_are_accepted(space, name, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("flag", "meant"),
-    [
-        ("--hidden_dim=32", "--config.model.hidden_dim"),
-        ("--hiden_dim=32", "--config.model.hidden_dim"),
-        ("--training.epochs=3", "--config.training.epochs"),
-        ("--batch_size=3", "--config.data.batch_size"),
-        ("--name=adam", "--config.model.name or --config.optimizer.name"),
-        ("--notie_embeddings", "--config.model.tie_embeddings"),
-    ],
-)
-@pytest.mark.parametrize("name", ["train", *also(["sweep"])])
-def test_a_bare_flag_that_is_a_key_is_told_its_name(space, tmp_path, name, flag, meant):
-    bare = flag.removeprefix("--").split("=")[0]
-    error = refuse(name, *space.training(tmp_path / "run", flag))
-    assert error == f"error: Unknown command line flag '{bare}'; did you mean {meant}?"
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_flag_that_is_no_key_gets_no_key(space, tmp_path):
-    for flag, tip in (("--frobnicate=1", ""), ("--worksdir=1", ". Did you mean: workdir ?")):
-        error = refuse("train", *space.training(tmp_path / "run", flag))
-        assert error.endswith(f"flag '{flag[2:].split('=')[0]}'{tip}")
-
-
-@pytest.mark.parametrize("more", [[], ["--help"]])
-def test_a_configuration_that_needs_a_name_says_so(tmp_path, more):
-    (tmp_path / "own.py").write_text("def get_config(size):\n    return {'small': 1}[size]\n")
-    arguments = [f"--config={tmp_path / 'own.py'}", f"--workdir={tmp_path / 'run'}", *more]
-    error = launch("train", *arguments, code=2).stderr
-    assert error == (
-        "error: --config: get_config() missing 1 required positional argument: 'size'; write the "
-        "name as --config=FILE:NAME\n"
-    )
-    assert not (tmp_path / "run").exists()
-
-
 def test_train_says_what_it_does_and_keeps_what_a_run_needs(space):
     output = space.trained.stdout
     for text in ("embedding", "total", "documents", "devices: 1 x cpu", f"finished {STEPS} steps"):
@@ -156,44 +101,10 @@ def test_train_says_what_it_does_and_keeps_what_a_run_needs(space):
     assert saved["model"]["hidden_dim"] == 8
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--config.model.hiden_dim=3"], ["'hiden_dim'", '"hidden_dim"']),
-        (["--config=tiny.py:ccdcml"], ["'ccdcml'", "'ccdclm'"]),
-        (["--config=raises.py"], ["raises.py:5", "max_step"]),
-        (["--config=syntax.py"], ["syntax.py:1"]),
-        (["--config=absent.py"], ["absent.py"]),
-        (["--config.data.batch_size=x"], ["--config.data.batch_size=x"]),
-        (["stray"], ["'stray'"]),
-    ],
-)
-def test_train_refuses_bad_input_and_writes_nothing(space, tmp_path, arguments, expected):
-    good = space.config.read_text()
-    (tmp_path / "tiny.py").write_text(good)
-    (tmp_path / "syntax.py").write_text("x = (1\n")
-    (tmp_path / "raises.py").write_text(
-        "from dclm_jax.training.config import default_config\n\n"
-        "def get_config():\n    config = default_config()\n    return config.training.max_step\n"
-    )
-    before = fingerprint(tmp_path)
-    configs = [text.removeprefix("--config=") for text in arguments if "--config=" in text]
-    others = [text for text in arguments if "--config=" not in text]
-    config = Path(configs[0]) if configs else None
-    error = refuse("train", *space.training(Path("run"), *others, config=config), cwd=tmp_path)
-    for part in expected:
-        assert part in error
-    assert fingerprint(tmp_path) == before
-    assert not (tmp_path / "run").exists()
-
-
-def test_train_needs_a_workdir(space):
-    assert "--workdir" in refuse("train", f"--config={space.config}")
-
-
-def test_train_refuses_a_workdir_of_another_vocabulary(space):
-    before = fingerprint(space.run)
-    corpus = f"--config.data.directory={space.other_corpus}"
-    error = refuse("train", *space.training(space.run, corpus))
-    assert f"{space.run} has a run whose vocabulary differs from" in error
-    assert fingerprint(space.run) == before
+def test_a_batch_of_more_segments_than_there_are_trains(space, tmp_path):
+    """Batches of all segments themselves are compared in test_batches."""
+    sizes = {"data.segment_length": 0, "data.batch_size": 10**12, "training.max_steps": 3}
+    options = [f"--config.{name}={value}" for name, value in sizes.items()]
+    launch("train", *space.training(tmp_path / "run", *options))
+    lines = read_metrics(tmp_path / "run")
+    assert len([line for line in lines if line["kind"] == "train"]) == 3

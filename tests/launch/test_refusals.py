@@ -1,0 +1,325 @@
+"""What commands refuse in one line: unknown flags, flags that exclude each other, wrong values and
+input. What the library refuses in every use is tested there."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.launch.support import fingerprint, launch
+
+FILES = {
+    "blank.txt": "\n= heading =\n\n",
+    "single.txt": "w1 w3\n\nw2 w3\n",
+    "lines.txt": "w2 w1 .\n\nw4\n",
+    "bad.txt": b"w1 w2\n\n\xff\n",
+    "nbest.txt": "0 ||| w1 ||| ||| 1.0\n",
+    "references.txt": "w1\n",
+    "none.jsonl": '{"id": "a", "sentences": []}\n',
+    "out.jsonl": '{"id": "a", "sentences": ["w1"]}\n{"id": "b", "sentences": []}\n',
+    "regions.csv": "item,condition,region,text\n1,a,subject,w1 w2\n1,b,verb,w6 w7\n",
+    "region.csv": "item,region,text\na,x,w1\n",
+    "word.csv": "id,word,text\na,w1,w1 w2\n",
+    "pairs.jsonl": '{"good": "w1 w2", "bad": "w1 w3", "context": "w4", "n": 3}\n',
+    "taken.jsonl": '{"good": "w1 w2", "bad": "w1 w3", "targets_bad:rnnlm": 1}\n',
+    "times.csv": "story,text,time,length\na,w1 w2,3,1\na,w3,4,1\nb,w1,5,2\nb,w2,6,2\n",
+    "raises.py": "from dclm_jax.training.config import default_config\n\n"
+    "def get_config():\n    config = default_config()\n    return config.training.max_step\n",
+    "syntax.py": "x = (1\n",
+    "named.py": "def get_config(size):\n    return {'small': 1}[size]\n",
+}
+"""Files in the folder that commands run in, beside links to the corpora and runs of `space`."""
+
+CONFIG = "train --workdir=new --config"
+TRAIN = f"{CONFIG}=tiny.py --config.data.directory=corpus"
+SWEEP = "sweep --config=tiny.py --config.data.directory=corpus --workdir=new --grid=training.seed=0"
+PLAN = "plan --config=tiny.py:rnnlm --target=cpu"
+SHAPE = f"{PLAN} --shape=4,2,8 --vocab_size=50"
+COHERENCE = "coherence --workdir=run"
+BASELINE = "coherence --baseline=neural --data=corpus"
+ADAPT = "evaluate --workdir=run --adapt"
+SET = "--cache_weight=0.3 --cache_theta=0.5 --cache_strength=5"
+BOTH = "evaluate --workdirs=run,rnnlm"
+REPORT = "report --output=new --workdirs=run"
+RESCORE = "rescore --workdir=run --nbest=nbest.txt --output=new"
+PAIRS = "minimal_pairs --workdir=run --output=new.tsv --alternatives=good,bad --input"
+REGIONS = "score --workdir=run --format=csv --output=new.tsv --input=regions.csv --join_rows=item"
+SERVE = "score --workdir=run --serve=-"
+TOO_LONG = "/x" * 2500 + "y" * 5000
+
+REFUSALS = f"""
+{ADAPT}=cache,unigram,cache => --adapt=cache,unigram,cache repeats a name
+evaluate --workdir=run --cache_window=9 => --cache_window has no effect without --adapt=cache; add
+evaluate --workdir=run --cache_weight=0 => without --adapt=cache or --adapt=unigram; add --adapt
+{ADAPT}=cache --dynamic_rate=1 => no effect without --adapt=dynamic; add --adapt
+{ADAPT}=cache --split=valid => cache would be tuned on the measured split
+{ADAPT}=cache {SET} --tune_on=train => because nothing is tuned; add
+{ADAPT}=cache --interpolate => --interpolate cannot be used with --adapt
+{ADAPT}=unigram,cache --tune_input=- => once, but tuning reads it 2 times
+{BOTH} --adapt=cache --tune_input=- => but tuning reads it 2 times
+{COHERENCE} --adapt=cache --split=valid => would be tuned on the measured split
+{COHERENCE} --adapt=cache {SET} --tune_on=train => --tune_input have no effect, because
+coherence --adapt=cache --baseline=maximum_entropy => --adapt cannot be used with --baseline
+report --output=new --workdirs=run --adapt=cache --tune_on=train => --tune_on has no effect on this
+
+evaluate --input=lines.txt => --workdir is missing
+evaluate --workdir=corpus => corpus has no run
+evaluate --workdir=run --data=other_corpus => different vocabularies
+evaluate --workdir=run --split=tset => --split=tset
+evaluate --workdir=run --process_id=0 => only some of coordinator_address
+evaluate --workdir=run --coordinator_address=localhost --num_processes=2 --process_id=0 => \
+coordinator_address is 'localhost'; expected HOST:PORT
+evaluate --workdir=run --coordinator_address=localhost:1 --num_processes=2 --process_id=2 => \
+process_id is 2 of 2 processes
+evaluate --workdir={TOO_LONG} => : File name too long
+evaluate --workdir=run --input={TOO_LONG} => : File name too long
+evaluate --workdir=run --output={TOO_LONG} => : File name too long
+evaluate --workdir=run --data={TOO_LONG} => : File name too long
+evaluate --workdirs=run,other_run => other_run (53 entries, fingerprint
+evaluate --workdirs=run,run => names run twice
+evaluate --workdirs=run, => --workdirs has an empty name
+{BOTH} --pos_tags=3 => --pos_tags has no effect without --by_pos
+{BOTH} --by_pos --plot=a.xyz => a.xyz: cannot write the figure
+evaluate --workdirs=run,rnnlm,seed --interpolate => --interpolate mixes two runs; found 3
+evaluate --workdir=run --interpolate => --interpolate mixes two runs; found 1
+{BOTH} --interpolate --split=valid => tuned on the measured split, valid
+{BOTH} --interpolate --tune_on=test => tuned on the measured split, test
+{BOTH} --interpolate --input=lines.txt --tune_input=./lines.txt => tuned on the measured text
+{BOTH} --interpolate --input=- --tune_input=- => on the measured text, -;
+{BOTH} --interpolate --tune_input=lines.txt --tune_on=train => \
+--tune_on cannot be used with --tune_input
+{BOTH} --tune_on=train => because nothing is tuned; add --interpolate
+
+coherence --baseline=maximum_entropy => needs a prepared corpus to train on; add --data
+{BASELINE} --workdir=run => --workdir cannot be used with --baseline
+{BASELINE} --batch_size=2 => --batch_size cannot be used with --baseline
+{BASELINE} --matmul_precision=high => --matmul_precision cannot be used with --baseline
+{BASELINE} --training_seed=-1 => --training_seed=-1
+{BASELINE} --lowercase => --lowercase has no effect without
+coherence --baseline=grid --data=corpus => --baseline
+{COHERENCE} --training_seed=1 => --training_seed has no effect without --baseline
+{COHERENCE} --permuted=x --extra_tests=swaps => --extra_tests cannot be used with --permuted
+{COHERENCE} --permuted=x --bootstrap=3 => --bootstrap cannot be used with --permuted
+{COHERENCE} --permuted=x --data=y => --data cannot be used with --permuted
+{COHERENCE} --tsv=t --permutations=0 --bootstrap=2 => --tsv has no rows without a test
+{COHERENCE} --tsv=- --output=- => --output and --tsv are both standard output
+{COHERENCE} --workdirs=a,b => --workdir cannot be used with --workdirs
+{COHERENCE} --seed=-1 => --seed=-1: -1 is not a non-negative integer
+{COHERENCE} --permutations=1000000000000 => would take at least
+{COHERENCE} --bootstrap=1000000000000 => would take at least
+
+encode --workdir=run --output=new.npy --input=bad.txt => bad.txt:3: not valid UTF-8
+encode --workdir=run --output=new.npy => --input is missing
+encode --workdir=run --input=lines.txt => output is ''; choose a file NAME.npy
+encode --workdir=run --input=lines.txt --output=- => choose a file NAME.npy
+encode --workdir=run --input=lines.txt --output=folder.npy => folder.npy
+encode --output=new.npy --input=lines.txt => --workdir is missing
+
+generate --context=lines.txt => --workdir is missing
+generate --workdir=corpus => corpus has no run
+generate --workdir=run --context=blank.txt => blank.txt: has no documents
+generate --workdir=run --method=bean => --method=bean
+generate --workdir=run --beam=3 => --beam has no effect without --method=beam
+generate --workdir=run --seed=3 => --seed has no effect without --method=sample
+generate --workdir=run story.txt => 'story.txt'
+
+{PAIRS}=pairs.jsonl --context_columns=c => no column 'c'; choose from: 'good', 'bad'
+{PAIRS}=pairs.jsonl --answer=n => 'n' is '3'; write the number of the right alternative, from 1 to 2
+{PAIRS}=pairs.jsonl --output=a.html => --output=a.html: choose the extension .jsonl or .tsv
+{PAIRS}=pairs.jsonl --alternatives= => --alternatives names no column; name two or more, or one wi
+{PAIRS}=pairs.jsonl --alternatives=good,bad,good => --alternatives repeats 'good'; name different
+{PAIRS}=pairs.jsonl --by=n,n => --by repeats 'n'; name different columns
+{PAIRS}=pairs.jsonl --context_columns=n,n => --context_columns repeats 'n'; name different
+{PAIRS}=pairs.jsonl --output=- --metrics=- => --output and --metrics are both standard output
+{PAIRS}=- => neither a table nor JSON lines by its name; add --format=jsonl, csv or tsv
+{PAIRS}=taken.jsonl => taken.jsonl:1: the column 'targets_bad:rnnlm' of the inp
+minimal_pairs --workdir=run --input=pairs.jsonl => \
+pairs.jsonl:1: there is no column 'sentence_good'; choose from: 'good', 'bad'
+
+corrupt --data=corpus => --output
+ngram --data=corpus => --workdir
+ngram --data=corpus --workdir=new --order=five => --order=five
+ngram --data=corpus --workdir=run => \
+a different run (model.name: 'ccdclm' saved, 'ngram' given; 1 more
+
+order --workdir=run --seed=-1 => --seed=-1: -1 is not a non-negative integer
+order --workdir=run --noshuffle --metrics=m => --metrics has no effect
+order --workdir=run --output=- --metrics=- => --output and --metrics are both standard output
+order --workdir=run --input=single.txt => no document has two or more sentences
+
+{SHAPE} --shape=4,2 => --shape=4,2; expected SEGMENTS,SENTENCES,TOKENS, all above 0
+{SHAPE} --shape=4,0,8 => --shape=4,0,8; expected SEGMENTS,SENTENCES,TOKENS, all above 0
+{SHAPE} --vocab_size=0 => --vocab_size is missing; add the size of the vocabulary, with --shape
+{SHAPE} --device_gib=0 => --device_gib=0.0; expected a number above 0
+{SHAPE} --launch_us=nan => --launch_us=nan; expected a number above 0
+{SHAPE} --device_tflops=inf => --device_tflops=inf; expected a number above 0
+{PLAN} --vocab_size=50 => --vocab_size has no effect without --shape; give both or neither
+
+prepare --train=lines.txt => --output is missing
+prepare --output=new => named by no flag; name it by one of --train/--valid/--test, --input
+prepare --output=new --train=lines.txt --split=1,0,0 => inputs of given splits take no split
+prepare --output=new --input=lines.txt --split=0.5,x => write shares separated by commas
+prepare --output=new --input=lines.txt --train=lines.txt => --train/--valid/--test and --input
+prepare --output=new --corpus=bbc --input=x --train=lines.txt => --test and --corpus=bbc
+prepare --output=new --corpus=bbc --input=x --format=prose => --format has no effect with
+prepare --output=new --corpus=wsj => --corpus=wsj
+prepare --output=new --target=lines.txt => --source is missing; add --source=PATH
+prepare --output=new --train=lines.txt --normalize => normalize has no effect on text that is read
+prepare --output=new --train=lines.txt --text_key=a => text_key has no effect on text that is read
+prepare --output=new --train=lines.txt stray => unexpected argument 'stray'
+prepare --output=new --trian=lines.txt => trian
+prepare --output=new --train=lines.txt --vocab_size=many => --vocab_size=many
+prepare --output=new --documents=2 => --documents has no effect without --show; add --show
+prepare --show=corpus --documents=0 => --documents is 0; expected at least 1
+prepare --show=corpus --split=0.5,0.5 => has no split '0.5,0.5'
+prepare --show=corpus --input=corpus => --input cannot be used with --show; remove
+prepare --show= => has no manifest.json
+
+reading_times --workdir=run => --input is missing
+reading_times --workdir=run --input=times.csv --time=ms => \
+the input has no column 'ms' of numbers; choose --time and --predictors from: 'story', 'time',
+reading_times --workdir=run --input=times.csv --predictors=time => two flags name the column 'time'
+reading_times --workdir=run --input=times.csv --predictors=gpt3 => no column 'gpt3'
+reading_times --workdir=run --input=times.csv --output=times.csv => \
+--input and --output are both times.csv; choose two files
+
+reconstruct --workdir=autoencoder --outputs=x => --outputs cannot be used with --workdir; remove
+reconstruct --workdir=autoencoder => --output is missing; add --output=FILE for the reconstructed
+reconstruct --workdir=autoencoder --output=o --nomeasure --metrics=- => no effect without --measure
+reconstruct --workdir=autoencoder --output=- --metrics=- => --metrics are both standard output
+reconstruct --workdir=autoencoder --output=o --input=none.jsonl --nomeasure => a has no words
+reconstruct --input=lines.txt => --workdir and --outputs are missing; add --workdir=RUN to
+reconstruct --outputs=out.jsonl => --input is missing; add --input=FILE, the sources of --outputs
+reconstruct --outputs=out.jsonl,lines.txt --input=- => standard input can be read only once
+reconstruct --outputs=- --input=lines.txt => standard input can be read only once
+reconstruct --outputs=out.jsonl --input=lines.txt --max_length_ratio=2 => --max_length_ratio has no
+reconstruct --outputs=out.jsonl --input=lines.txt --method=beam => --method has no effect without
+coherence --workdir=autoencoder => launch.coherence needs a language model, and hierarchical_atten
+rescore --workdir=autoencoder --nbest=nbest.txt --output=- => launch.rescore needs a language model
+report --workdirs=autoencoder --output=new => a report needs a language model, and hierarchical_
+score --workdir=autoencoder --context=nbest.txt --input=nbest.txt => launch.score --context needs a
+
+{REPORT} --bootstrap=1 => --bootstrap is 1; choose 0, or 2 or more
+{REPORT} --html= => --html is ''; choose a file to write
+{REPORT} --html=run => run'; choose a file to write
+{REPORT} --html=blank.txt/page.html => blank.txt: cannot be written: File exists
+{REPORT} --baseline=run/.. => choose a run of --workdirs, or one of the models ccdclm
+{REPORT} --output= => --output is missing; add --output=DIR for the report, or --quick
+report --quick --workdirs=*.txt => *.txt matches no run
+report --quick => --workdirs is missing
+
+{RESCORE} --weights=1,2 => --weights is not a file and has 2 parts; name a file, or give 3
+{RESCORE} --weights=1,x,2 => expected numbers
+{RESCORE} --weights=0,0,0 => expected finite numbers, not all of them 0
+{RESCORE} --metrics=new --references=references.txt => --output and --metrics are both
+{RESCORE} --scored_nbest=new => --scored_nbest are both
+{RESCORE} --viterbi --beam=2 => --beam cannot be used with --viterbi
+{RESCORE} --beam=0 => flag --beam=0: 0 is not
+{RESCORE} --objective=wer => --objective has no effect without --tune
+{RESCORE} --tune => --tune has no effect without --references
+
+score --workdir=run stray => 'stray'
+score --workdir=run --format=lines => --format has no effect without --input; add --input
+score --workdir=run --input=a.txt --split=valid => --input replaces --data and --split
+score --workdir=run --input=absent.txt => absent.txt: no such file or folder
+score --workdir=run --input=lines.txt --output=scores.csv => CSV output is not supported
+score --workdir=run --context=blank.txt => --input is missing
+score --workdir=run --context=nbest.txt --input=lines.txt => \
+lines.txt:2: has no words; expected one sentence per line
+score --workdir=run --context=lines.txt --input=nbest.txt => \
+--context=lines.txt has several documents; choose one
+score --workdir=run --context=blank.txt --input=lines.txt => blank.txt: has no documents
+score --workdir=adclm --plot=a.png --input=lines.txt => draws one document, but the text has several
+score --workdir=adclm --plot=a.xyz --input=single.txt => a.xyz: cannot write the figure
+score --workdir=adclm --attention --output_format=tsv => --attention cannot be written as tsv; use
+score --workdir=adclm --attention --context=lines.txt --input=nbest.txt => \
+--attention cannot be used with --context; remove
+{REGIONS} --by=phrase => 'phrase' is not among the columns of words; choose from 'item'
+{REGIONS} --columns=item,phrase => the input has no column 'phrase'; choose --columns from: 'item'
+{REGIONS} --by=region --output_format=html => --by cannot be written as html; use
+{REGIONS} --by=region --attention => --by cannot be used with --attention; remove
+{REGIONS} --by=item --context=nbest.txt => --by cannot be used with --context; remove
+score --workdir=run --format=csv --input=region.csv --by=region --plot=a.png => \
+--plot=a.png: a figure needs two points; choose
+score --workdir=run --format=csv --input=word.csv --output=new.tsv => \
+the column 'word' of the input has the name of a column of the result; rename
+{SERVE} --input=- => --input cannot be used with --serve; remove --input or --serve
+{SERVE} --split=test => --split cannot be used with --serve; remove --split or --serve
+{SERVE} --output=- => --output cannot be used with --serve; remove --output or --serve
+{SERVE} --output_format=jsonl => --output_format cannot be used with --serve; remove
+{SERVE} --plot=a.png => --plot cannot be used with --serve; remove --plot or --serve
+score --workdir=run --serve=a => value should be one of <->
+
+{SWEEP},1 --config.training.seed=3 => --config.training.seed sets a key of --grid; remove --config
+{SWEEP},1 --plot=a.png => two keys with several values; --grid
+{SWEEP},1 --jobs=0 => --jobs is 0; expected at least 1
+{SWEEP},1 --jobs=2 --write_jobs=flags => \
+--jobs cannot be used with --write_jobs; remove --jobs or --write_jobs
+{SWEEP};training.start_from='a b' --write_jobs=flags => start_from=a b' has white space
+sweep --config=tiny.py --workdir=gs://bucket/sweep --grid=model.hidden_dim=2,4 => \
+gs://bucket/sweep; a sweep needs a file system
+ngram --data=corpus --workdir=gs://bucket/run => gs://bucket/run: KenLM needs a local disk
+
+train --config=tiny.py => --workdir
+train --workdir=none => --config is missing, and none has no run to resume; add a file
+train --workdir=none --config.training.epochs=4 => --config is missing, and none has no run
+train --workdir=run --config.model.hidden_dim=9 => model.hidden_dim: 8 saved, 9 given
+train --workdir=run --config.training.epochs=x => --config.training.epochs=x
+train --workdir=run --config=tiny.py --config.data.directory=other_corpus => \
+run has a run whose vocabulary differs from
+{TRAIN} --config.model.hiden_dim=3 => 'hiden_dim'
+{TRAIN} --config.model.hidden_dim=1000000000 => Use a smaller data.batch_size
+{CONFIG}=tiny.py:ccdcml => 'ccdcml'; did you mean 'ccdclm'
+{CONFIG}=raises.py => raises.py:5
+{CONFIG}=syntax.py => syntax.py:1
+{CONFIG}=absent.py => absent.py
+{TRAIN} --config.data.batch_size=x => --config.data.batch_size=x
+{TRAIN} stray => 'stray'
+{CONFIG}=tiny.py:hierarchical_attention_autoencoder --config.data.directory=corpus => \
+data.segment_length is 5, but hierarchical_attention_autoencoder reads whole documents; set it to 0
+{CONFIG}=named.py => missing 1 required positional argument: 'size'; write the name as
+train --config=named.py --help => --config: get_config() missing 1 required positional argument
+{TRAIN} --hidden_dim=32 => 'hidden_dim'; did you mean --config.model.hidden_dim?
+{TRAIN} --hiden_dim=32 => 'hiden_dim'; did you mean --config.model.hidden_dim?
+{TRAIN} --training.epochs=3 => 'training.epochs'; did you mean --config.training.epochs?
+{TRAIN} --batch_size=3 => 'batch_size'; did you mean --config.data.batch_size?
+{TRAIN} --name=adam => did you mean --config.model.name or --config.optimizer.name?
+{TRAIN} --notie_embeddings => 'notie_embeddings'; did you mean --config.model.tie_embeddings?
+{TRAIN} --frobnicate=1 => flag 'frobnicate'
+{TRAIN} --worksdir=1 => flag 'worksdir'. Did you mean: workdir ?
+{SWEEP} --hidden_dim=32 => 'hidden_dim'; did you mean --config.model.hidden_dim?
+"""
+"""One command line per line, and a part of the error that it ends in."""
+
+
+@pytest.fixture(scope="module")
+def folder(space, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("refusals")
+    for name, content in FILES.items():
+        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    (folder / "folder.npy").mkdir()
+    (folder / "tiny.py").write_text(space.config.read_text())
+    runs = ("run", "rnnlm", "seed", "adclm", "autoencoder", "other_run")
+    for name in (*runs, "corpus", "other_corpus"):
+        (folder / name).symlink_to(getattr(space, name))
+    return folder
+
+
+def refusals() -> list[tuple[str, str]]:
+    lines = filter(None, REFUSALS.splitlines())
+    return [(command, message) for command, message in (line.split(" => ") for line in lines)]
+
+
+def saved(run: Path) -> dict[str, bytes]:
+    """The files of a run except its results, which a command may measure before it refuses."""
+    return {k: v for k, v in fingerprint(run).items() if not k.startswith("results")}
+
+
+@pytest.mark.parametrize(("command", "message"), refusals())
+def test_one_line_says_what_is_wrong_and_nothing_is_written(space, folder, command, message):
+    before = fingerprint(folder), saved(space.run)
+    done = launch(*shlex.split(command), code=2, cwd=folder, stdin="w1 w2\n")
+    *notes, error = done.stderr.splitlines()
+    assert error.startswith("error: ") and message in error
+    assert all(note.startswith(("note: ", "warning: ")) for note in notes)
+    assert (fingerprint(folder), saved(space.run)) == before
