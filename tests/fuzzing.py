@@ -6,7 +6,6 @@ The property: a reader returns, or raises `InputError` with one line that names 
 import copy
 import datetime
 import json
-import random
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -143,14 +142,6 @@ def single_faults(original: Any) -> Iterator[bytes]:
                 if name is not None:
                     _follow(document, path)[name] = value
                 yield _dumps(document[0])
-
-
-def drawn_fault(rng: random.Random, original: Any) -> bytes:
-    """A JSON document with one value replaced by a hostile one."""
-    document = [copy.deepcopy(original)]
-    *path, key = rng.choice(list(_paths(document)))
-    _follow(document, path)[key] = rng.choice(_HOSTILE)
-    return _dumps(document[0])
 
 
 def _paths(value: Any) -> Iterator[list[Any]]:

@@ -9,36 +9,30 @@ import contextlib
 import io
 import json
 import os
-import random
+import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from absl import flags
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
-from dclm_jax.experiments import sweep
 from dclm_jax.training.config import default_config, flat
-from dclm_jax.training.workdir import Result
 from launch import _app
-from tests.exhaustive import also, some
-from tests.fuzzing import PIECES, drawn_fault
-from tests.launch import tries
+from tests.fuzzing import anything, damaged, fuzz, single_faults
 from tests.launch.support import (
-    REPOSITORY,
-    STEPS,
     copy_run,
     environment,
     launch,
     launcher_state,
 )
-from tests.training.support import write_result
 
-TRIES = some(12, all=20)
+TRIES, SECONDS, MEBIBYTES = 500, 120, 2500
 PLACE = "place"
 # Root may read whatever its mode is, unless it gives that up.
 AS_ANYONE = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
@@ -127,13 +121,6 @@ LONG = {"max_steps", "epochs", "num_restarts", "restarts", "rounds", "evaluate_e
 LEFT_OUT = {"config", "coordinator", "num_processes", "process_id", "flagfile", "slurm", "executor"}
 
 
-class Try(NamedTuple):
-    """A command and what was done to it, for people."""
-
-    command: list[str]
-    description: str
-
-
 @pytest.fixture(scope="module")
 def world(space, tmp_path_factory) -> tuple[Path, Path]:
     """All that the commands read, and a copy: what is kept of a report is called after where the
@@ -155,87 +142,51 @@ def world(space, tmp_path_factory) -> tuple[Path, Path]:
         cwd=root,
     )
     shutil.rmtree(root / "out")
-    for cell in sweep.cells({"model.hidden_dim": [8, 9], "training.seed": [1]}):
-        folder = root / "cells" / "cells" / cell.name
-        folder.mkdir(parents=True)
-        write_result(folder, Result("finished", STEPS, STEPS, 20.0))
-        shutil.copy(root / "run" / "metrics.jsonl", folder)
     command = f"sweep --config=tiny.py --config.data.directory=corpus --workdir=cells {SWEEP}"
     launch(*command.split(), cwd=root)
     (root / "out").mkdir()
     return root, Path(shutil.copytree(root, root.parent / "whole"))
 
 
-@contextlib.contextmanager
-def server() -> Iterator[Any]:
-    """What runs a try: arguments, a folder to run in, one for what is printed -> the end."""
+def run(command: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a launcher with limits; one that takes too long ends with code 137."""
+    limits = ["timeout", "--signal=KILL", str(SECONDS), "prlimit", f"--fsize={1 << 30}", "--core=0"]
     as_anyone = AS_ANYONE if os.geteuid() == 0 and shutil.which("setpriv") else []
-    command = [*as_anyone, sys.executable, "-m", "tests.launch.tries"]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, cwd=REPOSITORY, env=environment(), **pipes) as process:
-
-        def run(arguments: list[str], cwd: Path, output: Path) -> dict[str, Any]:
-            asked = {"arguments": arguments, "cwd": str(cwd), "output": str(output)}
-            print(json.dumps(asked), file=process.stdin, flush=True)
-            return json.loads(process.stdout.readline() if process.stdout else "")
-
-        assert process.stdin is not None and process.stdout is not None
-        yield run
-        process.stdin.close()
+    name, *arguments = command
+    return subprocess.run(
+        [*limits, *as_anyone, sys.executable, "-m", f"launch.{name}", *arguments],
+        cwd=cwd,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+    )
 
 
-def draw(rng: random.Random, place: Path) -> Try:
-    """A try in a copy of the world, and what it damages there."""
-    text, read = rng.choice(list(COMMANDS.items()))
+def draw(data: st.DataObject, place: Path) -> list[str]:
+    """A command, with one more flag or with a file that it reads damaged; notes say which."""
+    text, read = data.draw(st.sampled_from(list(COMMANDS.items())))
     command = text.split()
-    if rng.random() < 0.35:
-        flag = rng.choice(flags_of(command[0]))
-        value = rng.choice(VALUES)
-        return Try([*command, f"--{flag}={value}"], f"--{flag}={value[:60]!r}")
-    pattern = rng.choice(read)
+    if data.draw(st.integers(0, 2)) == 0:
+        flag = data.draw(st.sampled_from(flags_of(command[0])))
+        return [*command, f"--{flag}={data.draw(st.sampled_from(VALUES))}"]
+    pattern = data.draw(st.sampled_from(read))
     files = [path for path in sorted(place.glob(pattern)) if path.is_file()]
     if pattern.endswith("/*"):
         files = [path for path in sorted((place / pattern[:-2]).rglob("*")) if path.is_file()]
-    path = rng.choice(files)
-    description = damage(rng, path)
-    return Try(command, f"{path.relative_to(place)}: {description}")
-
-
-def damage(rng: random.Random, path: Path) -> str:
-    """Damages a file and says how."""
+    path = data.draw(st.sampled_from(files))
+    if data.draw(st.integers(0, 7)) == 0:
+        OTHERS[data.draw(st.sampled_from(list(OTHERS)))](path)
+        return command
     content = path.read_bytes()
-    kind = rng.choice(["bytes", "bytes", "json", "json", "json", "piece", "piece", "other"])
-    if kind == "json":
-        lines = content.split(b"\n") if path.suffix == ".jsonl" else [content]
-        with contextlib.suppress(ValueError):
-            number = rng.randrange(len(lines))
-            lines[number] = drawn_fault(rng, json.loads(lines[number]))
-            path.write_bytes(b"\n".join(lines))
-            return f"{kind} {lines[number][:300]!r}"
-        kind = "piece"
-    if kind == "bytes":
-        changed = bytearray(content)
-        for _ in range(rng.randint(1, 4)):
-            at = rng.randrange(len(changed) + 1)
-            step = rng.choice(["flip", "cut", "insert", "delete"])
-            if step == "flip" and at < len(changed):
-                changed[at] ^= rng.randint(1, 255)
-            elif step == "cut":
-                del changed[at:]
-            elif step == "insert":
-                changed[at:at] = rng.randbytes(rng.randint(1, 9))
-            else:
-                del changed[at : at + rng.randint(1, 30)]
-        path.write_bytes(changed)
-        return f"{kind} of {len(content)}"
-    if kind == "piece":
-        piece, at = rng.choice(PIECES), rng.randrange(len(content) + 1)
-        changed = rng.choice([piece, content[:at] + piece + content[at:], piece * 50])
-        path.write_bytes(changed)
-        return f"{kind} {piece[:20]!r} {len(changed)}"
-    description, change = rng.choice(list(OTHERS.items()))
-    change(path)
-    return description
+    contents = anything() | damaged(content)
+    with contextlib.suppress(ValueError):
+        first, rest = content.split(b"\n", 1) if path.suffix == ".jsonl" else (content, b"")
+        faults = [fault + b"\n" + rest for fault in single_faults(json.loads(first))]
+        contents |= st.sampled_from(faults)
+    path.write_bytes(data.draw(contents))
+    return command
 
 
 def _directory(path: Path) -> None:
@@ -307,25 +258,23 @@ def contents(place: Path) -> dict[str, Any]:
     return by_name
 
 
-def finding(tried: Try, end: dict[str, Any], place: Path, printed: Path, before: Any) -> str:
-    """What is wrong with the end of a try; nothing if it is as promised."""
-    error, code = (printed / "stderr").read_text("utf-8", "replace"), end["code"]
-    said = (printed / "stdout").read_text("utf-8", "replace") + error
-    if code is None:
-        return "takes too long"
-    if "Traceback (most" in said:
+def finding(command: list[str], done: Any, place: Path, before: Any) -> str:
+    """What is wrong with the end of a command; nothing if it is as promised."""
+    error, code = done.stderr, done.returncode
+    if "Traceback (most" in done.stdout + error:
         return f"a traceback: {error.strip().splitlines()[-1][:300]}"
     lines = [line for line in error.splitlines() if not line.startswith(("warning: ", "note: "))]
     stops = [line for line in lines if line.startswith("error: ")]
-    name = tried.command[0]
+    name = command[0]
     if code == 1 and name in ("train", "sweep") and len(stops) == 1:
         code = 2  # A loss that is not finite, or cells that have failed.
     if code not in (0, 2, _app.EXIT_INTERRUPTED if name == "sweep" else 0):
         return f"ends with code {code}: {error[-300:]!r}"
     if code == 2 and lines != stops[:1]:
         return f"has no line of an error alone: {error[:300]!r}"
-    if end["mebibytes"] > tries.MEBIBYTES:
-        return f"takes {end['mebibytes']} MiB"
+    mebibytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
+    if mebibytes > MEBIBYTES:
+        return f"takes {mebibytes} MiB"
     for folder in place.rglob("*"):
         if folder.name.startswith(".dclm_jax-"):
             return f"leaves {folder}"
@@ -333,7 +282,7 @@ def finding(tried: Try, end: dict[str, Any], place: Path, printed: Path, before:
         json.loads(path.read_text())
     changed = [file for file, content in contents(place).items() if before.get(file) != content]
     writable = ("out/", f"{CHANGES.get(name, 'out')}/", "run/results/", "jax_cache")
-    output = tried.command[-1].partition("=")[2]
+    output = command[-1].partition("=")[2]
     if other := [
         file for file in changed if not file.startswith(writable) and not file.startswith(output)
     ]:
@@ -341,22 +290,19 @@ def finding(tried: Try, end: dict[str, Any], place: Path, printed: Path, before:
     return ""
 
 
-@pytest.mark.parametrize("seed", also(range(51)))
-def test_tries_end_as_promised(world, tmp_path, seed):
-    rng, failures = random.Random(seed), []
+@pytest.mark.exhaustive
+def test_tries_end_as_promised(world):
     place, whole = world
-    with server() as run:
-        for number in range(TRIES):
-            shutil.rmtree(place)
-            shutil.copytree(whole, place)
-            printed = tmp_path / str(number)
-            printed.mkdir()
-            tried = draw(rng, place)
-            before = contents(place)
-            end = run([f"launch.{tried.command[0]}", *tried.command[1:]], place, printed)
-            _make_readable(place)
-            if wrong := finding(tried, end, place, printed, before):
-                failures.append(
-                    f"{' '.join(tried.command)[:600]}\n  {tried.description}\n  {wrong}"
-                )
-    assert not failures, "\n".join(failures)
+
+    @settings(fuzz(TRIES), deadline=None, phases=[Phase.generate])
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        shutil.rmtree(place)
+        shutil.copytree(whole, place)
+        command = draw(data, place)
+        before = contents(place)
+        done = run(command, place)
+        _make_readable(place)
+        assert not finding(command, done, place, before), command
+
+    check()
