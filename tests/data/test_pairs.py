@@ -6,7 +6,7 @@ from dclm_jax.data import open_corpus
 from dclm_jax.data.corpus import SPLITS, source_split
 from dclm_jax.errors import InputError
 from tests.data.support import contents, ids_of, make_corpus, read, write, write_lines
-from tests.launch.support import launch, refuse
+from tests.launch.support import launch
 
 SOURCES = tuple(map(source_split, SPLITS))
 
@@ -82,28 +82,6 @@ def test_the_command_takes_both_ways(tmp_path):
         assert numbers == numbers_of(sources, tmp_path / "out", source_split(split))
     launch("prepare", "--train=T", "--train_source=S", "--output=given", cwd=tmp_path)
     assert len(contents(tmp_path / "given", "train_source")) == 20
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ("--source=S", "--target is missing; add --target=PATH"),
-        ("--train_source=S", "inputs are train_source; expected any of train, valid, test, or"),
-        ("--train=T --valid=T --train_source=S", "and for each or for none a source, such"),
-        ("--source=S --target=T --input=T", "--source/--target and --input"),
-        ("--source=S --target=T --corpus=sotu", "--source/--target and --corpus=sotu"),
-        ("--source=S --target=T --split_documents_at=9", "split_documents_at cuts single documen"),
-        ("--source=- --target=-", "only one text can be read from standard input"),
-        ("--train=- --train_source=-", "only one text can be read from standard input"),
-        ("--source=SHORT --target=T", "T has 3 documents and SHORT has 1 documents"),
-        ("--source=S --target=SHORT", "SHORT has 1 documents and S has 3 documents"),
-    ],
-)
-def test_bad_pairs(tmp_path, flags, message):
-    write_pairs(tmp_path, 3)
-    write_pairs(tmp_path, 1, targets="SHORT", sources="other")
-    assert message in refuse("prepare", *flags.split(), "--output=out", cwd=tmp_path)
-    assert not (tmp_path / "out").exists()
 
 
 def test_an_empty_document_is_named_since_it_would_shift_the_pairs(tmp_path):

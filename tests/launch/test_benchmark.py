@@ -7,16 +7,7 @@ from absl import flags
 from absl.testing import flagsaver
 
 from dclm_jax.benchmark import footprint, ours, rows, timing
-from dclm_jax.errors import InputError
 from launch import benchmark
-from tests.launch.support import launch, refuse
-
-
-def test_help_teaches_with_an_example_and_bad_flags_end_in_one_line():
-    text = launch("benchmark", "--help").stdout
-    for part in ("python -m launch.benchmark --suite=quick", "--rounds", "train_ccdclm_16"):
-        assert part in text
-    assert "two" in refuse("benchmark", "--rounds=two")
 
 
 @pytest.fixture
@@ -27,25 +18,6 @@ def parsed(monkeypatch):
     with flagsaver.flagsaver():
         flags.FLAGS.mark_as_parsed()
         yield
-
-
-@pytest.mark.parametrize(
-    ("flag", "value", "expected"),
-    [
-        ("rounds", "0", "--rounds is 0"),
-        ("seed", "-1", "--seed is -1"),
-        ("rows", "train_adclm_15", "did you mean 'train_adclm_16'"),
-        ("output", "README.md/x.json", "README.md/x.json"),
-    ],
-)
-def test_bad_values_are_refused_before_anything_runs(
-    parsed, flag, value, expected, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "README.md").write_text("")
-    with flagsaver.as_parsed(**{flag: value}), pytest.raises(InputError, match=expected):
-        benchmark.main([])
-    assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
 
 
 def test_a_row_as_json_on_standard_output(parsed, monkeypatch, capsys):

@@ -17,7 +17,7 @@ import pytest
 from absl import flags
 
 from tests.launch.support import REPOSITORY, copy_run, launch, launcher_state
-from tests.printed_outputs import DOCUMENTS, Example, examples, rewritten, run_python
+from tests.printed_outputs import DOCUMENTS, Example, examples, run_python
 
 BASH = shutil.which("bash") or "bash"
 LOGGER = f"""#!{BASH}
@@ -129,18 +129,6 @@ def test_an_example_that_does_not_exist_is_found(code, quickstart):
     (example,) = examples(f"```{language}\n{code}```\n")
     with pytest.raises((AssertionError, ImportError, NameError)):
         printed(example, quickstart, {})
-
-
-def test_outputs_are_written_below_their_examples():
-    text = "```{}\n{} a \\\n  b\n{}\n{} c\n{}```\n"
-    prompts = "console", "$", "old\n", "$", ""
-    new = rewritten(text.format(*prompts), lambda example: f"\n{example.code.split()[0]}  \n")
-    assert new == text.format("console", "$", "a\n", "$", "c\n")
-    loop = "```pycon\n>>> for i in range(2):\n...     i\n>>> i\n```\n"
-    variables: dict[str, Any] = {}
-    new = rewritten(loop, lambda example: run_python(example.code, variables))
-    assert new == "```pycon\n>>> for i in range(2):\n...     i\n0\n1\n>>> i\n1\n```\n"
-    assert rewritten(new, lambda example: example.output) == new
 
 
 @pytest.mark.exhaustive

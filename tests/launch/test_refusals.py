@@ -44,6 +44,8 @@ REPORT = "report --output=new --workdirs=run"
 RESCORE = "rescore --workdir=run --nbest=nbest.txt --output=new"
 PAIRS = "minimal_pairs --workdir=run --output=new.tsv --alternatives=good,bad --input"
 REGIONS = "score --workdir=run --format=csv --output=new.tsv --input=regions.csv --join_rows=item"
+PAIRED = "prepare --output=new --source=lines.txt --target=lines.txt"
+TRAIN_AND_SOURCE = "prepare --output=new --train=lines.txt --train_source=lines.txt"
 SERVE = "score --workdir=run --serve=-"
 TOO_LONG = "/x" * 2500 + "y" * 5000
 
@@ -136,6 +138,11 @@ generate --workdir=run story.txt => 'story.txt'
 minimal_pairs --workdir=run --input=pairs.jsonl => \
 pairs.jsonl:1: there is no column 'sentence_good'; choose from: 'good', 'bad'
 
+benchmark --rounds=two => two
+benchmark --rounds=0 => --rounds is 0
+benchmark --seed=-1 => --seed is -1
+benchmark --rows=train_adclm_15 => did you mean 'train_adclm_16'
+benchmark --output=blank.txt/x.json => blank.txt/x.json
 corrupt --data=corpus => --output
 ngram --data=corpus => --workdir
 ngram --data=corpus --workdir=new --order=five => --order=five
@@ -164,6 +171,17 @@ prepare --output=new --corpus=bbc --input=x --train=lines.txt => --test and --co
 prepare --output=new --corpus=bbc --input=x --format=prose => --format has no effect with
 prepare --output=new --corpus=wsj => --corpus=wsj
 prepare --output=new --target=lines.txt => --source is missing; add --source=PATH
+prepare --output=new --source=lines.txt => --target is missing; add --target=PATH
+prepare --output=new --train_source=lines.txt => \
+inputs are train_source; expected any of train, valid, test, or
+{TRAIN_AND_SOURCE} --valid=lines.txt => and for each or for none a source, such
+{PAIRED} --input=lines.txt => --source/--target and --input
+{PAIRED} --corpus=sotu => --source/--target and --corpus=sotu
+{PAIRED} --split_documents_at=9 => split_documents_at cuts single documen
+{PAIRED} --source=references.txt => lines.txt has 2 documents and references.txt has 1 documents
+{PAIRED} --target=references.txt => references.txt has 1 documents and lines.txt has 2 documents
+{PAIRED} --source=- --target=- => only one text can be read from standard input
+{TRAIN_AND_SOURCE} --train=- --train_source=- => only one text can be read from standard input
 prepare --output=new --train=lines.txt --normalize => normalize has no effect on text that is read
 prepare --output=new --train=lines.txt --text_key=a => text_key has no effect on text that is read
 prepare --output=new --train=lines.txt stray => unexpected argument 'stray'

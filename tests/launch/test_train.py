@@ -1,15 +1,18 @@
-"""launch.train and launch.sweep: runs that go on, help, batches of all segments."""
+"""launch.train and launch.sweep: runs that go on, diverge or have large batches; help."""
 
 import json
 import re
 import shlex
 import shutil
 
+import jax
+import numpy as np
 import pytest
 
 from dclm_jax.training.config import default_config, flat
+from dclm_jax.training.workdir import restore_run
 from tests.launch.support import STEPS, launch, refuse
-from tests.training.support import read_metrics
+from tests.training.support import latest_state, read_metrics
 
 LONGER = f"--config.training.max_steps={STEPS + 8}"
 
@@ -108,3 +111,30 @@ def test_a_batch_of_more_segments_than_there_are_trains(space, tmp_path):
     launch("train", *space.training(tmp_path / "run", *options))
     lines = read_metrics(tmp_path / "run")
     assert len([line for line in lines if line["kind"] == "train"]) == 3
+
+
+def test_divergence_is_one_line_with_the_step_and_keeps_the_best_model(space, tmp_path):
+    run, spoiled = tmp_path / "run", tmp_path / "spoiled"
+    sgd = ["--config.optimizer.name=sgd", "--config.optimizer.clip_norm=0.0"]
+    sgd.append("--config.training.evaluate_every=1")
+    # The learning rate grows from step to step: the first ones still work.
+    growing = [
+        "--config.optimizer.schedule=exponential",
+        "--config.optimizer.learning_rate=0.1",
+        "--config.optimizer.final_fraction=1e36",
+    ]
+    error = refuse("train", *space.training(run, *sgd, *growing), code=1)
+    match = re.match(r"error: step (\d+): .*the best model is from step (\d+)", error)
+    assert match, error
+    failed, best = map(int, match.groups())
+    assert restore_run(run).step == best < failed <= STEPS
+    for params in (restore_run(run).params, latest_state(run, failed - 1)["params"]):
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params))
+    launch("evaluate", f"--workdir={run}")
+
+    # A rate that spoils the parameters at once leaves nothing to resume from or to use.
+    at_once = [*sgd, "--config.optimizer.learning_rate=1e30"]
+    error = refuse("train", *space.training(spoiled, *at_once), code=1)
+    assert error.startswith("error: step 1: ")
+    assert not list((spoiled / "checkpoints" / "latest").iterdir())
+    assert "no checkpoint to use yet" in refuse("evaluate", f"--workdir={spoiled}")
