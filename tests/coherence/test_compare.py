@@ -324,25 +324,10 @@ def test_a_first_sentence_that_identifies_documents_is_warned_of():
 
 def test_results_as_text_and_json():
     result = compare(FakeScorer(ascending), SORTED, Bootstrap(replicates=3, seed=5)).result
-    assert result.to_json() == {
-        "kind": "bootstrap",
-        "mean": 1.0,
-        "sd": 0.0,
-        "replicates": 3,
-        "permutations": 1,
-        "documents": 4,
-        "words": sum(len(sentence) for document in SORTED for sentence in document),
-        "pairs": 12,
-        "seed": 5,
-        "pool": 0,
-        "pool_error": 0.0,
-        "keep_first": 0,
-        "left_out": 0,
-        "first_sentence": None,
-        "block": 1,
-        "window": 0,
-        "unchanged": 0,
-    }
+    value = result.to_json()
+    expected = {"kind": "bootstrap", "mean": 1.0, "sd": 0.0, "documents": 4, "pairs": 12, "seed": 5}
+    assert expected.items() <= value.items()
+    assert value["words"] == sum(len(sentence) for document in SORTED for sentence in document)
     assert str(result) == (
         "order-discrimination accuracy (bootstrap): 100.00%, standard deviation 0.00% over 3 test "
         "sets of 4 documents; 50% is chance, ties count half"

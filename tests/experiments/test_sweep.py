@@ -231,20 +231,13 @@ def test_the_lowest_perplexity_is_the_best_and_of_equal_ones_the_first(monkeypat
 
 def test_the_table_marks_the_best():
     worse, best, worst, bad = outcomes(107.256, 8.5, math.inf, 1234.5)
-    assert sweep.table([best, worse, bad, worst]).splitlines() == [
-        "      hidden_dim  learning_rate  parameters  validation perplexity  best step  seconds"
-        "  targets/s",
-        "----  ----------  -------------  ----------  ---------------------  ---------  -------"
-        "  ---------",
-        "best           3          1e-05       2,000                   8.50         10      1.5"
-        "     12,346",
-        "               3            0.1       1,000                 107.26         10      1.5"
-        "     12,346",
-        "              40          1e-05       4,000                1234.50         10      1.5"
-        "     12,346",
-        "              40            0.1       3,000                    inf         10      1.5"
-        "     12,346",
-    ]
+    header, _, *rows = map(str.split, sweep.table([best, worse, bad, worst]).splitlines())
+    columns = (
+        "hidden_dim learning_rate parameters validation perplexity best step seconds targets/s"
+    )
+    assert " ".join(header) == columns
+    assert rows[0] == "best 3 1e-05 2,000 8.50 10 1.5 12,346".split()
+    assert [row[3] for row in rows[1:]] == ["107.26", "1234.50", "inf"]
 
 
 def test_the_file_of_the_table_has_all_digits(tmp_path):
@@ -254,16 +247,10 @@ def test_the_file_of_the_table_has_all_digits(tmp_path):
     with (tmp_path / "sweep.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 4
-    assert rows[0] == {
-        "cell": "hidden_dim=3,learning_rate=0.1",
-        "model.hidden_dim": "3",
-        "optimizer.learning_rate": "0.1",
-        "parameters": "1000",
-        "perplexity": "7.123456789012345",
-        "best_step": "10",
-        "ending": "finished",
-        "step": "12",
-        "seconds": "1.5",
-        "tokens_per_second": "12345.6",
-    }
+    cell, *values = rows[0].values()
+    assert cell == "hidden_dim=3,learning_rate=0.1"
+    assert values == "3 0.1 1000 7.123456789012345 10 finished 12 1.5 12345.6".split()
+    assert list(rows[0])[:5] == [
+        *("cell", "model.hidden_dim", "optimizer.learning_rate", "parameters", "perplexity")
+    ]
     assert rows[1] == rows[0] | {"cell": "\\NA"}

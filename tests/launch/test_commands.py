@@ -1,4 +1,4 @@
-"""What commands do alike: they list their flags, and refuse those without effect."""
+"""What commands do alike: they list their flags."""
 
 import dataclasses
 import importlib
@@ -12,7 +12,7 @@ from absl import flags
 
 import dclm_jax
 from dclm_jax.training.workdir import restore_run
-from tests.launch.support import REPOSITORY, launch, launcher_state, of_launch, refuse
+from tests.launch.support import REPOSITORY, launch, launcher_state, of_launch
 
 COMMANDS = sorted(
     path.stem for path in (REPOSITORY / "launch").glob("*.py") if not path.stem.startswith("_")
@@ -27,7 +27,7 @@ _WITHOUT_EFFECT = {
     "rescore": {"batch_size"} | _RAW_TEXT,
     "report": {"workdir", "tune_on", "tune_input", "lowercase", "unicode"} | _RAW_TEXT,
 }
-"""Flags of shared modules that a command refuses."""
+"""Flags of shared modules that a command does not list, and so refuses."""
 
 
 def flags_of(name: str) -> set[str]:
@@ -46,16 +46,6 @@ def test_help_lists_all_flags_of_the_command_and_nothing_else(name):
     names = re.findall(r"^  --(?:\[no\])?(\w+):", listed, re.MULTILINE)
     assert sorted(names) == sorted(flags_of(name) - _WITHOUT_EFFECT.get(name, set()))
     assert "helpfull" not in text and str(REPOSITORY) not in text
-
-
-@pytest.mark.parametrize("name", _WITHOUT_EFFECT)
-def test_flags_of_shared_modules_without_effect_are_refused(name):
-    for flag in _WITHOUT_EFFECT[name]:
-        value = {"batch_size": "=2", "format": "=lines", "tune_on": "=valid", "unicode": "=nfc"}
-        switches = {"normalize", "quoted", "lowercase"}
-        argument = f"--{flag}" + ("" if flag in switches else value.get(flag, "=x"))
-        error = refuse(name, argument, *(["--nbest=x"] if name == "rescore" else []))
-        assert error == f"error: --{flag} has no effect on this command; remove it"
 
 
 def test_a_neural_model_in_python_has_its_functions_and_parameters(space):

@@ -13,39 +13,25 @@ def flags(space) -> list[str]:
     return [f"--config={space.config}:rnnlm", "--target=cpu", "--shape=4,2,8", "--vocab_size=50"]
 
 
-def test_text(flags):
-    lines = launch("plan", *flags).stdout.splitlines()
-    assert lines[:2] == [
-        "compiling training, 1 of 1: 4 x 2 x 8",
-        "compiling scoring: 4 x 2 x 8",
-    ]
-    rows = [line.split()[0] for line in lines if "4 x 2 x 8 " in line]
-    assert rows == ["training", "scoring"]
-    text = "\n".join(lines)
-    assert "estimate, nothing was run" in text and "  it fits: " in text
-
-
-def test_json_in_a_file_and_on_standard_output(flags, tmp_path):
+def test_text_and_json_of_all_variants(flags, tmp_path):
     path = tmp_path / "plan.json"
-    printed = launch("plan", *flags, f"--output={path}").stdout
-    saved = json.loads(path.read_text())
-    assert "it fits" in printed and saved["fits"] and saved["target"] == "cpu"
-    assert [row["name"] for row in saved["programs"]] == ["training", "scoring"]
-
-    done = launch("plan", *flags, "--output=-", quiet=False)
-    assert json.loads(done.stdout) == saved
-    assert done.stderr == printed
-
-
-def test_variants(flags):
-    programs = launch("plan", *flags, "--variants", "--output=-", quiet=False).stdout
-    assert [row["name"] for row in json.loads(programs)["programs"]] == [
+    printed = launch("plan", *flags, "--variants", f"--output={path}").stdout
+    lines, saved = printed.splitlines(), json.loads(path.read_text())
+    assert lines[:2] == ["compiling training, 1 of 1: 4 x 2 x 8", "compiling scoring: 4 x 2 x 8"]
+    assert [line.split()[0] for line in lines if "4 x 2 x 8 " in line][:2] == [
+        *("training", "scoring")
+    ]
+    assert "estimate, nothing was run" in printed and "  it fits: " in printed
+    assert saved["fits"] and saved["target"] == "cpu"
+    assert [row["name"] for row in saved["programs"]] == [
         "training",
         "scoring",
         "with model.remat=true",
         "with model.compute_dtype=bfloat16",
         "with data.batch_size=8",
     ]
+    done = launch("plan", *flags, "--variants", "--output=-", quiet=False)
+    assert (json.loads(done.stdout), done.stderr) == (saved, printed)
 
 
 def test_shapes_of_a_corpus(space):

@@ -149,6 +149,7 @@ ngram --data=corpus --workdir=new --order=five => --order=five
 ngram --data=corpus --workdir=run => \
 a different run (model.name: 'ccdclm' saved, 'ngram' given; 1 more
 
+order --workdir=run --batch_size=2 => --batch_size has no effect on this command; remove it
 order --workdir=run --seed=-1 => --seed=-1: -1 is not a non-negative integer
 order --workdir=run --noshuffle --metrics=m => --metrics has no effect
 order --workdir=run --output=- --metrics=- => --output and --metrics are both standard output

@@ -159,15 +159,7 @@ def test_any_run_or_model_is_a_baseline(workdirs, tmp_path):
     of = {row["label"]: row for row in rows}
     base = of["ccdclm, L = 10"]["runs"][0]["test"]["perplexity"]
     compared = of["rnnlm"]["compared"]["ccdclm, L = 10"]
-    perplexity = of["rnnlm"]["runs"][0]["test"]["perplexity"]
-    assert compared["ratio"] == pytest.approx(perplexity / base)
-    assert compared["interval"][0] < perplexity / base < compared["interval"][1]
-    with (output / "report.csv").open(newline="") as file:
-        lines = list(csv.DictReader(file))
-    assert [line["label"] for line in lines] == ["rnnlm", "ccdclm, L = 5", "ccdclm, L = 10"]
-    assert float(lines[0]["test_perplexity"]) == pytest.approx(perplexity, rel=1e-9)
-    assert [line["data.segment_length"] for line in lines] == ["5", "5", "10"]
-    assert "\\begin{tabular}" in (output / "report.tex").read_text()
+    assert compared["ratio"] == pytest.approx(of["rnnlm"]["runs"][0]["test"]["perplexity"] / base)
     assert "--bootstrap=1000 measures it." in (output / "report.md").read_text()
 
     report(workdirs, output, "--baseline=ccdclm", "--bootstrap=0")

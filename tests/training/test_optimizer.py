@@ -201,9 +201,3 @@ def test_a_step_that_is_skipped_is_one_of_its_epoch(losses, factors):
         )
         assert float(rate_factor(state)) == factor
         assert np.isfinite(optax.tree.get(state, "last"))
-
-
-def test_a_rate_that_is_halved_on_plateaus_does_not_depend_on_the_length_of_the_run():
-    assert not OptimizerConfig(schedule="halve_on_plateau").decays_over_run
-    for schedule in ("linear", "cosine", "exponential"):
-        assert OptimizerConfig(schedule=schedule).decays_over_run
