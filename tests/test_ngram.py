@@ -22,11 +22,11 @@ import pytest
 import dclm_jax
 from dclm_jax import data, ngram
 from dclm_jax.data.corpus import open_corpus
-from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.data.vocabulary import END, SPECIAL_TOKENS, START, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.scoring import Continuation
 from dclm_jax.experiments import strings
+from tests.data.support import make_corpus, snapshot, write_lines
 
 REPOSITORY = Path(__file__).parents[1]
 # Asked before a test puts something in its place.
@@ -176,19 +176,11 @@ def toolkit():
         yield
 
 
-def prepare(folder: Path, documents, *, vocabulary=None, unknown_token=None) -> Path:
+def prepare(folder: Path, documents, **options: Any) -> Path:
     """A prepared corpus whose split train has these documents."""
-    folder.mkdir(exist_ok=True)
-    text = folder / "text.txt"
-    lines = ["\n".join(map(" ".join, sentences)) for sentences in documents]
-    text.write_text("\n\n".join(lines) + "\n", encoding="utf-8")
-    corpus = folder / "corpus"
-    data.prepare(
-        {"train": text},
-        corpus,
-        options=PrepareOptions(vocabulary=vocabulary, unknown_token=unknown_token),
-    )
-    return corpus
+    text = write_lines(folder / "text.txt", documents)
+    make_corpus({"train": text}, folder / "corpus", **options)
+    return folder / "corpus"
 
 
 def natural_documents(seed=0, documents=300):
@@ -221,10 +213,6 @@ def scorer_of(folder: Path, *words: str) -> ngram.NGramScorer:
     """The model above, under a vocabulary of these words."""
     (folder / "model.arpa").write_text(MODEL)
     return ngram.NGramScorer(folder / "model.arpa", vocabulary_of(*words))
-
-
-def contents(folder: Path) -> dict[str, tuple[bytes, float]]:
-    return {file.name: (file.read_bytes(), file.stat().st_mtime) for file in folder.iterdir()}
 
 
 def in_nats(log10):
@@ -387,7 +375,7 @@ def test_a_workdir_is_reused_or_refused(tiny, fakes, tmp_path, monkeypatch):
         return counts, lines
 
     counts, _ = train()
-    before = contents(workdir)
+    before = snapshot(workdir)
     # Nothing is needed of the toolkit any more.
     monkeypatch.setenv("KENLM_BIN", str(tmp_path / "absent"))
     again, lines = train()
@@ -402,7 +390,7 @@ def test_a_workdir_is_reused_or_refused(tiny, fakes, tmp_path, monkeypatch):
     data.prepare({"train": tmp_path / "other" / "text.txt"}, tiny, overwrite=True)
     with pytest.raises(InputError, match="different vocabular"):
         train()
-    assert contents(workdir) == before
+    assert snapshot(workdir) == before
 
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes").write_text("keep")

@@ -77,6 +77,11 @@ def put(bucket: Bucket, directory: Path, address: str) -> None:
         bucket.write(f"{address}/{name}", content)
 
 
+def prepared(texts, place: str | Path = DATA, vocab_size: int = 20, **options: Any):
+    options = {"report": quiet, **options}
+    return prepare(texts, place, options=PrepareOptions(vocab_size=vocab_size), **options)
+
+
 def counted_downloads(monkeypatch) -> list[str]:
     """The names below RUN, or whole addresses, of what is copied from now on."""
     names: list[str] = []
@@ -127,34 +132,32 @@ def test_a_missing_package_is_told_before_anything_is_done(monkeypatch):
 
 def test_a_corpus_is_prepared_there_and_read_back(bucket, texts, data, tmp_path):
     lines: list[str] = []
-    manifest = prepare(texts, DATA, options=PrepareOptions(vocab_size=20), report=lines.append)
-    assert manifest == prepare(texts, data, options=PrepareOptions(vocab_size=20), report=quiet)
+    manifest = prepared(texts, report=lines.append)
+    assert manifest == prepared(texts, data)
     assert support.fingerprint(data) == support.fingerprint(bucket.copy(DATA, tmp_path / "copy"))
     assert bucket.names("gs://bucket") == [f"data/small/{name}" for name in bucket.names(DATA)]
     here, there = (open_corpus(place, "train") for place in (data, DATA))
     assert np.array_equal(here.tokens, there.tokens)
     assert here.document_ids == there.document_ids
     assert (here.checksums, here.vocabulary) == (there.checksums, there.vocabulary)
-    assert (
-        prepare(texts, DATA, options=PrepareOptions(vocab_size=20), report=lines.append) == manifest
-    )
+    assert prepared(texts, report=lines.append) == manifest
     assert lines[-1] == f"reusing {DATA}: it has the same sources and options"
     assert not list((tmp_path / "tmp").iterdir())
 
 
 def test_another_corpus_is_refused_or_replaces_the_old_one(bucket, texts):
-    prepare(texts, DATA, options=PrepareOptions(vocab_size=20), report=quiet)
+    prepared(texts)
     before = {name: bucket.read(f"{DATA}/{name}") for name in bucket.names(DATA)}
     with pytest.raises(InputError, match=f"{DATA}: already has a different corpus .vocab_size"):
-        prepare(texts, DATA, options=PrepareOptions(vocab_size=5), report=quiet)
+        prepared(texts, vocab_size=5)
     assert {name: bucket.read(f"{DATA}/{name}") for name in bucket.names(DATA)} == before
     fewer = {split: texts[split] for split in ("train", "valid")}
-    prepare(fewer, DATA, options=PrepareOptions(vocab_size=5), report=quiet, overwrite=True)
+    prepared(fewer, vocab_size=5, overwrite=True)
     assert not [name for name in bucket.names(DATA) if name.startswith("test")]
     assert len(open_corpus(DATA, "train").vocabulary) == 8
     bucket.write("gs://bucket/other/text", b"mine")
     with pytest.raises(InputError, match="gs://bucket/other: is not a prepared corpus"):
-        prepare(texts, "gs://bucket/other", options=PrepareOptions(vocab_size=20), report=quiet)
+        prepared(texts, "gs://bucket/other")
 
 
 def test_a_corpus_that_is_cut_off_on_its_way_is_none(bucket, texts, monkeypatch):
@@ -163,18 +166,18 @@ def test_a_corpus_that_is_cut_off_on_its_way_is_none(bucket, texts, monkeypatch)
         monkeypatch.setenv(FAILS_AFTER, str(number))
         place = f"gs://bucket/{number}"
         with pytest.raises(InputError, match=f"{place}/.*ConnectionResetError: the network"):
-            prepare(texts, place, options=PrepareOptions(vocab_size=20), report=quiet)
+            prepared(texts, place)
         monkeypatch.delenv(FAILS_AFTER)
         assert len(bucket.names(place)) == number
         with pytest.raises(InputError, match="manifest.json"):
             open_corpus(place, "train")
     monkeypatch.setenv(FAILS_AFTER, str(files))
-    prepare(texts, DATA, options=PrepareOptions(vocab_size=20), report=quiet)
+    prepared(texts)
     assert len(bucket.names(DATA)) == files
 
 
 def test_a_copy_that_is_old_or_damaged_is_not_used(bucket, texts, tmp_path, monkeypatch):
-    prepare(texts, DATA, options=PrepareOptions(vocab_size=20), report=quiet)
+    prepared(texts)
     fetched = counted_downloads(monkeypatch)
     first = open_corpus(DATA, "test")
     assert len(fetched) == 6
@@ -188,7 +191,7 @@ def test_a_copy_that_is_old_or_damaged_is_not_used(bucket, texts, tmp_path, monk
     assert np.array_equal(open_corpus(DATA, "test").tokens, np.frombuffer(content, "<i4"))
     # Prepared again, the same names hold something else.
     other = texts | {"test": texts["valid"]}
-    prepare(other, DATA, options=PrepareOptions(vocab_size=20), report=quiet, overwrite=True)
+    prepared(other, overwrite=True)
     assert np.array_equal(open_corpus(DATA, "test").tokens, open_corpus(DATA, "valid").tokens)
     bucket.write(f"{DATA}/train.tokens.bin", content)
     with pytest.raises(InputError, match=f"{DATA}/train.tokens.bin: its checksum differs"):
@@ -204,7 +207,7 @@ def test_an_object_that_stands_for_a_folder_is_no_file(bucket, texts):
     assert not isinstance(location, Path)
     assert storage.list_files(location) == ["run", "sub/x"]
     (bucket.folder / quote(f"{DATA[5:]}/", safe="")).write_bytes(b"")
-    prepare(texts, DATA, options=PrepareOptions(vocab_size=20), report=quiet)
+    prepared(texts)
     assert open_corpus(DATA, "train").num_documents == 30
 
 
@@ -225,7 +228,7 @@ def test_names_that_lead_out_are_not_followed(bucket, tmp_path):
 
 
 def test_a_run_there_is_the_run_here(bucket, texts, uninterrupted, tmp_path):
-    prepare(texts, DATA, options=PrepareOptions(vocab_size=20), report=quiet)
+    prepared(texts)
     lines: list[str] = []
     result = loop.train(config(Path("unused"), **{"data.directory": DATA}), RUN, lines.append)
     assert result.ending == "finished" and f"workdir: {RUN}" in lines

@@ -63,3 +63,8 @@ def ids_of(directory: Path) -> dict[str, list[str]]:
     """The names of the documents of each split."""
     splits = read_manifest(directory).splits
     return {split: open_corpus(directory, split).document_ids for split in splits}
+
+
+def snapshot(directory: Path) -> dict[str, tuple[bytes, int]]:
+    """The content and the time of the last change of each file."""
+    return {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in directory.iterdir()}

@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 
@@ -119,10 +117,3 @@ def test_foreign_vocabulary_is_found(directory):
     path.write_text(path.read_text().replace("a\t3", "z\t3"))
     with pytest.raises(InputError, match="not the vocabulary of the manifest"):
         open_corpus(directory, "train", verify=False)
-
-
-def test_manifest_lists_every_file(directory):
-    manifest = json.loads((directory / "manifest.json").read_text())
-    listed = {name for entry in manifest["splits"].values() for name in entry["files"]}
-    listed |= set(manifest["vocabulary"]["files"]) | {"manifest.json"}
-    assert listed == {path.name for path in directory.iterdir()}

@@ -14,11 +14,6 @@ def test_keeps_the_most_frequent_words_and_breaks_ties_alphabetically():
     assert vocabulary.counts == (11, 11, 18, 5, 3, 3)
 
 
-def test_size_counts_words_without_the_special_tokens():
-    counter = {f"w{i}": 1 for i in range(20_000)}
-    assert len(Vocabulary.build(counter, 10_000)) == 10_003
-
-
 def test_encodes_unknown_words_and_forged_boundaries_as_unknown():
     vocabulary = Vocabulary.build(COUNTER, 3, "<unk>")
     ids = vocabulary.encode(["c", "a", "b", "d", "<unk>", "<START>", "<END>", "<UNKNOWN>"])

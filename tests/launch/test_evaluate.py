@@ -25,36 +25,18 @@ def tag_of(word: str) -> str:
     return TAGS[int(math.sqrt(int(word[1:]) % 64))]
 
 
-class Runs:
-    """Runs beside that of `space` (ccdclm), on the same corpus, and its text with tags."""
-
-    def __init__(self, space, root: Path):
-        self.ccdclm = space.run
-        self.rnnlm, self.other = space.rnnlm, space.other_run
-        self.small = copy_run(space.run, root / "small")
-        # Parameters do not depend on n, so that one run is read with two of them.
-        bow = ["--config.model.context_dim=4", "--config.training.max_steps=1"]
-        trained = space.train("rlm_bow_lf", "rlm_bow_lf", *bow)
-        self.contexts = [
-            copy_run(trained, root / f"bow_{number}", model_context_sentences=number)
-            for number in (1, 2)
-        ]
-        self.tagged = {}
-        for split in ("valid", "test"):
-            self.tagged[split] = root / f"{split}.tagged"
-            documents = [
-                "\n".join(
-                    " ".join(f"{word}/{tag_of(word)}" for word in words)
-                    for words in document.sentences
-                )
-                for document in read_documents(space.text[split])
-            ]
-            self.tagged[split].write_text("\n\n".join(documents))
-
-
 @pytest.fixture(scope="module")
-def runs(space, tmp_path_factory) -> Runs:
-    return Runs(space, tmp_path_factory.mktemp("runs"))
+def tagged(space, tmp_path_factory) -> dict[str, Path]:
+    """The text of `space` with tags, by split."""
+    paths = {}
+    for split in ("valid", "test"):
+        paths[split] = tmp_path_factory.mktemp("tagged") / split
+        documents = [
+            "\n".join(" ".join(f"{word}/{tag_of(word)}" for word in words) for words in sentences)
+            for _, sentences, *_ in read_documents(space.text[split])
+        ]
+        paths[split].write_text("\n\n".join(documents))
+    return paths
 
 
 def evaluate(*arguments, workdirs=(), **options):
@@ -63,11 +45,11 @@ def evaluate(*arguments, workdirs=(), **options):
     return json.loads(done.stdout)
 
 
-def test_several_runs_are_measured_as_each_alone(space, runs, tmp_path):
-    workdirs = [runs.ccdclm, runs.rnnlm]
+def test_several_runs_are_measured_as_each_alone(space, tmp_path):
+    workdirs = [space.run, space.rnnlm]
     output = tmp_path / "result.json"
     done = launch(
-        "evaluate", f"--workdirs={runs.ccdclm},{runs.rnnlm}", "--split=valid", f"--output={output}"
+        "evaluate", f"--workdirs={space.run},{space.rnnlm}", "--split=valid", f"--output={output}"
     )
     together = json.loads(output.read_text())
     assert list(together) == ["runs"]
@@ -90,11 +72,12 @@ def test_several_runs_are_measured_as_each_alone(space, runs, tmp_path):
         assert other["nll"] == pytest.approx(result["nll"], rel=TOLERANCE)
 
 
-def test_runs_of_one_model_are_named_after_their_folders(runs, tmp_path):
-    done = launch("evaluate", f"--workdirs={runs.ccdclm},{runs.small}")
+def test_runs_of_one_model_are_named_after_their_folders(space, tmp_path):
+    small = copy_run(space.run, tmp_path / "small")
+    done = launch("evaluate", f"--workdirs={space.run},{small}")
     assert [line.split()[0] for line in done.stdout.splitlines()[2:4]] == ["run", "small"]
     # A comma in a folder's name.
-    shutil.copytree(runs.small, tmp_path / "a,b")
+    shutil.copytree(small, tmp_path / "a,b")
     assert "ccdclm, " in launch("evaluate", f"--workdir={tmp_path / 'a,b'}").stdout
 
 
@@ -123,9 +106,9 @@ def test_the_picture_by_part_of_speech_is_relative_to_the_first_run(space, tmp_p
         assert (line.low <= line.y)[known].all() and (line.y <= line.high)[known].all()
 
 
-def test_hanta_tags_a_split_and_text_without_tags(space, runs, tmp_path):
+def test_hanta_tags_a_split_and_text_without_tags(space, tmp_path):
     plot = tmp_path / "bars.png"
-    run = f"--workdir={runs.ccdclm}"
+    run = f"--workdir={space.run}"
     done = launch("evaluate", run, "--by_pos", f"--plot={plot}", f"--output={tmp_path / 'a.json'}")
     assert plot.read_bytes().startswith(b"\x89PNG")
     result = json.loads((tmp_path / "a.json").read_text())
@@ -139,7 +122,7 @@ def test_hanta_tags_a_split_and_text_without_tags(space, runs, tmp_path):
     for name, sums in classes.items():
         assert f"{name:<6}" in done.stdout and f"{sums['perplexity']:,.2f}" in done.stdout
     # Text has the words that a split has lost.
-    text = evaluate("--by_pos", f"--input={space.text['test']}", workdirs=[runs.ccdclm])
+    text = evaluate("--by_pos", f"--input={space.text['test']}", workdirs=[space.run])
     assert text["by_pos"]["tagger"] == "HanTa"
     tags = {tag for values in text["by_pos"]["classes"].values() for tag in values["tags"]}
     assert tags <= {tag for values in classes.values() for tag in values["tags"]} | {
@@ -150,10 +133,10 @@ def test_hanta_tags_a_split_and_text_without_tags(space, runs, tmp_path):
 
 
 @pytest.mark.parametrize("tune_on_text", [False, True])
-def test_two_runs_mixed(space, runs, tmp_path, tune_on_text):
-    arguments = [f"--workdirs={runs.ccdclm},{runs.rnnlm}", "--interpolate"]
+def test_two_runs_mixed(space, tagged, tmp_path, tune_on_text):
+    arguments = [f"--workdirs={space.run},{space.rnnlm}", "--interpolate"]
     if tune_on_text:
-        texts = runs.tagged
+        texts = tagged
         arguments += [f"--input={texts['test']}", f"--tune_input={texts['valid']}"]
         arguments += ["--format=tagged", "--by_pos", "--pos_tags=3"]
     done = launch("evaluate", *arguments, f"--output={tmp_path / 'result.json'}")
@@ -162,7 +145,7 @@ def test_two_runs_mixed(space, runs, tmp_path, tune_on_text):
         split: [document.sentences for document in read_documents(space.text[split])]
         for split in ("valid", "test")
     }
-    first, second = map(dclm_jax.restore, (runs.ccdclm, runs.rnnlm))
+    first, second = map(dclm_jax.restore, (space.run, space.rnnlm))
     mixture = dclm_jax.mix(first, second, tune_on=documents["valid"])
     weight = result["mixture"]["weight"]
     assert weight == pytest.approx(mixture.config["weight"], abs=1e-4)
@@ -175,7 +158,7 @@ def test_two_runs_mixed(space, runs, tmp_path, tune_on_text):
         assert f"{value['mixture']['perplexity']:.4f}" in done.stdout
     assert f"mixture: {weight:.4f} ccdclm + {1 - weight:.4f} rnnlm" in done.stdout
     if tune_on_text:
-        assert result["tuning"]["input"] == str(runs.tagged["valid"])
+        assert result["tuning"]["input"] == str(tagged["valid"])
         classes = result["mixture"]["by_pos"]["classes"]
         summed = math.fsum(values["nll"] for values in classes.values())
         assert summed == pytest.approx(result["mixture"]["nll"], rel=1e-12)
@@ -186,9 +169,16 @@ def test_two_runs_mixed(space, runs, tmp_path, tune_on_text):
         assert (result["tuning"]["split"], result["mixture"]["split"]) == ("valid", "test")
 
 
-def test_perplexity_against_context_in_a_picture(runs, tmp_path):
+def test_perplexity_against_context_in_a_picture(space, tmp_path):
+    # Parameters do not depend on n, so that one run is read with two of them.
+    bow = ["--config.model.context_dim=4", "--config.training.max_steps=1"]
+    trained = space.train("rlm_bow_lf", "rlm_bow_lf", *bow)
+    contexts = [
+        copy_run(trained, tmp_path / f"bow_{number}", model_context_sentences=number)
+        for number in (1, 2)
+    ]
     plot = tmp_path / "context.svg"
-    workdirs = ",".join(map(str, [*runs.contexts, runs.rnnlm]))
+    workdirs = ",".join(map(str, [*contexts, space.rnnlm]))
     done = launch("evaluate", f"--workdirs={workdirs}", f"--plot={plot}")
     assert done.stdout.splitlines()[-1] == f"Plot: {plot}"
     svg = plot.read_text()
@@ -197,18 +187,18 @@ def test_perplexity_against_context_in_a_picture(runs, tmp_path):
     assert f"<!-- rnnlm ({perplexity:.1f}) -->" in svg
 
 
-def test_runs_of_different_corpora_need_to_be_told_which(space, runs, tmp_path):
+def test_runs_of_different_corpora_need_to_be_told_which(space, tmp_path):
     moved = tmp_path / "moved"
     shutil.copytree(space.corpus, moved)
-    run = copy_run(runs.rnnlm, tmp_path / "run", data_directory=str(moved))
-    error = refuse("evaluate", f"--workdirs={runs.ccdclm},{run}")
+    run = copy_run(space.rnnlm, tmp_path / "run", data_directory=str(moved))
+    error = refuse("evaluate", f"--workdirs={space.run},{run}")
     assert f"was trained on {space.corpus} and {run} on {moved}" in error and "--data" in error
-    result = evaluate(f"--data={moved}", workdirs=[runs.ccdclm, run])
+    result = evaluate(f"--data={moved}", workdirs=[space.run, run])
     assert [run["data"] for run in result["runs"]] == [str(moved)] * 2
     # Text is measured on, but the weight is tuned on a split.
     text = f"--input={space.text['test']}"
-    assert "--data" in refuse("evaluate", f"--workdirs={runs.ccdclm},{run}", "--interpolate", text)
-    result = evaluate(f"--data={moved}", "--interpolate", text, workdirs=[runs.ccdclm, run])
+    assert "--data" in refuse("evaluate", f"--workdirs={space.run},{run}", "--interpolate", text)
+    result = evaluate(f"--data={moved}", "--interpolate", text, workdirs=[space.run, run])
     assert result["tuning"]["data"] == str(moved)
 
 

@@ -190,9 +190,7 @@ prepare --output=new --trian=lines.txt => trian
 prepare --output=new --train=lines.txt --vocab_size=many => --vocab_size=many
 prepare --output=new --documents=2 => --documents has no effect without --show; add --show
 prepare --show=corpus --documents=0 => --documents is 0; expected at least 1
-prepare --show=corpus --split=0.5,0.5 => has no split '0.5,0.5'
 prepare --show=corpus --input=corpus => --input cannot be used with --show; remove
-prepare --show= => has no manifest.json
 
 reading_times --workdir=run => --input is missing
 reading_times --workdir=run --input=times.csv --time=ms => \
