@@ -223,48 +223,39 @@ def test_reading_streams(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    ("content", "message"),
     [
-        ("t.txt", b"", r"t\.txt: is empty"),
-        ("t.txt", b" \n\n= x\n", r"t\.txt: has no documents"),
-        ("t.jsonl", b'{"sentences": ["a"]}\n{"sentences": [}\n', r"t\.jsonl:2: not JSON"),
+        (b'{"sentences": ["a"]}\n{"sentences": [}\n', r"t\.jsonl:2: not JSON"),
         (
-            "t.jsonl",
             b'{"body": "a"}\n',
             r"t\.jsonl:1: the record has no key 'text' and no 'sentences'; .*from: 'body'$",
         ),
-        ("t.jsonl", b'{"sentences": ["a"]}\n{"text": "a"}\n', r":2: sentences is missing; expect"),
-        (
-            "t.jsonl",
-            b'{"sentences": [3]}\n',
-            r"t\.jsonl:1: a sentence is 3; write a string or a",
-        ),
-        ("t.jsonl", b'{"sentences": [["a b"]]}\n', r"t\.jsonl:1: a word is 'a b'; write char"),
-        (
-            "t.jsonl",
-            b'{"id": [], "sentences": ["a"]}\n',
-            r"t\.jsonl:1: 'id' is \[\]; write a string",
-        ),
-        ("t.jsonl", b'{"id": "a\\nb", "sentences": ["a"]}\n', r"'id' is 'a\\nb', which has a line"),
-        ("t.jsonl", b'{"sentences": ["\\ud800"]}\n', r"t\.jsonl:1: .*surrogate"),
-        ("t.jsonl", b'{"sentences": ["a"], "tags": ["\\ud800"]}\n', r"t\.jsonl:1: .*surrogate"),
-        ("t.jsonl", b'{"sentences": ["a", "b c d"], "tags": ["X", ["X", "Y"]]}', r"3 words, but 2"),
-        ("t.jsonl", b'{"sentences": ["", "b"], "tags": ["X", ""]}', r"sentence 1 has 0 words, b"),
-        ("t.jsonl", b'{"sentences": ["a", "b"], "tags": ["X"]}', r"has 2 sentences, but tags for"),
-        ("t.jsonl", b'{"sentences": ["a"], "tags": "X"}', r":1: tags is 'X'; expected a list"),
-        (
-            "t.jsonl",
-            b'{"sentences": ["a"], "tags": [1]}\n',
-            r":1: the tags of a sentence are 1; w",
-        ),
-        ("t.jsonl", b'{"sentences": ["a"], "tags": [["X Y"]]}\n', r":1: a tag is 'X Y'; write cha"),
-        ("t.jsonl", b'{"a":' * 200_000 + b"}", r"t\.jsonl:1: nested too deeply"),
-        ("t.jsonl", b'{"sentences": [""]}\n', r"t\.jsonl: has no documents"),
+        (b'{"sentences": ["a"]}\n{"text": "a"}\n', r":2: sentences is missing; expect"),
+        (b'{"sentences": [3]}\n', r"t\.jsonl:1: a sentence is 3; write a string or a"),
+        (b'{"sentences": [["a b"]]}\n', r"t\.jsonl:1: a word is 'a b'; write char"),
+        (b'{"id": [], "sentences": ["a"]}\n', r"t\.jsonl:1: 'id' is \[\]; write a string"),
+        (b'{"id": "a\\nb", "sentences": ["a"]}\n', r"'id' is 'a\\nb', which has a line"),
+        (b'{"sentences": ["\\ud800"]}\n', r"t\.jsonl:1: .*surrogate"),
+        (b'{"sentences": ["a"], "tags": ["\\ud800"]}\n', r"t\.jsonl:1: .*surrogate"),
+        (b'{"sentences": ["a", "b c d"], "tags": ["X", ["X", "Y"]]}', r"3 words, but 2"),
+        (b'{"sentences": ["", "b"], "tags": ["X", ""]}', r"sentence 1 has 0 words, b"),
+        (b'{"sentences": ["a", "b"], "tags": ["X"]}', r"has 2 sentences, but tags for"),
+        (b'{"sentences": ["a"], "tags": "X"}', r":1: tags is 'X'; expected a list"),
+        (b'{"sentences": ["a"], "tags": [1]}\n', r":1: the tags of a sentence are 1; w"),
+        (b'{"sentences": ["a"], "tags": [["X Y"]]}\n', r":1: a tag is 'X Y'; write cha"),
+        (b'{"a":' * 200_000 + b"}", r"t\.jsonl:1: nested too deeply"),
+        (b'{"sentences": [""]}\n', r"t\.jsonl: has no documents"),
     ],
 )
-def test_bad_input_names_file_and_line(tmp_path, name, content, message):
+def test_bad_json_lines_are_refused_with_their_line(tmp_path, content, message):
     with pytest.raises(InputError, match=message):
-        read(write(tmp_path / name, content))
+        read(write(tmp_path / "t.jsonl", content))
+
+
+def test_text_without_documents_is_refused(tmp_path):
+    for content, message in ((b"", "is empty"), (b" \n\n= x\n", "has no documents")):
+        with pytest.raises(InputError, match=rf"t\.txt: {message}"):
+            read(write(tmp_path / "t.txt", content))
 
 
 def test_missing_input(tmp_path):

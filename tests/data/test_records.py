@@ -197,49 +197,32 @@ def test_a_text_without_rows_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    ("content", "message"),
     [
+        ("id,body\n1,a\n", r":1: the table has no column 'text'; .*key from: 'id', 'body'$"),
+        ("text,text\n1,a\n", r"t\.csv:1: the table has 2 columns 'text'; rename"),
         (
-            "t.csv",
-            "id,body\n1,a\n",
-            r":1: the table has no column 'text'; .*key from: 'id', 'body'$",
-        ),
-        ("t.csv", "text,text\n1,a\n", r"t\.csv:1: the table has 2 columns 'text'; rename"),
-        (
-            "t.csv",
             "id,text\n1,a\n\n2,b,c\n",
             r"t\.csv:4: the row has 3 cells, but the header has 2; add or remove cells$",
         ),
+        ('id,text\n1,"a"b\n', r"t\.csv:2: the row that begins on this line is not valid CSV \("),
+        ('id,text\n1,a\n2,"b\nc\n', r"t\.csv:3: the row .* not valid CSV \(unex"),
+        ("id,text\n1,a\n2,b\n1,c\n", r"t\.csv:4: the id '1' is also at .*t\.csv:2; giv"),
+        ("id,text\n", r"t\.csv: has no documents"),
         (
-            "t.csv",
-            'id,text\n1,"a"b\n',
-            r"t\.csv:2: the row that begins on this line is not valid CSV \(",
-        ),
-        (
-            "t.csv",
-            'id,text\n1,a\n2,"b\nc\n',
-            r"t\.csv:3: the row .* not valid CSV \(unex",
-        ),
-        ("t.csv", "id,text\n1,a\n2,b\n1,c\n", r"t\.csv:4: the id '1' is also at .*t\.csv:2; giv"),
-        ("t.csv", "id,text\n", r"t\.csv: has no documents"),
-        (
-            "t.jsonl",
             '{"text": "a"}\n{"body": 1}\n',
             r"t\.jsonl:2: the record has no key 'text' and .*: 'body'$",
         ),
-        ("t.jsonl", '{"text": "a"}\n{"text": null}\n', r":2: 'text' is None; write a string"),
-        ("t.jsonl", '{"text": "a"}\n{"sentences": []}\n', r":2: the record has 'sentences', but"),
-        ("t.jsonl", '{"text": "a"}{"text": "b"}\n', r"t\.jsonl:1: not JSON: Extra data"),
-        (
-            "t.jsonl",
-            '{"text": "\\ud800"}\n',
-            r"t\.jsonl:1: the record has half of a surrogate pair",
-        ),
+        ('{"text": "a"}\n{"text": null}\n', r":2: 'text' is None; write a string"),
+        ('{"text": "a"}\n{"sentences": []}\n', r":2: the record has 'sentences', but"),
+        ('{"text": "a"}{"text": "b"}\n', r"t\.jsonl:1: not JSON: Extra data"),
+        ('{"text": "\\ud800"}\n', r"t\.jsonl:1: the record has half of a surrogate pair"),
     ],
 )
-def test_what_is_no_such_record_is_refused_with_its_line(tmp_path, name, content, message):
+def test_what_is_no_such_record_is_refused_with_its_line(tmp_path, content, message):
+    path = tmp_path / ("t.jsonl" if content.startswith("{") else "t.csv")
     with pytest.raises(InputError, match=message):
-        read(write(tmp_path / name, content))
+        read(write(path, content))
 
 
 def test_ids_are_different_in_all_files_of_a_folder(tmp_path):
