@@ -28,6 +28,9 @@ from absl.testing import flagsaver
 from tests.compiling import XLA_FLAGS
 
 REPOSITORY = Path(__file__).parents[2]
+COMMANDS = sorted(
+    path.stem for path in (REPOSITORY / "launch").glob("*.py") if not path.stem.startswith("_")
+)
 TOPICS, WORDS_PER_TOPIC = 5, 20
 STEPS = 24
 # Sums of some hundred float32 terms of about 5 nats, taken in another order.

@@ -12,11 +12,8 @@ from absl import flags
 
 import dclm_jax
 from dclm_jax.training.workdir import restore_run
-from tests.launch.support import REPOSITORY, launch, launcher_state, of_launch
+from tests.launch.support import COMMANDS, REPOSITORY, launch, launcher_state, of_launch
 
-COMMANDS = sorted(
-    path.stem for path in (REPOSITORY / "launch").glob("*.py") if not path.stem.startswith("_")
-)
 _RAW_TEXT = {"format", "normalize", "text_key", "language", "divider", "quoted", "encoding"}
 _WITHOUT_EFFECT = {
     "generate": {"batch_size"},

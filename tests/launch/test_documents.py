@@ -1,5 +1,6 @@
 """What documents show exists: flags parse, examples run on tiny models and print the same words."""
 
+import ast
 import importlib
 import io
 import re
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 from absl import flags
 
-from tests.launch.support import REPOSITORY, copy_run, launch, launcher_state
+from tests.launch.support import COMMANDS, REPOSITORY, copy_run, launch, launcher_state
 from tests.printed_outputs import DOCUMENTS, Example, examples, run_python
 
 BASH = shutil.which("bash") or "bash"
@@ -106,6 +107,17 @@ def test_flags_in_documents_exist(document, tmp_path, monkeypatch):
         for arguments in python_calls(block, tmp_path) if language in ("", "bash") else []:
             if re.match("-m launch", " ".join(arguments)):
                 parse(arguments[1], arguments[2:])
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_commands_in_manuals_are_accepted(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(REPOSITORY)
+    manual = ast.get_docstring(ast.parse(Path(f"launch/{name}.py").read_text())) or ""
+    commands = re.findall(r"^ +python -m launch\.(?:.*\\\n)*.*", manual, re.MULTILINE)
+    assert commands
+    for command in commands:
+        for arguments in python_calls(command, tmp_path):
+            parse(arguments[1], arguments[2:])
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

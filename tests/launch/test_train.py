@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 import shutil
 
 import jax
@@ -67,28 +66,6 @@ def test_help_lists_the_keys_of_the_run_that_would_go_on(space):
     assert "\n  --config: Configuration file" in text and "(default:" not in text
     listed = keys_of(text)
     assert (listed["model.hidden_dim"][0], listed["data.directory"][0]) == ("8", str(space.corpus))
-
-
-@pytest.mark.parametrize("name", ["train", "sweep"])
-def test_help_teaches_with_commands_that_are_accepted(space, name, tmp_path):
-    """All but the first, which prepares the corpus; as far as their data directory."""
-    said = launch(name, "--help").stdout
-    assert "--help --config=FILE" in said and "None" not in said
-    commands = re.findall(r"^ +python -m launch\.\w+ (?:.*\\\n)*.*", said, re.MULTILINE)
-    parsed = [shlex.split(command.replace("\\\n", " "))[2:] for command in commands]
-    assert parsed[0] == ["launch.prepare", "--corpus=sotu", "--output=data/sotu"]
-    corpus = f"--config.data.directory={tmp_path}"
-    for module, *arguments in parsed[1:]:
-        assert module == f"launch.{name}"
-        flags = [
-            corpus if text.startswith("--config.data.directory") else text
-            for text in arguments
-            if not text.startswith(("--workdir", "--executor", "--slurm"))
-        ]
-        if corpus in flags:
-            error = refuse(name, f"--workdir={tmp_path / 'run'}", *flags)
-            assert f"{tmp_path}: has no manifest.json" in error
-    assert not list(tmp_path.iterdir())
 
 
 def test_train_says_what_it_does_and_keeps_what_a_run_needs(space):
