@@ -34,6 +34,12 @@ def close(actual, expected):
     np.testing.assert_allclose(actual, expected, rtol=TOLERANCE, atol=1e-5)
 
 
+def table_of(*flags, **options) -> list[dict[str, str]]:
+    """The rows of the TSV that `launch.score` prints."""
+    printed = launch("score", *flags, "--output_format=tsv", quiet=False, **options).stdout
+    return list(csv.DictReader(io.StringIO(printed), delimiter="\t"))
+
+
 def of_run(value, label: str):
     """A record of several runs as that of one of them."""
     if isinstance(value, list):
@@ -73,8 +79,7 @@ def test_score_agrees_in_every_form_with_evaluate_and_python(space, tmp_path):
     rows = [row for score in scores for row in score.rows()]
     assert sum(not row.known for row in rows) == evaluated["oov_words"]
 
-    printed = launch("score", run, f"--input={text}", "--output=-", "--output_format=tsv").stdout
-    table = list(csv.DictReader(io.StringIO(printed), delimiter="\t"))
+    table = table_of(run, f"--input={text}", "--output=-")
     assert [cells["word"] for cells in table] == [row.word for row in rows]
     surprisals = [row.measures["surprisal"] for row in rows]
     close([float(cells["surprisal"]) for cells in table], surprisals)
@@ -115,8 +120,7 @@ def test_runs_are_scored_side_by_side(space, text, flags):
             alone = [row.measures["surprisal_no_context"] for row in rows]
             columns[f"surprisal_no_context:{label}"] = alone
             assert (label == "rnnlm") == np.array_equal(alone, surprisals, equal_nan=True)
-    printed = launch("score", *flags, "--output_format=tsv").stdout
-    table = list(csv.DictReader(io.StringIO(printed), delimiter="\t"))
+    table = table_of(*flags)
     of_words = ["surprisal", *(["surprisal_no_context"] if compared else [])]
     by_run = [
         [f"{name}:{label}" for name in names for label in runs]
@@ -152,9 +156,7 @@ def test_tsv_of_quotes_tabs_and_missing_values_is_read_back_whole(space, tmp_pat
     path = tmp_path / "text.jsonl"
     names = ["NA", 'a\t"b', "2"]
     path.write_text("".join(json.dumps({"id": id, "sentences": [words]}) + "\n" for id in names))
-    flags = [f"--workdir={space.run}", f"--input={path}", "--output_format=tsv"]
-    printed = launch("score", *flags, quiet=False).stdout
-    rows = list(csv.DictReader(io.StringIO(printed, newline=""), delimiter="\t"))
+    rows = table_of(f"--workdir={space.run}", f"--input={path}")
     read_back = [(cell_text(row["document"]), cell_text(row["word"])) for row in rows]
     assert read_back == [(name, word) for name in names for word in [*words, "<END>"]]
     assert not {cell for row in rows for cell in row.values()} & {"NA", "nan", "null"}
@@ -209,12 +211,6 @@ def raw(space, tmp_path):
 
 JOIN = "--join_rows=item,condition"
 MEASURES = ["entropy", "entropy_reduction", "rank", "divergence"]
-
-
-def table_of(*flags, **options) -> list[dict[str, str]]:
-    """The rows of the TSV that `launch.score` prints."""
-    printed = launch("score", *flags, "--output_format=tsv", quiet=False, **options).stdout
-    return list(csv.DictReader(io.StringIO(printed), delimiter="\t"))
 
 
 @pytest.mark.parametrize("bits", [False, True])
@@ -297,14 +293,6 @@ def test_means_over_regions_are_means_of_words_and_documents(raw, tmp_path, blan
     figure = tmp_path / "means.svg"
     flags = [f"--workdir={run}", f"--input={table}", JOIN, "--measures=entropy,rank"]
     flags += ["--oov=blank"] if blank else []
-    assert (
-        "Mean entropy by"
-        in launch(
-            *("score", *flags, "--by=region,condition", f"--plot={figure}", "--output=-"),
-            quiet=False,
-        ).stdout
-        + figure.read_text()
-    )
     words = table_of(*flags)
     means = table_of(*flags, "--by=region,condition", f"--plot={figure}")
     groups = [("subject", "a"), ("verb", "a"), ("subject", "b"), ("verb", "b")]
@@ -329,10 +317,8 @@ def test_means_over_regions_are_means_of_words_and_documents(raw, tmp_path, blan
         expected_words += (row["region"] == "verb" and row["condition"] == "a") * (1 - blank)
         assert int(row["words"]) == expected_words
     content = figure.read_text()
-    assert content.startswith("<?xml")
-    records = list(
-        map(json.loads, launch("score", *flags, "--by=region", quiet=False).stdout.splitlines())
-    )
+    assert content.startswith("<?xml") and "Mean entropy by" in content
+    records = scored(*flags, "--by=region", quiet=False)
     assert [record["by"] for record in records] == [{"region": "subject"}, {"region": "verb"}]
     assert records[0]["documents"] == 3 and records[0]["unit"] == "nats"
 

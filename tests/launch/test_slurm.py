@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.training.workdir import restore_run
-from tests.launch.support import REPOSITORY, STEPS, TOLERANCE, environment, free_port, launch
+from tests.launch.support import REPOSITORY, STEPS, TOLERANCE, environment, free_port
 
 FOLDER = REPOSITORY / "launch/slurm"
 SEARCHED = f"{os.environ['PATH']}:/usr/sbin:/sbin"
@@ -131,25 +131,6 @@ def test_two_tasks_train_are_interrupted_and_finish_as_one_process(cluster, spac
         ours.params,
         alone.params,
     )
-
-
-@pytest.mark.exhaustive
-def test_a_sweep_is_an_array_that_the_same_command_tabulates(cluster, space, tmp_path):
-    arguments = [
-        *space.training(tmp_path / "sweep"),
-        "--grid=training.seed=0,1",
-        f"--write_jobs={tmp_path / 'flags'}",
-    ]
-    assert "2 cells, 0 finished" in launch("sweep", *arguments).stdout
-    job = cluster.submit(
-        *("--array=1-2", f"--output={tmp_path}/%a.log"),
-        CONFIG=str(space.config),
-        PYTHON=sys.executable,
-        ARGUMENTS=str(tmp_path / "flags"),
-    )
-    cluster.until(lambda: not cluster("squeue", "--noheader", f"--jobs={job}"), job)
-    done = launch("sweep", *arguments).stdout
-    assert "2 cells, 2 finished" in done and "Best cell: " in done, (tmp_path / "1.log").read_text()
 
 
 @pytest.mark.nightly
