@@ -184,36 +184,27 @@ def test_oov_words_are_left_out_of_what_depends_on_the_word():
     assert np.isnan(sentence.log_probs).tolist() == [False, True, False, False, False]
 
 
+MIXTURE = api.mix(language_model("rnnlm"), language_model("adclm"), 0.5)
+ADAPTED = language_model("adclm").adapt("unigram", weight=0.1, strength=30)
+
+
 @pytest.mark.parametrize(
-    ("lm", "options", "message"),
+    ("lm", "measures", "message"),
     [
+        ("rnnlm", ["entropie"], "the measure 'entropie' is unknown; choose from"),
+        ("rnnlm", ["rank", "rank"], "the measure 'rank' is named twice; name each"),
+        ("rnnlm", "rank", "measures are 'rank'; expected a list of names"),
+        ("rnnslm", ["rank"], "rnnslm predicts bags of words and has no distribution"),
+        ("standard_autoencoder", ["divergence"], "a divergence needs a language model"),
         (
-            "rnnlm",
-            {"measures": ["entropie"]},
-            "the measure 'entropie' is unknown; choose from",
-        ),
-        ("rnnlm", {"measures": ["rank", "rank"]}, "the measure 'rank' is named twice; name each"),
-        ("rnnlm", {"measures": "rank"}, "measures are 'rank'; expected a list of names"),
-        ("rnnslm", {"measures": ["rank"]}, "rnnslm predicts bags of words and has no distribution"),
-        (
-            "standard_autoencoder",
-            {"measures": ["divergence"]},
-            "a divergence needs a language model",
-        ),
-        (
-            api.mix(language_model("rnnlm"), language_model("adclm"), 0.5),
-            {"measures": ["entropy"]},
+            *(MIXTURE, ["entropy"]),
             "the mixture scores only the words of a text, so that entropy, entropy_reduction, rank,"
             " divergence are not known; choose the measure surprisal, or a single neural model",
         ),
-        (
-            language_model("adclm").adapt("unigram", weight=0.1, strength=30),
-            {"measures": ["entropy"]},
-            "a model with test-time adaptation scores only the words of a text",
-        ),
+        (ADAPTED, ["entropy"], "a model with test-time adaptation scores only the words of a text"),
     ],
 )
-def test_a_distribution_that_is_not_scored_is_refused(lm, options, message):
+def test_a_distribution_that_is_not_scored_is_refused(lm, measures, message):
     lm = language_model(lm) if isinstance(lm, str) else lm
     with pytest.raises(InputError, match=re.escape(message)):
-        lm.surprisals([TEXT], **options)
+        lm.surprisals([TEXT], measures=measures)
