@@ -44,7 +44,7 @@ from absl import flags
 from dclm_jax import files
 from dclm_jax.data.alternatives import PairColumns, read_alternatives
 from dclm_jax.errors import InputError, brief
-from dclm_jax.evaluation.minimal_pairs import Choice, require_columns
+from dclm_jax.evaluation.minimal_pairs import require_columns
 from dclm_jax.experiments.pair_files import FORMATS, PairResults, require_free_names
 from dclm_jax.experiments.score_files import format_of
 from launch import _app, _evaluation
@@ -109,7 +109,7 @@ def main(argv: Sequence[str]) -> None:
         first.text,
         path,
     )
-    choices = [Choice(*record) for record in counted]
+    choices = list(counted)
     require_columns(choices, _BY.value)
     if file_format == "tsv":
         require_free_names(choices, _ALTERNATIVES.value)

@@ -57,7 +57,7 @@ def _line(cells: Sequence[str]) -> str:
 
 def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
     """The rows of a table that has these columns, each with its position for messages."""
-    for where, row in TextReader().records(path):
+    for where, _, row in TextReader().records(path):
         require_columns(columns, row, where)
         yield where, row
 

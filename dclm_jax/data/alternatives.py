@@ -3,11 +3,11 @@
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeGuard
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from dclm_jax.data import formats, prose
 from dclm_jax.data.documents import PLAIN, Document, TextOptions
-from dclm_jax.data.notes import composed
 from dclm_jax.data.readers import Report, TextReader
 from dclm_jax.data.text_files import UTF8
 from dclm_jax.errors import InputError, brief
@@ -34,14 +34,21 @@ class PairColumns:
     is_passage: bool = False
 
 
-class Alternatives(NamedTuple):
-    """Words of the alternatives, in the order of their columns; sentences of the context; all other
-    cells; the position of the record; and the index of the right alternative."""
+class Choice(NamedTuple):
+    """Alternatives to choose from.
 
-    alternatives: list[list[str]]
-    context: list[list[str]]
-    columns: dict[str, str]
-    where: str
+    Attributes:
+      alternatives: sentences, as `LanguageModel.score` takes them.
+      context: sentences before the alternatives.
+      columns: other cells of the pair's row, by column.
+      where: position of the pair for messages.
+      right: index of the right alternative.
+    """
+
+    alternatives: Sequence[Any]
+    context: Sequence[Any] = ()
+    columns: Mapping[str, str] = MappingProxyType({})
+    where: str = "a pair"
     right: int = 0
 
 
@@ -52,7 +59,7 @@ def read_alternatives(
     *,
     encoding: str = UTF8,
     report: Report = lambda line: None,
-) -> Iterator[Alternatives]:
+) -> Iterator[Choice]:
     """The records of a table or of JSON lines, streamed.
 
     Cells and strings are raw text, as for `readers.read_documents`. The tokenizer divides an
@@ -69,7 +76,7 @@ def read_alternatives(
     reader = TextReader(options, encoding, report)
     text = _Words(options, reader)
     count = 0
-    for where, cells in reader.records(path):
+    for where, _, cells in reader.records(path):
         count += 1
         context = columns.context
         if context is None:
@@ -86,7 +93,7 @@ def read_alternatives(
             sentences = [text.words(cells[name], name, where) for name in columns.alternatives]
         right = _right(cells, columns, where) if columns.answer else 0
         other_cells = formats.cells_of(cells, [*columns.alternatives, *context])
-        yield Alternatives(sentences, earlier, other_cells, where, right)
+        yield Choice(sentences, earlier, other_cells, where, right)
     if not count:
         raise InputError(f"{path} has no records; add one record per pair")
     reader.finish(path, report)
@@ -112,15 +119,15 @@ class _Words:
     @functools.cached_property
     def _tokenizer(self) -> prose.Tokenizer:
         """The tokenizer, which records without raw text do not need."""
-        return prose.Tokenizer(self._options)
+        return prose.Tokenizer(self._options, self._reader.notes)
 
     def words(self, value: Any, name: str, where: str) -> list[str]:
         """The words of one sentence; none if it has only format characters that are removed."""
-        if isinstance(value, str) and value.strip():
-            words = self._tokenizer.words(self._composed(value))
-        elif _is_words(value) and value:
-            words = value
+        if isinstance(value, str):
+            words = self._tokenizer.words(value)
         else:
+            words = formats.words_of(value, "word", where)
+        if not words:
             raise InputError(f"{where}: {brief(name)} is {brief(value)}; write one sentence")
         (words,) = self._written([words]) or [[]]
         return words
@@ -128,16 +135,12 @@ class _Words:
     def sentences(self, value: Any, name: str, where: str) -> list[list[str]]:
         """The sentences that have words of a text or of a list of sentences."""
         if isinstance(value, str):
-            pieces = formats.paragraphs(value)
-            return self._written(self._tokenizer.sentences(list(map(self._composed, pieces))))
-        parts = value if isinstance(value, list) else [None]
-        parts = [part.split() if isinstance(part, str) else part for part in parts]
-        sentences = list(filter(_is_words, parts))
-        if len(sentences) < len(parts):
+            return self._written(self._tokenizer.sentences(formats.paragraphs(value)))
+        if not isinstance(value, list):
             raise InputError(
                 f"{where}: {brief(name)} is {brief(value)}; write text, or a list of sentences"
             )
-        return self._written(sentences)
+        return self._written([formats.words_of(part, "word", where) for part in value])
 
     def context(self, value: Any, name: str, where: str) -> list[list[str]]:
         """The sentences of a context."""
@@ -149,16 +152,6 @@ class _Words:
             )
         return sentences
 
-    def _composed(self, text: str) -> str:
-        return " ".join(composed(text.split(), self._options.unicode, self._reader.notes))
-
     def _written(self, sentences: list[list[str]]) -> list[list[str]]:
         (document,) = self._reader.written([Document("", sentences)], keep_empty=True)
         return document.sentences
-
-
-def _is_words(value: Any) -> TypeGuard[list[str]]:
-    """Whether a value is a list of words."""
-    return isinstance(value, list) and all(
-        isinstance(word, str) and word.split() == [word] for word in value
-    )

@@ -12,17 +12,15 @@ import functools
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from dclm_jax.data import prose
 from dclm_jax.data.corpora import treebank, wikitext
 from dclm_jax.data.documents import NO_DIVIDER, Document, TextOptions, cell_text
-from dclm_jax.data.notes import Notes, composed
+from dclm_jax.data.notes import Notes
 from dclm_jax.data.text_files import LONGEST_LINE, Line
 from dclm_jax.errors import InputError, brief
 from dclm_jax.files import converted, parse_json
-
-Value = TypeVar("Value")
 
 RAW_JSONL = "raw jsonl"
 KEYED = ("csv", "tsv", RAW_JSONL)
@@ -99,7 +97,8 @@ def parse(format: str, text: Text) -> Iterator[Document]:
     if format not in RAW:
         yield from _PARSERS[format](text)
         return
-    tokenizer = prose.Tokenizer(text.options)
+    # The words of rows are already counted in the notes.
+    tokenizer, of_rows = prose.Tokenizer(text.options, text.notes), prose.Tokenizer(text.options)
     for name, paragraphs, rows, parts in _PARSERS[format](text):
         # Such a word would become thousands of sentences.
         if any(map(_has_long_word, paragraphs)):
@@ -107,20 +106,11 @@ def parse(format: str, text: Text) -> Iterator[Document]:
                 f"{text.source}: the document {brief(name)} has a word of more than "
                 f"{_LONGEST_WORD:,} characters; divide the word, or remove it"
             )
-        # The tokenizer would make a word of a decomposed accent.
-        words = (composed(part.split(), text.options.unicode, text.notes) for part in paragraphs)
-        sentences = tokenizer.sentences(list(map(" ".join, words)))
-        row_of_word = None
+        sentences, row_of_word = tokenizer.sentences(paragraphs), None
         if len(parts) > 1:
-            sizes = [_size(part, text.options, tokenizer) for part in parts]
+            sizes = [sum(map(len, of_rows.normalized(part).split())) for part in parts]
             row_of_word = _rows_of_words(sentences, sizes, f"{text.source}: {brief(name)}")
         yield Document(name, sentences, rows=rows, row_of_word=row_of_word)
-
-
-def _size(part: str, options: TextOptions, tokenizer: prose.Tokenizer) -> int:
-    """The number of characters of the words of a row."""
-    words = composed(part.split(), options.unicode, Notes())
-    return sum(map(len, tokenizer.normalized(" ".join(words)).split()))
 
 
 def _rows_of_words(sentences: prose.Sentences, sizes: Sequence[int], where: str) -> list[list[int]]:
@@ -232,15 +222,26 @@ def _parse_paragraphs(text: Text) -> Iterator[RawDocument]:
 # Records: JSON lines and tables.
 
 
-@dataclasses.dataclass(frozen=True)
-class _Record:
-    sentences: list[Any]
-    tags: list[Any] | None = None
-    id: Any = None
+class Record(NamedTuple):
+    """A row of a table or an object of JSON lines: its position for messages, its first line, and
+    its cells by column or key."""
+
+    where: str
+    number: int
+    cells: Mapping[str, Any]
 
 
-def json_records(text: Text, kind: type[Value]) -> Iterator[tuple[int, str, Value]]:
-    """For each record the number of its line, its position for messages, and the record."""
+def records(text: Text, kind: str) -> Iterator[Record]:
+    """The objects of JSON lines, or the rows of a table with a header.
+
+    Args:
+      text: the text.
+      kind: "csv", "tsv" or a format of JSON lines.
+    """
+    return _rows(text, kind) if kind in _DELIMITERS else _objects(text)
+
+
+def _objects(text: Text) -> Iterator[Record]:
     for number, line in text.lines:
         content = line.strip()
         if not content:
@@ -251,7 +252,56 @@ def json_records(text: Text, kind: type[Value]) -> Iterator[tuple[int, str, Valu
                 f"{where}: the line is {brief(content)}; write one JSON object per line, with "
                 "'text' or 'sentences' (jq -c '.[]' converts an array, jq -c . other JSON)"
             )
-        yield number, where, parse_json(line, where, kind)
+        yield Record(where, number, parse_json(line, where, dict[str, Any]))
+
+
+def _is_quoted(text: Text, kind: str) -> bool:
+    """Whether the cells of a table may be quoted. A quoted cell may span several lines."""
+    return kind == "csv" or text.options.quoted
+
+
+def _rows(text: Text, kind: str) -> Iterator[Record]:
+    # The default maximum of the module is shorter than many texts.
+    csv.field_size_limit(LONGEST_LINE)
+    is_quoted, header = _is_quoted(text, kind), None
+    rows = csv.reader(
+        (line.text for line in text.lines),
+        delimiter=_DELIMITERS[kind],
+        quoting=csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE,
+        strict=True,
+    )
+    while True:
+        number = rows.line_num + 1
+        where = f"{text.source}:{number}"
+        try:
+            row = next(rows, None)
+        except csv.Error as error:
+            raise InputError(
+                f"{where}: the row that begins on this line is not valid {kind.upper()} ({error}); "
+                "correct its quotation marks"
+            ) from error
+        if row is None:
+            return
+        if rows.line_num > number:
+            example = f"lines {number} to {rows.line_num}"
+            text.notes.add("long cell", example, rows.line_num - number)
+        if not row:
+            continue
+        if header is None:
+            header = row
+            for name, times in collections.Counter(header).items():
+                if times > 1:
+                    raise InputError(
+                        f"{where}: the table has {times} columns {brief(name)}; rename one of them"
+                    )
+            continue
+        if len(row) != len(header):
+            advice = "" if is_quoted else " (add --quoted if quoted cells contain line breaks)"
+            raise InputError(
+                f"{where}: the row has {len(row)} cells, but the header has {len(header)}; add or "
+                f"remove cells{advice}"
+            )
+        yield Record(where, number, dict(zip(header, row, strict=True)))
 
 
 def _require_characters(texts: Iterable[str], where: str) -> None:
@@ -263,14 +313,21 @@ def _require_characters(texts: Iterable[str], where: str) -> None:
         ) from error
 
 
+@dataclasses.dataclass(frozen=True)
+class _Tokenised:
+    sentences: list[Any]
+    tags: list[Any] | None = None
+    id: Any = None
+
+
 def _parse_jsonl(text: Text) -> Iterator[Document]:
     """Documents of JSON lines {"id": ..., "sentences": [...], "tags": [...]}."""
-    for number, where, values in json_records(text, dict[str, Any]):
-        record = converted(values, _Record, where, "")
-        sentences = [_words(sentence, "word", where) for sentence in record.sentences]
+    for where, number, values in records(text, "jsonl"):
+        record = converted(values, _Tokenised, where, "")
+        sentences = [words_of(sentence, "word", where) for sentence in record.sentences]
         tags = None
         if record.tags is not None:
-            tags = [_words(sentence, "tag", where) for sentence in record.tags]
+            tags = [words_of(sentence, "tag", where) for sentence in record.tags]
             _check_tags(sentences, tags, where)
         name = text.named(record.id, number)
         _require_characters(itertools.chain([name], *sentences, *(tags or [])), where)
@@ -287,7 +344,8 @@ def _without(record: Mapping[str, Any], others: Sequence[str]) -> dict[str, Any]
     return {name: value for name, value in record.items() if name not in others}
 
 
-def _words(sentence: Any, kind: str, where: str) -> list[str]:
+def words_of(sentence: Any, kind: str, where: str) -> list[str]:
+    """The words (or tags, by `kind`) of a sentence in a record: of a string or a list."""
     if isinstance(sentence, str):
         return sentence.split()
     if isinstance(sentence, list) and all(isinstance(word, str) for word in sentence):
@@ -315,72 +373,61 @@ def _check_tags(sentences: list[list[str]], tags: list[list[str]], where: str) -
             )
 
 
-class _Row(NamedTuple):
-    """A record with raw text: its position for messages, its first line, its text, and its cells by
-    column or key."""
+def _parse_records(text: Text, kind: str) -> Iterator[RawDocument]:
+    """Documents of records with raw text under a key. A document is a record, named after its value
+    of "id", or a run of consecutive records with equal values of `joined_by`."""
 
-    where: str
-    number: int
-    text: str
-    cells: Mapping[str, Any]
+    def group(record: Record) -> Sequence[Any]:
+        joined = [cell_text(record.cells[name]) for name in text.joined_by]
+        return joined or [record.number]
+
+    for key, joined in itertools.groupby(_raw_records(text, kind), group):
+        regions = list(joined)
+        (where, number, cells), name = regions[0], "/".join(key) if text.joined_by else None
+        if name is None:
+            name = None if text.key == _ID else cells.get(_ID)
+        elif name in text.ids:
+            raise InputError(
+                f"{where}: {brief(name)} also has rows at {text.ids[name]}, and other rows are "
+                f"between them; sort the rows by {', '.join(text.joined_by)}"
+            )
+        parts = [region.cells[text.key] for region in regions]
+        rows = [_without(region.cells, (text.key, _ID)) for region in regions]
+        yield RawDocument(
+            text.named(name, number),
+            paragraphs("\n".join(parts)),
+            rows if any(rows) else (),
+            parts,
+        )
 
 
-def _parse_raw_jsonl(text: Text) -> Iterator[RawDocument]:
-    """Documents of JSON lines {"id": ..., "text": "..."}."""
-    return _raw_documents(text, _rows_of_jsonl(text))
-
-
-def _rows_of_jsonl(text: Text) -> Iterator[_Row]:
-    key = text.key
-    for number, where, record in json_records(text, dict[str, Any]):
-        if key not in record and SENTENCES in record:
+def _raw_records(text: Text, kind: str) -> Iterator[Record]:
+    """Records that have raw text and the columns `joined_by`."""
+    key, is_table = text.key, kind in _DELIMITERS
+    for where, number, cells in records(text, kind):
+        if key not in cells and SENTENCES in cells and not is_table:
             raise InputError(
                 f"{where}: the record has 'sentences', but the first record of the file has raw "
                 "text; put records of both kinds into different files"
             )
-        if key not in record:
+        if key not in cells:
+            lacking = f"column {brief(key)}" if is_table else f"key {brief(key)} and no 'sentences'"
             raise InputError(
-                f"{where}: the record has no key {brief(key)} and no 'sentences'; choose "
-                f"--text_key from: {listed(record)}"
+                f"{where}: the record has no {lacking}; choose --text_key from: {listed(cells)}"
             )
-        if not isinstance(record[key], str):
-            raise InputError(f"{where}: {brief(key)} is {brief(record[key])}; write a string")
-        require_columns(text.joined_by, record, where)
-        _require_characters((cell_text(record.get(_ID)), record[key]), where)
-        yield _Row(where, number, record[key], _without(record, (SENTENCES,)))
-
-
-def _parse_table(text: Text, kind: str) -> Iterator[RawDocument]:
-    """Documents of a table with a header. One column has the text; the column "id", if there is
-    one, has the names. A quoted cell may span several lines. Cells of TSV are quoted only if the
-    options say so.
-
-    Args:
-      text: the table.
-      kind: "csv" or "tsv".
-    """
-    return _raw_documents(text, _rows_of_table(text, kind))
-
-
-def _rows_of_table(text: Text, kind: str) -> Iterator[_Row]:
-    key = text.key
-    is_quoted = kind == "csv" or text.options.quoted
-    where, header, rows = read_table(text, kind)
-    if header and key not in header:
-        raise InputError(
-            f"{where}: the table has no column {brief(key)}; choose --text_key from: "
-            f"{listed(header)}"
-        )
-    if header:
-        require_columns(text.joined_by, header, where)
-    for where, number, cells in rows:
-        if not is_quoted and _QUOTED.fullmatch(cells[key]):
+        if not isinstance(cells[key], str):
+            raise InputError(f"{where}: {brief(key)} is {brief(cells[key])}; write a string")
+        require_columns(text.joined_by, cells, where)
+        if text.joined_by and not cells[key].strip():
+            raise InputError(f"{where}: the row has no word; add its text, or remove it")
+        _require_characters((cell_text(cells.get(_ID)), cells[key]), where)
+        if is_table and not _is_quoted(text, kind) and _QUOTED.fullmatch(cells[key]):
             text.notes.add("quoted cell")
-        yield _Row(where, number, cells[key], cells)
+        yield Record(where, number, cells if is_table else _without(cells, (SENTENCES,)))
 
 
 def require_columns(names: Iterable[str], cells: Iterable[str], where: str) -> None:
-    """Raises an `InputError` if a table has no column of one of these names."""
+    """Raises an `InputError` if a record has no column of one of these names."""
     for name in names:
         if name not in cells:
             raise InputError(
@@ -388,103 +435,9 @@ def require_columns(names: Iterable[str], cells: Iterable[str], where: str) -> N
             )
 
 
-def _raw_documents(text: Text, rows: Iterable[_Row]) -> Iterator[RawDocument]:
-    """One document per row, or per run of consecutive rows with equal cells in the columns
-    `joined_by`."""
-    if not text.joined_by:
-        for row in rows:
-            name = text.named(None if text.key == _ID else row.cells.get(_ID), row.number)
-            cells = _others(text, row)
-            yield RawDocument(name, paragraphs(row.text), [cells] if cells else ())
-        return
-
-    def group(row: _Row) -> tuple[str, ...]:
-        return tuple(cell_text(row.cells[name]) for name in text.joined_by)
-
-    for key, joined in itertools.groupby(rows, group):
-        regions = list(joined)
-        for row in regions:
-            if not any(composed(row.text.split(), text.options.unicode, Notes())):
-                raise InputError(f"{row.where}: the row has no word; add its text, or remove it")
-        name = "/".join(key)
-        if name in text.ids:
-            raise InputError(
-                f"{regions[0].where}: {brief(name)} also has rows at {text.ids[name]}, and other "
-                f"rows are between them; sort the rows by {', '.join(text.joined_by)}"
-            )
-        parts = [row.text for row in regions]
-        yield RawDocument(
-            text.named(name, regions[0].number),
-            paragraphs("\n".join(parts)),
-            [_others(text, row) for row in regions],
-            parts,
-        )
-
-
 def paragraphs(cell: str) -> prose.Paragraphs:
     """The paragraphs of a cell with raw text, divided by blank lines."""
     return prose.paragraphs(_PARAGRAPH_BREAK.split(cell))
-
-
-def _others(text: Text, row: _Row) -> dict[str, Any]:
-    """The values of a row without its text and its id."""
-    return _without(row.cells, (text.key, _ID))
-
-
-def read_table(
-    text: Text, kind: str
-) -> tuple[str, list[str], Iterator[tuple[str, int, dict[str, str]]]]:
-    """The position for messages and the names of the header of a table; and for each further row
-    its position, its first line, and its cells by column."""
-    is_quoted = kind == "csv" or text.options.quoted
-    rows = _rows(text, kind, is_quoted)
-    where, _, header = next(rows, ("", 0, []))
-    for name, times in collections.Counter(header).items():
-        if times > 1:
-            raise InputError(
-                f"{where}: the table has {times} columns {brief(name)}; rename one of them"
-            )
-
-    def cells_of_rows() -> Iterator[tuple[str, int, dict[str, str]]]:
-        for where, number, row in rows:
-            if len(row) != len(header):
-                advice = "" if is_quoted else " (add --quoted if quoted cells contain line breaks)"
-                raise InputError(
-                    f"{where}: the row has {len(row)} cells, but the header has {len(header)}; "
-                    f"add or remove cells{advice}"
-                )
-            yield where, number, dict(zip(header, row, strict=True))
-
-    return where, header, cells_of_rows()
-
-
-def _rows(text: Text, kind: str, is_quoted: bool) -> Iterator[tuple[str, int, list[str]]]:
-    """For each row of a table its position for messages, its first line, and its cells."""
-    # The default maximum of the module is shorter than many texts.
-    csv.field_size_limit(LONGEST_LINE)
-    rows = csv.reader(
-        (line.text for line in text.lines),
-        delimiter=_DELIMITERS[kind],
-        quoting=csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE,
-        strict=True,
-    )
-    while True:
-        number = rows.line_num + 1
-        where = f"{text.source}:{number}"
-        try:
-            row = next(rows, None)
-        except csv.Error as error:
-            raise InputError(
-                f"{where}: the row that begins on this line is not valid {kind.upper()} ({error}); "
-                "correct its quotation marks"
-            ) from error
-        if row is None:
-            return
-        if rows.line_num > number:
-            example = f"lines {number} to {rows.line_num}"
-            text.notes.add("long cell", example, rows.line_num - number)
-        if row:
-            yield where, number, row
 
 
 def listed(names: Iterable[str]) -> str:
@@ -501,9 +454,7 @@ _PARSERS: dict[str, Callable[[Text], Iterator[Any]]] = {
     "articles_body": functools.partial(_parse_articles, headings=False),
     "prose": _parse_prose,
     "paragraphs": _parse_paragraphs,
-    "csv": functools.partial(_parse_table, kind="csv"),
-    "tsv": functools.partial(_parse_table, kind="tsv"),
-    RAW_JSONL: _parse_raw_jsonl,
+    **{kind: functools.partial(_parse_records, kind=kind) for kind in KEYED},
 }
 """For each format a function from a text to documents, or for formats in RAW to raw documents."""
 TEXT_FORMATS = ("auto", *(format for format in _PARSERS if format != RAW_JSONL))

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 from dclm_jax.data.documents import PLAIN, TextOptions
+from dclm_jax.data.notes import Notes, composed
 from dclm_jax.errors import importing
 
 Paragraphs = list[str]
@@ -26,22 +27,24 @@ def paragraphs(pieces: Iterable[str]) -> Paragraphs:
 
 
 class Tokenizer:
-    """Divides raw text of a language into sentences and words.
+    """Divides raw text of a language into sentences and words."""
 
-    Attributes:
-      normalized: function that normalizes punctuation, if the options say so.
-    """
-
-    def __init__(self, options: TextOptions = PLAIN):
+    def __init__(self, options: TextOptions = PLAIN, notes: Notes | None = None):
         with importing("raw prose", "text"):
             import sacremoses
             import sentencex
-        self._language = options.language
+        self._language, self._unicode = options.language, options.unicode
+        self._notes = notes or Notes()
         self._segment = cast(Any, sentencex).segment
         self._moses = sacremoses.MosesTokenizer(options.language)
-        self.normalized = str
+        self._normalize = str
         if options.normalize:
-            self.normalized = sacremoses.MosesPunctNormalizer(options.language).normalize
+            self._normalize = sacremoses.MosesPunctNormalizer(options.language).normalize
+
+    def normalized(self, text: str) -> str:
+        """A text with the Unicode form and the punctuation of the options."""
+        # The tokenizer would make a word of a decomposed accent.
+        return self._normalize(" ".join(composed(text.split(), self._unicode, self._notes)))
 
     def sentences(self, paragraphs: Paragraphs) -> Sentences:
         """The tokenised sentences of a document; no sentence crosses a paragraph."""

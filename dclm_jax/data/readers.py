@@ -6,13 +6,13 @@ import io
 import itertools
 import pathlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from dclm_jax.data import detect_format, formats, prose
 from dclm_jax.data.corpora import COLLECTIONS
 from dclm_jax.data.documents import PLAIN, Document, TextOptions
 from dclm_jax.data.formats import KEYED, RAW, TEXT_FORMATS, Text
-from dclm_jax.data.notes import Notes, as_words, composed, note_unseen
+from dclm_jax.data.notes import Notes, as_words, note_unseen
 from dclm_jax.data.text_files import (
     STDIN,
     UTF8,
@@ -118,22 +118,15 @@ class TextReader:
         yield from self.written(documents, keep_empty)
         self.finish(name or path, self._report)
 
-    def records(self, path: str | pathlib.Path) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The rows of tables and the objects of JSON lines of an input, each with its position for
-        messages."""
+    def records(self, path: str | pathlib.Path) -> Iterator[formats.Record]:
+        """The rows of tables and the objects of JSON lines of an input."""
         for format, text in self._texts(path, None):
-            if format == "jsonl":
-                records = formats.json_records(text, dict[str, Any])
-                yield from ((where, record) for _, where, record in records)
-            elif format in KEYED:
-                yield from (
-                    (where, cells) for where, _, cells in formats.read_table(text, format)[2]
-                )
-            else:
+            if format not in _BY_NAME.values():
                 raise InputError(
                     f"{text.source}: is neither a table nor JSON lines by its name; add "
                     "--format=jsonl, csv or tsv"
                 )
+            yield from formats.records(text, format)
 
     def _texts(self, path: str | pathlib.Path, name: str | None) -> Iterator[tuple[str, Text]]:
         """The format and the lines of each text of an input."""
@@ -264,11 +257,11 @@ def read_candidates(
     divides them.
     """
     lines = read_lines(pathlib.Path(path), encoding=encoding)
-    words = prose.Tokenizer(options).words if finds_words(remembered(options)) else str.split
     reader = TextReader(options, encoding)
-    # As in documents, accents are composed before tokenising.
-    texts = ((at, composed(text.split(), options.unicode, reader.notes)) for at, text in lines)
-    documents = (Document(f"{path}:{at}", [words(" ".join(text))]) for at, text in texts)
+    words = str.split
+    if finds_words(remembered(options)):
+        words = prose.Tokenizer(options, reader.notes).words
+    documents = (Document(f"{path}:{at}", [words(text)]) for at, text in lines)
     for document in reader.written(documents, keep_empty=True):
         if not document.sentences:
             raise InputError(f"{document.id}: has no words; expected one sentence per line")

@@ -17,36 +17,18 @@ Shapes: A alternatives, D pairs with an outcome, X runs.
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dclm_jax.data import formats
+from dclm_jax.data.alternatives import Choice
 from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import significance
 from dclm_jax.evaluation.significance import Difference, Sums
 
 TOTAL, PER_TARGET, LAST_WORD = CRITERIA = ("log P", "log P per target", "last word")
-
-
-class Choice(NamedTuple):
-    """Alternatives to choose from.
-
-    Attributes:
-      alternatives: sentences, as `LanguageModel.score` takes them.
-      context: sentences before the alternatives.
-      columns: other cells of the pair's row, by column.
-      where: position of the pair for messages.
-      right: index of the right alternative.
-    """
-
-    alternatives: Sequence[Any]
-    context: Sequence[Any] = ()
-    columns: Mapping[str, str] = MappingProxyType({})
-    where: str = "a pair"
-    right: int = 0
 
 
 class Request(NamedTuple):

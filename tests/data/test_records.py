@@ -174,7 +174,7 @@ def test_words_of_only_format_characters_are_removed_with_their_rows():
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        (REGIONS, {}, r"t\.csv:1: there is no column 'id'; choose from: 'item', 'condition', 'r"),
+        (REGIONS, {}, r"t\.csv:2: there is no column 'id'; choose from: 'item', 'condition', 'r"),
         ("id,text\n1,a\n1, \n", {}, r"t\.csv:3: the row has no word; add its text, or remove it"),
         ("id,text\n1,U.\n1,S\n2,a\n1,b\n", {}, r"t\.csv:5: '1' also has rows at .*t\.csv:2.*by id"),
     ],
@@ -199,7 +199,7 @@ def test_a_text_without_rows_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("id,body\n1,a\n", r":1: the table has no column 'text'; .*key from: 'id', 'body'$"),
+        ("id,body\n1,a\n", r":2: the record has no column 'text'; .*key from: 'id', 'body'$"),
         ("text,text\n1,a\n", r"t\.csv:1: the table has 2 columns 'text'; rename"),
         (
             "id,text\n1,a\n\n2,b,c\n",
