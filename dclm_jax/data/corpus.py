@@ -62,8 +62,7 @@ class VocabularyEntry:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitEntry:
     """A split in the manifest: its numbers of documents, sentences, words (`tokens`), OOV words,
-    characters (of each word and one separator), omitted empty sentences, and omitted documents by
-    reason."""
+    characters (of each word and one separator), and omitted documents by reason."""
 
     documents: Count
     sentences: Count
@@ -75,7 +74,6 @@ class SplitEntry:
     longest_sentence: Count
     longest_document: Count
     characters: Count
-    empty_sentences: Count
     dropped_documents: dict[str, Count]
     files: dict[str, FileEntry]
 
@@ -434,10 +432,6 @@ def statistics_table(manifest: Manifest) -> str:
         rows.append((split, *cells, f"{100 * entry.oov_rate:.2f}%"))
     lines = aligned(rows, rule=False)
     lines.append(f"vocabulary: {manifest.vocabulary.size:,} entries with START, END and UNKNOWN")
-    dropped = {split: entry.empty_sentences for split, entry in manifest.splits.items()}
-    if any(dropped.values()):
-        listed = ", ".join(f"{split} {count:,}" for split, count in dropped.items())
-        lines.append(f"empty sentences dropped: {listed}")
     applied = [reason for reason in DROP_REASONS if manifest.options.get(reason) is not None]
     for split, entry in manifest.splits.items() if applied else ():
         counts = entry.dropped_documents

@@ -32,7 +32,6 @@ class NumberedText:
       lengths: int64 [num_sentences], number of words of each sentence.
       names: names of the documents.
       parts: int64 [D], the index of each document's split, or `corpora.DRAWN`.
-      dropped: int64 [D], number of empty sentences omitted before each document.
       sentences: int64 [D], number of sentences of each document.
       is_tagged: bool [D], whether the words of a document have tags.
     """
@@ -43,18 +42,18 @@ class NumberedText:
     lengths: np.ndarray
     names: list[str]
     parts: np.ndarray
-    dropped: np.ndarray
     sentences: np.ndarray
     is_tagged: np.ndarray
 
     @classmethod
     def read(
-        cls, documents: Iterable[tuple[int, int, Document]], directory: pathlib.Path
+        cls, documents: Iterable[tuple[int, Document]], directory: pathlib.Path
     ) -> "NumberedText":
         """Writes documents to a directory and returns their NumberedText.
 
         Args:
-          documents: (part, dropped, document), see the attributes; at least one document.
+          documents: the index of the split of each document, or DRAWN, and the document; at least
+            one document.
           directory: the folder to write to.
         """
         ids, tag_ids = _numbering(), _numbering()
@@ -63,7 +62,7 @@ class NumberedText:
             files.open_binary(directory / _IDS) as ids_file,
             files.open_binary(directory / _TAGS) as tags_file,
         ):
-            for part, dropped, (name, sentences, tags, *_) in documents:
+            for part, (name, sentences, tags, *_) in documents:
                 words = [ids[word] for sentence in sentences for word in sentence]
                 tag_numbers = [tag_ids[tag] for sentence in tags or () for tag in sentence]
                 ids_file.write(np.asarray(words, corpus.TOKEN_DTYPE).tobytes())
@@ -71,7 +70,7 @@ class NumberedText:
                 tags_file.write(np.asarray(tag_numbers, corpus.TOKEN_DTYPE).tobytes())
                 lengths.extend(map(len, sentences))
                 names.append(name)
-                rows.append((part, dropped, len(sentences), tags is not None))
+                rows.append((part, len(sentences), tags is not None))
         columns = np.asarray(rows, np.int64)
         return cls(
             directory=directory,
@@ -80,9 +79,8 @@ class NumberedText:
             lengths=np.asarray(lengths),
             names=names,
             parts=columns[:, 0],
-            dropped=columns[:, 1],
-            sentences=columns[:, 2],
-            is_tagged=columns[:, 3].astype(bool),
+            sentences=columns[:, 1],
+            is_tagged=columns[:, 2].astype(bool),
         )
 
     @property
@@ -96,7 +94,6 @@ class NumberedText:
 
         Each piece takes whole sentences while they fit; a longer sentence is a separate piece.
         Pieces are called NAME#1, NAME#2 and so on. Each piece belongs to the split of its document.
-        Omitted empty sentences count for the first piece.
         """
         names, sentences, pieces = [], [], []
         for name, lengths in zip(
@@ -107,13 +104,10 @@ class NumberedText:
             sentences += counts
             is_cut = len(counts) > 1
             names += [f"{name}#{n + 1}" for n in range(len(counts))] if is_cut else [name]
-        dropped = np.zeros(len(names), np.int64)
-        dropped[np.cumsum(pieces) - pieces] = self.dropped
         return dataclasses.replace(
             self,
             names=names,
             parts=np.repeat(self.parts, pieces),
-            dropped=dropped,
             sentences=np.asarray(sentences),
             is_tagged=np.repeat(self.is_tagged, pieces),
         )
@@ -185,7 +179,6 @@ class NumberedText:
             longest_sentence=int(lengths.max()),
             longest_document=int(sentences.max()),
             characters=characters,
-            empty_sentences=int(self.dropped[is_selected_D].sum()),
             dropped_documents=dict(dropped),
             files=corpus.describe_files(directory, names),
         )

@@ -333,13 +333,6 @@ class _Input:
     described: dict[str, Any]
     reader: TextReader
 
-    def documents(self, *, keep_empty: bool) -> Iterator[tuple[int, Document]]:
-        """The documents, each with the number of empty sentences omitted before it."""
-        before = 0
-        for document in self.reader.documents(self.path, name=self.name, keep_empty=keep_empty):
-            yield self.reader.empty_sentences - before, document
-            before = self.reader.empty_sentences
-
 
 def _open(path: PathLike, plan: _Plan, report: Report, stack: contextlib.ExitStack) -> _Input:
     reader = TextReader(plan.text, plan.options.encoding, report)
@@ -410,26 +403,30 @@ def _begin(inputs: Mapping[str, _Input], plan: _Plan, report: Report) -> None:
             readers.check_characters(text.path, plan.options.encoding, text.name)
 
 
-def _documents(inputs: Mapping[str, _Input], plan: _Plan) -> Iterator[tuple[int, int, Document]]:
-    """For each document the index of its split or DRAWN, the number of empty sentences omitted
-    before it, and the document. The source of a paired document follows it."""
+def _documents(inputs: Mapping[str, _Input], plan: _Plan) -> Iterator[tuple[int, Document]]:
+    """The index of the split of each document, or DRAWN, and the document. The source of a paired
+    document follows it."""
     for name in inputs:
         sides = [side for side in (name, corpus.source_split(name)) if side in inputs]
         if plan.is_paired and len(sides) < 2:
             continue
         part = corpus.SPLITS.index(name) if name in corpus.SPLITS else DRAWN
-        texts = [inputs[side].documents(keep_empty=plan.is_paired) for side in sides]
+        texts = [
+            text.reader.documents(text.path, name=text.name, keep_empty=plan.is_paired)
+            for text in map(inputs.__getitem__, sides)
+        ]
         for documents in readers.corresponding(texts, [plan.inputs[side] for side in sides]):
-            for side, (dropped, document) in zip(sides, documents, strict=True):
+            for side, document in zip(sides, documents, strict=True):
                 if not document.sentences:
                     raise InputError(
                         f"{plan.inputs[side]}: {document.id} has no words; remove the pair"
                     )
-                yield part, dropped, document
+                yield part, document
 
 
 def _end(inputs: Mapping[str, _Input], plan: _Plan, report: Report) -> TextOptions:
-    """Reports the detected formats and omitted documents, and returns the `remembered` options."""
+    """Reports the detected formats and omitted sentences and documents, and returns the
+    `remembered` options."""
     options = plan.text
     formats = {format for text in inputs.values() for format in text.reader.formats}
     for name, needed in _FORMATS_OF.items():
@@ -440,9 +437,11 @@ def _end(inputs: Mapping[str, _Input], plan: _Plan, report: Report) -> TextOptio
             )
     if options.format == TextOptions.format:
         report(f"--format={options.format}: read as {', '.join(sorted(formats))}")
-    empty = sum(text.reader.empty_documents for text in inputs.values())
-    if empty and not plan.is_paired:
-        report(f"documents without words omitted: {empty:,}")
+    if sentences := sum(text.reader.empty_sentences for text in inputs.values()):
+        report(f"sentences without words omitted: {sentences:,}")
+    documents = sum(text.reader.empty_documents for text in inputs.values())
+    if documents and not plan.is_paired:
+        report(f"documents without words omitted: {documents:,}")
     return readers.remembered(options, formats)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dclm_jax.data import numbering, statistics_table
+from dclm_jax.data import PrepareOptions, numbering, prepare, statistics_table
 from dclm_jax.data.corpus import SPLITS
 from dclm_jax.errors import InputError
 from tests.data.support import contents, make_corpus, write, write_lines
@@ -153,11 +153,14 @@ def test_pieces_of_a_document_are_in_one_split_and_keep_its_words(tmp_path):
         assert len(cut) > len(whole)
 
 
-def test_empty_sentences_are_counted_and_those_of_cut_documents_once(tmp_path):
+def test_empty_sentences_are_counted(tmp_path):
     lines = '{"sentences": ["a b", "", "c d", "e f"]}\n{"sentences": [[], "", "c"]}\n'
-    text = write(tmp_path / "t.jsonl", lines)
-    entry = make_corpus({"train": text}, tmp_path / "out", split_documents_at=2).splits["train"]
-    assert (entry.documents, entry.sentences, entry.empty_sentences) == (4, 4, 3)
+    text, reports = write(tmp_path / "t.jsonl", lines), []
+    options = PrepareOptions(split_documents_at=2)
+    manifest = prepare({"train": text}, tmp_path / "out", options=options, report=reports.append)
+    entry = manifest.splits["train"]
+    assert (entry.documents, entry.sentences) == (4, 4)
+    assert "sentences without words omitted: 3" in reports
 
 
 @pytest.mark.parametrize(
