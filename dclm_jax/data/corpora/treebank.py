@@ -28,7 +28,6 @@ from dclm_jax.data.corpus import SPLITS
 from dclm_jax.data.documents import Document
 from dclm_jax.data.text_files import (
     Line,
-    file_label,
     files_in,
     input_files,
     is_compressed,
@@ -49,7 +48,7 @@ _EMPTY_ELEMENT = "-NONE-"
 # Represents a nested bracket; no word is equal to it.
 _BRACKET = "("
 
-_HEADER = re.compile(r"([0-9]{1,9})\s(?:.*\s)?(\S+)")
+_HEADER = re.compile(r"([0-9]{1,9})\s(?:.*\s)?([^\s_]+)_\S*")
 
 
 class Tree(NamedTuple):
@@ -122,14 +121,13 @@ def read_nant(root: str | pathlib.Path) -> Iterator[Document]:
     """BLLIP North American News Text: the first parse in the n-best list of each sentence.
 
     All parses of a sentence have the same words. Consecutive sentences whose names are equal up to
-    the first underscore are a document, which may continue in the next file. A file is a document
-    if the names of its sentences are numbers, or if it has only parses (one per sentence). A
-    sentence without a parse is empty.
+    the first underscore are a document, which may continue in the next file. A sentence without a
+    parse is empty.
 
     Args:
       root: see `nant_files`.
     """
-    sentences = (sentence for file in nant_files(root) for sentence in _named_sentences(file, root))
+    sentences = itertools.chain.from_iterable(map(_named_sentences, nant_files(root)))
     for name, group in itertools.groupby(sentences, key=lambda sentence: sentence[0]):
         yield document(name, (tree for _, tree in group))
 
@@ -205,25 +203,18 @@ def _close(content: list[str], tree: Tree, *, is_root: bool, where: str) -> None
         )
 
 
-def _named_sentences(file: pathlib.Path, root: str | pathlib.Path) -> Iterator[tuple[str, Tree]]:
+def _named_sentences(file: pathlib.Path) -> Iterator[tuple[str, Tree]]:
     """The sentences of a file, each with the name of its document."""
 
     def unexpected(line: Line, expected: str) -> InputError:
         return InputError(f"{file}:{line.number}: expected {expected}, got {brief(line.text)}")
 
-    label, lines = file_label(file, root), read_lines(file, fallbacks=("latin-1",))
+    lines = read_lines(file, fallbacks=("latin-1",))
     lines = (Line(number, text.strip()) for number, text in lines if text.strip())
-    first = list(itertools.islice(lines, 1))
-    lines = itertools.chain(first, lines)
-    if first and first[0].text.startswith("("):
-        yield from ((label, tree) for tree in read_trees(lines, str(file)))
     for line in lines:
         header = _HEADER.fullmatch(line.text)
         if header is None:
-            raise unexpected(
-                line,
-                "the number of parses of a sentence and its name (or a file of parses only)",
-            )
+            raise unexpected(line, "the number of parses of a sentence and DOCUMENT_SENTENCE")
         number, best = int(header[1]), Tree([], [])
         for rank in range(1, number + 1):
             scores, parse = next(lines, None), next(lines, None)
@@ -238,5 +229,4 @@ def _named_sentences(file: pathlib.Path, root: str | pathlib.Path) -> Iterator[t
                 best, *more = read_trees([parse], str(file))
                 if more:
                     raise InputError(f"{file}:{parse.number}: expected one parse, got several")
-        name, underscore, _ = header[2].partition("_")
-        yield name if name and underscore else label, best
+        yield header[2], best
