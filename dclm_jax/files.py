@@ -201,23 +201,15 @@ def replacing(target: storage.Location, last: str = "") -> Iterator[pathlib.Path
             shutil.rmtree(aside)
 
 
-def read_json(
-    path: storage.PathLike, kind: type[Value], *, made_by: str = "", exact: bool = False
-) -> Value:
-    """The value in a JSON file, see `parse_json`.
-
-    Args:
-      path: a file, or its address.
-      kind: type of the value.
-      made_by: the command that writes the file, for the message about a missing file.
-      exact: whether names other than the fields of a record are refused.
-    """
-    return parse_json(read_bytes(path, made_by=made_by), str(path), kind, exact=exact)
+def read_json(path: storage.PathLike, kind: type[Value], *, exact: bool = False) -> Value:
+    """The value in a JSON file or its address; see `parse_json`."""
+    return parse_json(read_bytes(path), str(path), kind, exact=exact)
 
 
 def read_json_lines(path: storage.PathLike, kind: type[Value], *, made_by: str = "") -> list[Value]:
     """The values of all complete lines of a file, without an unfinished last line; see
-    `read_json`."""
+    `parse_json`. `made_by` is the command that writes the file, for the message if it is
+    missing."""
     lines = read_bytes(path, made_by=made_by).split(b"\n")[:-1]
     return [
         parse_json(line, f"{path}:{number}", kind) for number, line in enumerate(lines, start=1)
@@ -248,7 +240,7 @@ def parse_json(text: bytes | str, place: str, kind: type[Value], *, exact: bool 
 
 
 def read_bytes(path: storage.PathLike, *, made_by: str = "") -> bytes:
-    """The content of a regular file of less than 256 MiB; see `read_json`."""
+    """The content of a regular file of less than 256 MiB; see `read_json_lines`."""
     location = storage.locate(path)
     with reading(path), storage.reaching(location):
         if not location.exists():

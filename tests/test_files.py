@@ -128,7 +128,7 @@ def test_text_that_is_no_json():
 def test_files_that_cannot_be_read(tmp_path, monkeypatch):
     missing = tmp_path / "missing.json"
     with pytest.raises(InputError, match="missing.json: no such file; `python x` writes it$"):
-        files.read_json(missing, Record, made_by="python x")
+        files.read_json_lines(missing, Record, made_by="python x")
     with pytest.raises(InputError, match=": cannot be read: Is a directory$"):
         files.read_json(tmp_path, Record)
     endless, pipe, long = (tmp_path / name for name in ("endless", "pipe", "long"))

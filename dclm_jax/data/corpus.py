@@ -14,7 +14,7 @@ from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.text_files import read_lines
 from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, brief, printable
-from dclm_jax.files import Count, Finite, Share, read_json, reading
+from dclm_jax.files import Count, Share, read_json, reading
 from dclm_jax.storage import file_sha256
 from dclm_jax.tables import aligned
 
@@ -69,10 +69,6 @@ class SplitEntry:
     tokens: Count
     oov_tokens: Count
     oov_rate: Share
-    tokens_per_document: Finite
-    sentences_per_document: Finite
-    longest_sentence: Count
-    longest_document: Count
     characters: Count
     dropped_documents: dict[str, Count]
     files: dict[str, FileEntry]
@@ -427,7 +423,8 @@ def statistics_table(manifest: Manifest) -> str:
     rows: list[Sequence[str]] = [header]
     for split, entry in manifest.splits.items():
         counts = (entry.documents, entry.sentences, entry.tokens)
-        means = (entry.tokens_per_document, entry.sentences_per_document)
+        documents = max(entry.documents, 1)
+        means = (entry.tokens / documents, entry.sentences / documents)
         cells = [f"{count:,}" for count in counts] + [f"{mean:.1f}" for mean in means]
         rows.append((split, *cells, f"{100 * entry.oov_rate:.2f}%"))
     lines = aligned(rows, rule=False)

@@ -167,17 +167,13 @@ class NumberedText:
             files.write_bytes(path, offsets.tobytes())
         ids = "".join(f"{self.names[index]}\n" for index in np.flatnonzero(is_selected_D))
         files.write_bytes(paths[3], ids.encode())
-        num_documents, num_tokens = len(sentences), int(lengths.sum())
+        num_tokens = int(lengths.sum())
         return corpus.SplitEntry(
-            documents=num_documents,
+            documents=len(sentences),
             sentences=len(lengths),
             tokens=num_tokens,
             oov_tokens=oov_tokens,
             oov_rate=oov_tokens / num_tokens,
-            tokens_per_document=num_tokens / num_documents,
-            sentences_per_document=len(lengths) / num_documents,
-            longest_sentence=int(lengths.max()),
-            longest_document=int(sentences.max()),
             characters=characters,
             dropped_documents=dict(dropped),
             files=corpus.describe_files(directory, names),

@@ -160,14 +160,21 @@ def prepare(
         like_this = _end(inputs, plan, report)
         numbered = _divided(numbered, plan)
         selection = _selected(numbered, plan)
+        vocabulary = selection.vocabulary
+        vocabulary.save(directory / corpus.VOCABULARY_FILE)
         manifest = corpus.Manifest(
             format_version=1,
-            vocabulary=_write_vocabulary(selection.vocabulary, directory),
+            vocabulary=corpus.VocabularyEntry(
+                size=len(vocabulary),
+                fingerprint=vocabulary.fingerprint,
+                unknown_token=vocabulary.unknown_token,
+                files=corpus.describe_files(directory, [corpus.VOCABULARY_FILE]),
+            ),
             options=plan.recorded,
             sources=sources,
             splits={
                 split: numbered.write_split(
-                    directory, split, is_here_D, selection.vocabulary, selection.dropped[split]
+                    directory, split, is_here_D, vocabulary, selection.dropped[split]
                 )
                 for split, is_here_D in selection.documents.items()
             },
@@ -531,16 +538,6 @@ def _selected(numbered: NumberedText, plan: _Plan) -> _Selection:
                 "filters"
             )
     return selection
-
-
-def _write_vocabulary(vocabulary: Vocabulary, directory: pathlib.Path) -> corpus.VocabularyEntry:
-    vocabulary.save(directory / corpus.VOCABULARY_FILE)
-    return corpus.VocabularyEntry(
-        size=len(vocabulary),
-        fingerprint=vocabulary.fingerprint,
-        unknown_token=vocabulary.unknown_token,
-        files=corpus.describe_files(directory, [corpus.VOCABULARY_FILE]),
-    )
 
 
 def _summary(

@@ -259,7 +259,7 @@ def read_candidates(
     lines = read_lines(pathlib.Path(path), encoding=encoding)
     reader = TextReader(options, encoding)
     words = str.split
-    if finds_words(remembered(options)):
+    if remembered(options).format in RAW:
         words = prose.Tokenizer(options, reader.notes).words
     documents = (Document(f"{path}:{at}", [words(text)]) for at, text in lines)
     for document in reader.written(documents, keep_empty=True):
@@ -311,11 +311,6 @@ def remembered(options: TextOptions, formats: Collection[str] = ()) -> TextOptio
     return dataclasses.replace(
         options, format=format, normalize=False, text_key=None, language=default
     )
-
-
-def finds_words(options: TextOptions) -> bool:
-    """Whether text with these `remembered` options is raw text, which the tokenizer divides."""
-    return options.format in RAW
 
 
 def read_alike(options: TextOptions, trained: TextOptions) -> bool:

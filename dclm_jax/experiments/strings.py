@@ -23,7 +23,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dclm_jax.data.documents import NO_DIVIDER
-from dclm_jax.data.readers import finds_words, remembered
+from dclm_jax.data.formats import RAW
+from dclm_jax.data.readers import remembered
 from dclm_jax.data.vocabulary import END, END_TOKEN, UNKNOWN, Vocabulary
 from dclm_jax.decoding.choices import GREEDY, Decoding
 from dclm_jax.errors import InputError
@@ -176,7 +177,7 @@ def generate(
 
 def _written(lm: LanguageModel, words: Iterable[str]) -> Iterator[str]:
     """The text after each word."""
-    end = "" if finds_words(remembered(lm.string_options())) else "\n"
+    end = "" if remembered(lm.string_options()).format in RAW else "\n"
     text = ""
     for word in words:
         if word == END_TOKEN:
