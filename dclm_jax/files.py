@@ -1,6 +1,6 @@
 """Files and directories that appear whole or not at all, and JSON read into records.
 
-A record is a frozen dataclass whose fields declare types and ranges (`perplexity: Nonnegative`,
+A record is a frozen dataclass whose fields declare types and ranges (`perplexity: Positive`,
 `split: str | None = None`), so that the values of a record need no further check:
 `files.read_json("perplexity.json", Evaluation)`.
 
@@ -60,7 +60,6 @@ Count = Annotated[int, Range(0, 2**63 - 1, "a whole number from 0 to 2^63 - 1")]
 Number = Annotated[float, Range(-sys.float_info.max, sys.float_info.max, "a finite number")]
 Share = Annotated[float, Range(0, 1, "a number from 0 to 1")]
 Finite = Annotated[float, Range(0, sys.float_info.max, "a finite number of at least 0")]
-Nonnegative = Annotated[float, Range(0, math.inf, "a number of at least 0")]
 Positive = Annotated[float, Range(math.nextafter(0, 1), math.inf, "a number above 0")]
 
 

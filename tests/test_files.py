@@ -66,7 +66,7 @@ def test_what_is_not_finite_is_null_and_read_as_infinity_where_that_may_be(tmp_p
     files.write_json(path, GOOD)
     assert "null" in path.read_text() and "Infinity" not in path.read_text()
     assert files.read_json(path, Record).perplexity == math.inf
-    optional: Any = files.Nonnegative | None
+    optional: Any = files.Positive | None
     assert files.parse_json("null", "there", optional) is None
     kinds: list[Any] = [files.Count, files.Share, files.Finite, files.Number]
     for kind in kinds:

@@ -323,13 +323,13 @@ def open_corpus(directory: storage.PathLike, split: str, *, verify: bool = True)
     return corpus
 
 
-def open_source(corpus: Corpus, directory: storage.PathLike, *, verify: bool = True) -> Corpus:
+def open_source(corpus: Corpus, directory: storage.PathLike) -> Corpus:
     """The sources of a split's documents: its `source_split` if the corpus has it, otherwise the
     documents themselves."""
     name = source_split(corpus.split)
     if name not in corpus.manifest.splits:
         return corpus
-    source = open_corpus(directory, name, verify=verify)
+    source = open_corpus(directory, name)
     if source.num_documents != corpus.num_documents:
         raise InputError(
             f"{directory}: split {name} has {source.num_documents} documents; expected "

@@ -39,7 +39,6 @@ def read_documents(
     options: TextOptions = PLAIN,
     *,
     encoding: str = UTF8,
-    name: str | None = None,
     keep_empty: bool = False,
     joined_by: Sequence[str] = (),
     report: Report = lambda line: None,
@@ -62,16 +61,14 @@ def read_documents(
         hidden files), or "-" for standard input.
       options: the format and how text becomes words.
       encoding: encoding of text; `corpora` ignore it.
-      name: name of a single file in ids and messages; by default the file's name.
       keep_empty: whether to yield documents without words.
       joined_by: columns of tables and keys of JSON lines with raw text: consecutive rows with equal
         cells in these columns are one document, named after these cells.
       report: called with a line for each detected format, each warning about the format and, at the
         end of the text, each of the `notes`.
     """
-    yield from TextReader(options, encoding, report, joined_by).documents(
-        path, name=name, keep_empty=keep_empty
-    )
+    reader = TextReader(options, encoding, report, joined_by)
+    yield from reader.documents(path, keep_empty=keep_empty)
 
 
 class TextReader:
@@ -109,7 +106,8 @@ class TextReader:
     def documents(
         self, path: str | pathlib.Path, *, name: str | None = None, keep_empty: bool = False
     ) -> Iterator[Document]:
-        """The documents of an input; see `read_documents`."""
+        """The documents of an input; see `read_documents`. `name` is the name of a single file in
+        ids and messages, by default the file's name."""
         if self._options.format in COLLECTIONS:
             documents = COLLECTIONS[self._options.format].read(path)
         else:

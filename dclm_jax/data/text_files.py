@@ -114,21 +114,43 @@ def read_lines(
 def decode(
     stream: BinaryIO, source: str, encoding: str = UTF8, fallbacks: tuple[str, ...] = ()
 ) -> Iterator[Line]:
-    """The lines of a stream, each ending in LF; see `read_lines`."""
+    """The lines of a stream with ends LF, CR LF or CR; each returned line ends in LF. See
+    `read_lines`."""
     encoding = checked_encoding(encoding)
     # Latin-1 has a character for each byte, so that lines are divided before they are decoded. In
     # UTF-16 the end of a line is more than a byte.
     encodings = (encoding, *fallbacks) if "\n".encode(encoding) == b"\n" else ()
-    number = 0
-    for number, line in _split_lines(stream, source, "latin-1" if encodings else encoding):
-        text = _decoded(line, f"{source}:{number}", encodings) if encodings else line
-        if text.count("\0") * _NULS_OF_TEXT > len(text):
-            raise InputError(
-                f"{source}:{number}: is not text in {encoding}: it has many NUL bytes, as UTF-16 "
-                "without a byte order mark has; try --encoding=utf-16-le or utf-16-be"
-            )
-        # The byte order mark.
-        yield Line(number, text.removeprefix("\ufeff") if number == 1 else text)
+    text = io.TextIOWrapper(stream, "latin-1" if encodings else encoding, newline="")
+    number, before = 0, ""
+    try:
+        while line := text.readline(LONGEST_LINE + 1):
+            # CR CR LF is one end of line: CR LF whose LF was converted to CR LF.
+            if line == "\r\n" and before.endswith("\r"):
+                before = line
+                continue
+            number, before = number + 1, line
+            where = f"{source}:{number}"
+            if len(line) > LONGEST_LINE:
+                raise InputError(
+                    f"{where}: the line is longer than {LONGEST_LINE >> 20} MiB; expected lines of "
+                    "text"
+                )
+            content = line.rstrip("\r\n")
+            line = line if content is line else f"{content}\n"
+            line = _decoded(line, where, encodings) if encodings else line
+            if line.count("\0") * _NULS_OF_TEXT > len(line):
+                raise InputError(
+                    f"{where}: is not text in {encoding}: it has many NUL bytes, as UTF-16 without "
+                    "a byte order mark has; try --encoding=utf-16-le or utf-16-be"
+                )
+            # The byte order mark.
+            yield Line(number, line.removeprefix("\ufeff") if number == 1 else line)
+    except UnicodeError as error:
+        raise InputError(
+            f"{source}: not valid {encoding} after line {number} ({error}); change --encoding"
+        ) from error
+    finally:
+        text.detach()
     if not number:
         raise InputError(f"{source}: is empty; expected text")
 
@@ -147,32 +169,6 @@ def checked_encoding(encoding: str) -> str:
             f"encoding {brief(encoding)} is unknown; expected an encoding such as utf-8, cp1252, "
             "latin-1 or utf-16"
         ) from error
-
-
-def _split_lines(stream: BinaryIO, source: str, encoding: str) -> Iterator[Line]:
-    """The lines of a text with ends LF, CR LF or CR; each returned line ends in LF."""
-    text = io.TextIOWrapper(stream, encoding, newline="")
-    number, before = 0, ""
-    try:
-        while line := text.readline(LONGEST_LINE + 1):
-            # CR CR LF is one end of line: CR LF whose LF was converted to CR LF.
-            if line == "\r\n" and before.endswith("\r"):
-                before = line
-                continue
-            number, before = number + 1, line
-            if len(line) > LONGEST_LINE:
-                raise InputError(
-                    f"{source}:{number}: the line is longer than {LONGEST_LINE >> 20} MiB; "
-                    "expected lines of text"
-                )
-            content = line.rstrip("\r\n")
-            yield Line(number, line if content is line else f"{content}\n")
-    except UnicodeError as error:
-        raise InputError(
-            f"{source}: not valid {encoding} after line {number} ({error}); change --encoding"
-        ) from error
-    finally:
-        text.detach()
 
 
 def _decoded(line: str, where: str, encodings: tuple[str, ...]) -> str:

@@ -57,7 +57,7 @@ def test_documents_are_made_of_themselves_or_of_a_split(directory, tmp_path):
     two = write(tmp_path / "source.txt", "b\n\na a\nb\n")
     make_corpus({"train": two, "train_source": two}, tmp_path / "pairs")
     corpus = open_corpus(tmp_path / "pairs", "train")
-    source = open_source(corpus, tmp_path / "pairs", verify=True)
+    source = open_source(corpus, tmp_path / "pairs")
     assert source.split == "train_source"
     assert list(map(corpus.vocabulary.decode, source.document(1))) == [["a", "a"], ["b"]]
     single = tmp_path / "valid.txt"
