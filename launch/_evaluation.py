@@ -27,6 +27,7 @@ from dclm_jax.experiments.subjects import Subject
 from dclm_jax.language_model import DEFAULT_BATCH_SIZE, LanguageModel
 from dclm_jax.nn.precision import MATMUL_PRECISIONS, SCORING_PRECISION
 from launch import _app, _text
+from launch._fields import values_of
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Workdir of a run of launch.train or launch.ngram.")
 _BATCH_SIZE = flags.DEFINE_integer(
@@ -42,7 +43,7 @@ MATMUL_PRECISION = flags.DEFINE_enum(
     "Precision of matrix products. Only highest gives the same scores on any device, up to the "
     "rounding of sums; default is the fastest on the device. On CPUs all are equal.",
 )
-_TEXT = _text.define_text_flags(as_in_training=True)
+_TEXT = _text.define_text_flags()
 ENCODING = flags.DEFINE_string("encoding", UTF8, "Encoding of text, such as cp1252 or utf-16.")
 _OF_TEXT = (*_TEXT.values(), ENCODING)
 Read = TypeVar("Read")
@@ -197,7 +198,7 @@ def text_options(*trained: TextOptions | None) -> TextOptions:
     options of the training text.
     """
     first, *others = dict.fromkeys(options or PLAIN for options in trained) or [PLAIN]
-    given = _text.given_options(_TEXT)
+    given = values_of(_TEXT)
     if others and not {"format", "lowercase"} <= given.keys():
         raise InputError(
             "the training texts of the runs were read differently "
@@ -218,7 +219,7 @@ def word_options(models: Sequence[LanguageModel]) -> TextOptions:
     flags."""
     trained = models[0].text.options or PLAIN
     given = {"lowercase": trained.lowercase, "unicode": trained.unicode}
-    given |= {name: value for name, value in _text.given_options(_TEXT).items() if name in given}
+    given |= {name: value for name, value in values_of(_TEXT).items() if name in given}
     return dataclasses.replace(PLAIN, **given)
 
 

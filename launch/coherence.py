@@ -62,7 +62,7 @@ from dclm_jax import files
 from dclm_jax.coherence import measure
 from dclm_jax.coherence.baselines import MaximumEntropy, OrderingBaseline
 from dclm_jax.coherence.compare import OrderTest
-from dclm_jax.coherence.measure import EXTRA_TESTS, INSERTION, CoherenceOptions
+from dclm_jax.coherence.measure import INSERTION, CoherenceOptions
 from dclm_jax.coherence.permutation_files import open_permutations
 from dclm_jax.coherence.results import OrderResult
 from dclm_jax.coherence.window_classifier import WindowClassifier
@@ -74,6 +74,7 @@ from dclm_jax.experiments.results import Store
 from dclm_jax.experiments.subjects import Subject
 from dclm_jax.language_model import LanguageModel, no_reader
 from launch import _adaptation, _app, _cluster, _evaluation
+from launch._fields import define_fields, values_of
 
 _evaluation.define_data_flags()
 _evaluation.define_workdirs()
@@ -89,34 +90,7 @@ _BASELINE = flags.DEFINE_enum(
     list(_BASELINES),
     "Baseline in place of --workdir, trained on the splits train and valid of --data.",
 )
-_TRAINING_SEED = flags.DEFINE_integer(
-    "training_seed", 0, "Random seed for training --baseline.", lower_bound=0
-)
-_PERMUTATIONS = flags.DEFINE_integer(
-    "permutations",
-    20,
-    "Number of fixed permutations per document; 0 skips the test with fixed permutations.",
-    lower_bound=0,
-)
-_BOOTSTRAP = flags.DEFINE_integer(
-    "bootstrap", 0, "Number of resampled test sets; 0 skips the bootstrap.", lower_bound=0
-)
-_POOL = flags.DEFINE_integer(
-    "permutation_pool",
-    0,
-    "Number of permutations per document from which the test sets of --bootstrap draw. Each takes "
-    "the time of one test set. 0 shuffles every draw, as in the paper.",
-    lower_bound=0,
-)
-_FIX_FIRST = flags.DEFINE_integer(
-    "fix_first",
-    0,
-    "Number of sentences at the start of each document that stay in place.",
-    lower_bound=0,
-)
-_EXTRA_TESTS = flags.DEFINE_list(
-    "extra_tests", [], f"Extra tests, separated by commas: {', '.join(EXTRA_TESTS)}, or all."
-)
+_OPTIONS = define_fields(CoherenceOptions)
 _PERMUTED = flags.DEFINE_string(
     "permuted", None, "Folder of permutations in place of random permutations."
 )
@@ -124,9 +98,6 @@ _TSV = flags.DEFINE_string(
     "tsv",
     None,
     "TSV file for the accuracy of every document. A document named NA is written \\NA.",
-)
-_SEED = flags.DEFINE_integer(
-    "seed", 0, "Random seed for permutations and test sets.", lower_bound=0
 )
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")
 
@@ -183,25 +154,17 @@ def _options() -> CoherenceOptions:
     """The tests that flags request. Refuses combinations of flags that have no effect."""
     values = flags.FLAGS
     _app.refuse_without("bootstrap", "permutation_pool")
-    _app.refuse_without("baseline", "training_seed")
     _app.refuse_together("baseline", "adapt")
     _app.refuse_together(
         "permuted", "permutations", "bootstrap", "fix_first", "extra_tests", "split"
     )
-    options = CoherenceOptions(
-        permutations=_PERMUTATIONS.value,
-        bootstrap=_BOOTSTRAP.value,
-        permutation_pool=_POOL.value,
-        fix_first=_FIX_FIRST.value,
-        extra_tests=[name.strip() for name in _EXTRA_TESTS.value],
-        seed=_SEED.value,
-    )
+    options = CoherenceOptions(**values_of(_OPTIONS))
     if _PERMUTED.value is not None:
         if values.input == files.STDOUT:
             raise InputError("--input is -; choose a folder with the documents of --permuted")
         if _BASELINE.value is None and not _adaptation.reads_split():
             _app.refuse_together("permuted", "data")
-    elif _TSV.value and not _PERMUTATIONS.value and not options.asks_for(INSERTION):
+    elif _TSV.value and not options.permutations and not options.asks_for(INSERTION):
         raise InputError(
             "--tsv has no rows without a test; add --permutations=20 or --extra_tests=insertion"
         )
@@ -233,7 +196,7 @@ def _baseline(kind: type[OrderingBaseline]) -> tuple[list[Subject], _Texts]:
     @functools.cache
     def trained() -> Any:
         report = functools.partial(print, file=sys.stderr, flush=True)
-        return kind.train(train, valid, seed=_TRAINING_SEED.value, report=report)
+        return kind.train(train, valid, seed=_OPTIONS["seed"].value, report=report)
 
     lm = LanguageModel(
         name=kind.name,
@@ -294,7 +257,6 @@ def _description(subject: Subject) -> dict[str, Any]:
     return {
         "model": subject.lm.name,
         "parameters": subject.lm.num_parameters,
-        "training_seed": _TRAINING_SEED.value,
     }
 
 

@@ -39,7 +39,7 @@ from dclm_jax.data.prepare import DEFAULT_VOCAB_SIZE, Source
 from dclm_jax.data.text_files import UTF8
 from dclm_jax.errors import InputError, require_at_least
 from launch import _app, _text
-from launch._text import given_options
+from launch._fields import values_of
 
 _OF_SPLITS = {
     "train": flags.DEFINE_string("train", None, "Training text: a file, a folder or '-' (stdin)."),
@@ -79,7 +79,7 @@ _CORPUS = flags.DEFINE_enum(
     "Corpus by name: sotu is embedded; all others are read from the folder --input.",
 )
 _OUTPUT = flags.DEFINE_string("output", None, "Directory of the corpus.")
-_TEXT = _text.define_text_flags()
+_TEXT = _text.define_text_flags("{}")
 _OPTIONS: tuple["flags.FlagHolder[Any]", ...] = (
     flags.DEFINE_integer("seed", 0, "Random seed for the division of --input or --source."),
     flags.DEFINE_integer(
@@ -140,7 +140,7 @@ def main(argv: Sequence[str]) -> None:
     _app.refuse_without("show", "documents")
     if not _OUTPUT.value:
         raise InputError("--output is missing; add --output=DIR, the directory of the corpus")
-    text = given_options(_TEXT)
+    text = values_of(_TEXT)
     if _CORPUS.value:
         if "format" in text:
             raise InputError(f"--format has no effect with --corpus={_CORPUS.value}; remove it")

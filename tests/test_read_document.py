@@ -150,7 +150,7 @@ def test_a_generated_text_has_the_scores_of_that_text(method):
 
 def test_many_documents_are_continued_as_each_is_alone(monkeypatch):
     monkeypatch.setattr("dclm_jax.language_model._WINDOW", 2)
-    lm, decoding = language_model("ccdclm"), Decoding("sample", suppress_unknown=False)
+    lm, decoding = language_model("ccdclm"), Decoding("sample", allow_unknown=True)
     documents = [TEXT, [], TEXT[:1]]
     limits = {"num_sentences": 2, "decoding": decoding, "max_sentence_words": 5}
     generated = list(lm.generate(iter(documents), **limits, seed=3, samples=2))

@@ -21,6 +21,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.evaluation.scoring import Document
 from dclm_jax.evaluation.significance import Difference, Sums, difference_table, differences
+from dclm_jax.files import Count
 from dclm_jax.tables import aligned, separated
 
 BLOCK_SIZES = (1, 2, 4, 8)
@@ -40,21 +41,22 @@ class CoherenceOptions:
     """Options of the tests of coherence.
 
     Attributes:
-      permutations: number of fixed permutations of each document; 0 skips them.
-      bootstrap: number of resampled test sets (Ji et al. 2015, 4.2); 0 skips them.
-      permutation_pool: number of permutations per document from which test sets draw; 0 makes a new
-        permutation for every draw, as in the paper.
-      fix_first: number of sentences at the start of each document that are not permuted.
-      extra_tests: names of EXTRA_TESTS, or "all".
-      seed: random seed for permutations and test sets.
+      permutations: number of fixed permutations per document; 0 skips the test with fixed
+        permutations.
+      bootstrap: number of resampled test sets (Ji et al. 2015, section 4.2); 0 skips the bootstrap.
+      permutation_pool: number of permutations per document from which test sets draw. Each takes
+        the time of one test set. 0 shuffles every draw, as in the paper.
+      fix_first: number of sentences at the start of each document that stay in place.
+      extra_tests: extra tests: blocks, swaps, windows, insertion, or all.
+      seed: random seed for permutations and test sets, and for training a baseline.
     """
 
-    permutations: int = 20
-    bootstrap: int = 0
-    permutation_pool: int = 0
-    fix_first: int = 0
+    permutations: Count = 20
+    bootstrap: Count = 0
+    permutation_pool: Count = 0
+    fix_first: Count = 0
     extra_tests: Sequence[str] = ()
-    seed: int = 0
+    seed: Count = 0
 
     def __post_init__(self) -> None:
         if not self.tests(Shuffle(fix_first=self.fix_first)):

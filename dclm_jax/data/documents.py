@@ -74,17 +74,18 @@ class TextOptions:
     text, and reads other text with these options.
 
     Attributes:
-      format: one of `readers.FORMATS`.
-      lowercase: whether words are converted to lower case.
-      normalize: whether quotes, dashes and other punctuation of raw text are normalized as Moses
-        does; tokenised text is never normalized.
-      text_key: the key or column that has raw text; None for "text".
-      language: the language of raw text as Wikipedia's code: en, de, pt, ckb.
-      unicode: the normal form of words, one of FORMS; a form also removes format characters at the
-        edges of words.
-      divider: the first word, possibly repeated, of lines that end a document in the formats lines,
-        tagged and prose; "none" if no line does.
-      quoted: whether cells of TSV with tabs, quotation marks or line breaks are quoted, as in CSV.
+      format: format of text (launch/text.md). auto is tagged if words are WORD/TAG, otherwise
+        lines. Files named .json, .jsonl, .csv and .tsv have the format of their name.
+      lowercase: convert words to lower case.
+      normalize: normalize quotes, dashes and other punctuation of raw text, as Moses does.
+        Tokenised text is never normalized.
+      text_key: column of CSV and TSV, or key of JSON lines, with raw text; None for "text".
+      language: language of raw text, as Wikipedia's code, such as en, de or ckb.
+      unicode: Unicode normal form of words. nfc composes letters and accents; nfkc also replaces
+        ligatures and similar characters. Both remove format characters at the edges of words.
+      divider: first word, once or repeated, of lines that end a document in the formats lines,
+        tagged and prose; none if there are no such lines.
+      quoted: read quoted cells of TSV, as in CSV.
     """
 
     format: str = "auto"

@@ -16,19 +16,19 @@ class Decoding:
     """Options for choosing the words of a text.
 
     Attributes:
-      method: "greedy" takes the likeliest next word; "beam" retains the `beam_width` best partial
-        hypotheses; "sample" draws every word.
-      beam_width: W, partial hypotheses per document.
-      length_normalization: a in the score of a beam, log P(text) / terms^a, where the terms are the
-        words, the ENDs and, for models that decide where a document ends, the decisions. 0 compares
-        log P, which prefers short texts; 1 compares the mean per term.
+      method: choice of words: the most probable next word (greedy), the text that beam search finds
+        (beam), or random words (sample).
+      beam_width: W, number of partial hypotheses per document, for beam search.
+      length_normalization: exponent a in the score of beam search, log P(text) / terms^a, where the
+        terms are the words, the ENDs and, for models that decide where a document ends, the
+        decisions. 0 compares log P, which prefers short texts; 1 compares the mean per term.
       temperature: T of sampling from softmax(log P / T). Below 1, likely words become likelier;
         near 0, only the likeliest word is drawn, or one of several equally likely words.
-      top_k: sample from the k likeliest words; None for all words. Words as likely as the k-th are
-        included.
+      top_k: sample from this number of likeliest words, not from all words. Words as likely as the
+        last of them are included.
       top_p: sample from the likeliest words that together have at least this probability after
         temperature and `top_k` (Holtzman et al. 2020, nucleus sampling); 1 for all words.
-      suppress_unknown: never generate UNKNOWN.
+      allow_unknown: generate UNKNOWN, too.
 
     Temperature, `top_k` and `top_p` also act on the decision of autoencoders whether a document
     ends. START and empty sentences are never generated. Sampling renormalises over the words that
@@ -42,7 +42,7 @@ class Decoding:
     temperature: float = 1.0
     top_k: int | None = None
     top_p: float = 1.0
-    suppress_unknown: bool = True
+    allow_unknown: bool = False
 
     def __post_init__(self):
         ranges = (

@@ -279,7 +279,7 @@ def _opened(
                     f"{name} is {brief(value)}; expected a whole number from 1 to {largest}"
                 )
     model = start.reader.model
-    if model.vocab_size - len(SPECIAL_TOKENS) + (not decoding.suppress_unknown) < 1:
+    if model.vocab_size - len(SPECIAL_TOKENS) + decoding.allow_unknown < 1:
         raise InputError("the vocabulary has no words to generate; choose a larger vocabulary")
     row_R = np.repeat(np.arange(start.rows), decoding.width)
     longest = max(min(limit.max_sentence_words, limit.max_words) for limit in limits)
@@ -389,7 +389,7 @@ def _step(
     ids_V = jnp.arange(model.vocab_size)
     is_end_V = ids_V == END
     is_word_V = (ids_V != START) & ~is_end_V
-    if decoding.suppress_unknown:
+    if not decoding.allow_unknown:
         is_word_V &= ids_V != UNKNOWN
     is_below_limit_R = (partials.words_left_R > 0) & (position < partials.max_words_R)
     may_follow_RxV = jnp.where(is_end_V, position > 0, is_word_V & is_below_limit_R[:, None])

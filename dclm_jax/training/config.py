@@ -174,13 +174,13 @@ def meanings(model: str) -> dict[str, str]:
     about = (inspect.getdoc(cls) or "").split("\n\n")[0]
     texts = {"model.name": " ".join(about.split())}
     for section, options in {"model": cls, **_SECTIONS}.items():
-        texts |= {f"{section}.{name}": text for name, text in _field_docs(options).items()}
+        texts |= {f"{section}.{name}": text for name, text in field_meanings(options).items()}
     return texts
 
 
-def _field_docs(cls: type) -> dict[str, str]:
-    """The entries "name: text" or "name, name: text" in the docstrings of a dataclass and its
-    bases; further indented lines belong to the text."""
+def field_meanings(cls: type) -> dict[str, str]:
+    """The meanings of the fields of a dataclass: the entries "name: text" or "name, name: text" in
+    its docstring and the docstrings of its bases; further indented lines belong to the text."""
     options = cls.options() if issubclass(cls, DocumentModel) else dataclasses.fields(cls)
     fields = {field.name for field in options}
     entry = re.compile(r"^( *)(\w+(?:, \w+)*): (.*(?:\n\1 +\S.*)*)", re.MULTILINE)

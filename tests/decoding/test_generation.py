@@ -184,9 +184,7 @@ def assert_same(text, expected):
 def test_a_beam_that_prunes_nothing_finds_the_best_text_of_all(name, unknown, alpha):
     limits = Limits(num_sentences=2, max_sentence_words=2, max_words=3)
     count, expected = best_of_all(name, alpha, limits, unknown)
-    decoding = Decoding(
-        "beam", beam_width=count, length_normalization=alpha, suppress_unknown=not unknown
-    )
+    decoding = Decoding("beam", beam_width=count, length_normalization=alpha, allow_unknown=unknown)
     read = reader(name, TINY)
     (text,) = generate(read.open(1), decoding, [limits], keys(1))
     assert_same(text, expected)
@@ -233,7 +231,7 @@ def test_greedy_search_is_a_beam_of_one_and_a_sample_of_the_likeliest(decoding):
 @pytest.mark.parametrize(
     ("name", "decoding"),
     [
-        ("ccdclm", Decoding("sample", suppress_unknown=False)),
+        ("ccdclm", Decoding("sample", allow_unknown=True)),
         *((name, Decoding("beam", beam_width=3)) for name in some(FEW, all=WORD_MODELS)),
     ],
 )
@@ -304,7 +302,7 @@ def test_seeds_and_numbers_decide_what_is_drawn():
     "decoding",
     [
         Decoding("sample"),
-        Decoding("sample", temperature=0.5, suppress_unknown=False),
+        Decoding("sample", temperature=0.5, allow_unknown=True),
         Decoding("sample", top_k=4),
         Decoding("sample", top_p=0.6, temperature=2.0),
     ],
@@ -313,7 +311,7 @@ def test_words_are_drawn_as_often_as_they_are_likely(decoding):
     read, rows = reader("ccdclm"), 4000
     place = after("ccdclm", DOCUMENTS[:1])
     log_probs_V = read.next(place, np.array([], np.int32))[0].astype(np.float64)
-    forbidden = [START, END, *[UNKNOWN] * decoding.suppress_unknown]
+    forbidden = [START, END, *[UNKNOWN] * (not decoding.allow_unknown)]
     weights_V = np.exp(log_probs_V / decoding.temperature)
     weights_V[forbidden] = 0
     likeliest = np.argsort(-weights_V)
@@ -432,5 +430,5 @@ def test_what_cannot_be_generated_is_refused():
         attempt("rnnlm", Limits(1, 2**20 + 1))
     with pytest.raises(InputError, match="the vocabulary has no words"):
         attempt("rnnlm", word, vocab_size=3)
-    (text,) = attempt("rnnlm", word, vocab_size=3, suppress_unknown=False)
+    (text,) = attempt("rnnlm", word, vocab_size=3, allow_unknown=True)
     assert plain(text) == [[UNKNOWN]]

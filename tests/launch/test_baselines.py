@@ -37,8 +37,8 @@ def test_a_baseline_is_trained_and_measured_like_a_model(corpus, tmp_path):
     # It was trained on this text.
     assert value["fixed"]["permutations"] == 30 and value["fixed"]["mean"] > 0.9
 
-    flags = [f"--input={corpus / 'new'}", "--training_seed=3", "--fix_first=1", "--output=-"]
+    flags = [f"--input={corpus / 'new'}", "--seed=3", "--fix_first=1", "--output=-"]
     value = json.loads(support.launch(*command, *flags, quiet=False).stdout)
     assert (value["documents"], value["input"]) == (1, str(corpus / "new"))
     assert (value["keep_first"], value["first_sentence"]) == (1, None)
-    assert value["training_seed"] == 3
+    assert value["seed"] == 3

@@ -17,7 +17,7 @@ def test_texts_are_those_of_python(space, tmp_path):
     flags += ["--allow_unknown"]
     launch("generate", *flags, f"--output={tmp_path / 'texts.jsonl'}")
     records = [json.loads(line) for line in (tmp_path / "texts.jsonl").read_text().splitlines()]
-    decoding = Decoding("sample", suppress_unknown=False)
+    decoding = Decoding("sample", allow_unknown=True)
     options = {"max_sentence_words": 6, "seed": 3, "samples": 2}
     documents = read_documents(str(space.text["test"]))
     generated = dclm_jax.restore(space.run).generate(documents, 2, decoding, **options)
