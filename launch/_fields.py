@@ -39,19 +39,19 @@ def define_fields(
         text = meaning[0].upper() + meaning[1:]
         if unset:
             text += f" Default: {unset.format('no' if field.default is False else field.default)}."
-        default = None if unset else field.default
+        name = names.get(field.name, field.name)
+        default: Any = None if unset else field.default
         # The type of an optional field and the limits of a number are arguments of its hint.
         kind, *limits = typing.get_args(hints[field.name]) or [hints[field.name]]
-        arguments: Any = (names.get(field.name, field.name), default, text)
         if field.name in choices:
-            holder = flags.DEFINE_enum(*arguments[:2], choices[field.name], text)
-        elif kind is str and isinstance(field.default, tuple):
-            holder = flags.DEFINE_list(*arguments)
+            holder = flags.DEFINE_enum(name, default, choices[field.name], text)
+        elif isinstance(field.default, tuple) or typing.get_origin(kind) is Sequence:
+            holder = flags.DEFINE_list(name, default, text)
         elif kind is int:
             least = limits[0].least if limits and limits[0] is not type(None) else None
-            holder = flags.DEFINE_integer(*arguments, lower_bound=least)
+            holder = flags.DEFINE_integer(name, default, text, lower_bound=least)
         else:
-            holder = _DEFINE[kind](*arguments)
+            holder = _DEFINE[kind](name, default, text)
         holders[field.name] = holder
     return holders
 

@@ -27,7 +27,6 @@ numbers of documents, sentences and words. --show prints documents of a prepared
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from absl import flags
 
@@ -35,11 +34,10 @@ from dclm_jax import data
 from dclm_jax.data.corpora import COLLECTIONS
 from dclm_jax.data.corpus import SPLITS, open_corpus, source_split
 from dclm_jax.data.documents import TextOptions
-from dclm_jax.data.prepare import DEFAULT_VOCAB_SIZE, Source
-from dclm_jax.data.text_files import UTF8
+from dclm_jax.data.prepare import Source
 from dclm_jax.errors import InputError, require_at_least
 from launch import _app, _text
-from launch._fields import values_of
+from launch._fields import define_fields, values_of
 
 _OF_SPLITS = {
     "train": flags.DEFINE_string("train", None, "Training text: a file, a folder or '-' (stdin)."),
@@ -64,14 +62,6 @@ _OF_PAIR = {
         "source", None, "Source documents of --target, aligned one to one."
     ),
 }
-_SPLIT = flags.DEFINE_list(
-    "split",
-    None,
-    "Shares of train, valid and test for --input or --source; 0 skips a split. --corpus=imdb and "
-    "ted take two shares, train and valid. Default: 0.8,0.1,0.1; for imdb 0.86,0.14; for ted "
-    "0.9,0.1; for bbc 0.9,0.05,0.05; for nant the proportions 26462:148:2753. With --show, the "
-    "split to print.",
-)
 _CORPUS = flags.DEFINE_enum(
     "corpus",
     None,
@@ -80,44 +70,8 @@ _CORPUS = flags.DEFINE_enum(
 )
 _OUTPUT = flags.DEFINE_string("output", None, "Directory of the corpus.")
 _TEXT = _text.define_text_flags("{}")
-_OPTIONS: tuple["flags.FlagHolder[Any]", ...] = (
-    flags.DEFINE_integer("seed", 0, "Random seed for the division of --input or --source."),
-    flags.DEFINE_integer(
-        "vocab_size",
-        None,
-        "Maximum number of words in the vocabulary, which has the most frequent training words. "
-        f"Default: {DEFAULT_VOCAB_SIZE:,}; with --min_count no maximum.",
-    ),
-    flags.DEFINE_integer(
-        "min_count", None, "Minimum number of occurrences of a word in the training text."
-    ),
-    flags.DEFINE_string(
-        "vocabulary",
-        None,
-        "Vocabulary file in place of counted words: WORD<TAB>COUNT or a word per line.",
-    ),
-    flags.DEFINE_string(
-        "unknown_token", None, "Token that stands for OOV words in the text, such as <unk>."
-    ),
-    flags.DEFINE_string("encoding", UTF8, "Encoding of text, such as cp1252 or utf-16."),
-    flags.DEFINE_integer(
-        "split_documents_at",
-        None,
-        "Maximum number of words per document; longer documents are cut between sentences.",
-    ),
-    flags.DEFINE_integer(
-        "min_words", None, "Minimum number of words per document; shorter documents are omitted."
-    ),
-    flags.DEFINE_integer(
-        "max_words", None, "Maximum number of words per document; longer documents are omitted."
-    ),
-    flags.DEFINE_float(
-        "max_unknown",
-        None,
-        "Maximum share of OOV words per document, from 0 to 1; documents with a larger share are "
-        "omitted.",
-    ),
-)
+_OPTIONS = define_fields(data.PrepareOptions, names={"fractions": "split"})
+_SPLIT = _OPTIONS["fractions"]
 _OVERWRITE = flags.DEFINE_bool(
     "overwrite", False, "Replace a corpus in --output that was made from other text or options."
 )
@@ -140,7 +94,8 @@ def main(argv: Sequence[str]) -> None:
     _app.refuse_without("show", "documents")
     if not _OUTPUT.value:
         raise InputError("--output is missing; add --output=DIR, the directory of the corpus")
-    text = values_of(_TEXT)
+    text, options = values_of(_TEXT), values_of(_OPTIONS)
+    options["fractions"] = _fractions()
     if _CORPUS.value:
         if "format" in text:
             raise InputError(f"--format has no effect with --corpus={_CORPUS.value}; remove it")
@@ -149,7 +104,7 @@ def main(argv: Sequence[str]) -> None:
         _source(),
         _OUTPUT.value,
         TextOptions(**text),
-        data.PrepareOptions(fractions=_fractions(), **{flag.name: flag.value for flag in _OPTIONS}),
+        data.PrepareOptions(**options),
         overwrite=_OVERWRITE.value,
         report=lambda line: print(line, flush=True),
     )

@@ -68,19 +68,23 @@ class PrepareOptions:
     """Options by which documents become a prepared corpus: splits, vocabulary and filters.
 
     Attributes:
-      fractions: the shares of train, valid and test (imdb, ted: of train and valid), by default
-        0.8, 0.1 and 0.1 or the shares of the named corpus. A share of 0 omits the split.
+      fractions: shares of train, valid and test for text to divide; 0 skips a split. The corpora
+        imdb and ted take two shares, train and valid. Default: 0.8,0.1,0.1; for imdb 0.86,0.14; for
+        ted 0.9,0.1; for bbc 0.9,0.05,0.05; for nant the proportions 26462:148:2753.
       seed: random seed for the division into splits.
-      vocab_size: maximum number of training words in the vocabulary, the most frequent; by default
-        `DEFAULT_VOCAB_SIZE`, or no maximum with `min_count`.
-      min_count: minimum number of occurrences of a word in the vocabulary.
-      vocabulary: a vocabulary file to use instead of the training words.
-      unknown_token: the text's spelling of OOV words, if any; a named corpus has a fixed spelling.
-      encoding: see `readers.read_documents`.
-      split_documents_at: maximum number of words per document; longer documents are cut, see
-        `NumberedText.cut`.
-      min_words, max_words: minimum and maximum number of words of a document.
-      max_unknown: maximum share of OOV words in a document.
+      vocab_size: maximum number of words in the vocabulary, which has the most frequent training
+        words. Default: 10,000; with `min_count` no maximum.
+      min_count: minimum number of occurrences of a word in the training text.
+      vocabulary: vocabulary file in place of counted words: WORD<TAB>COUNT or a word per line.
+      unknown_token: token that stands for OOV words in the text, such as <unk>. A named corpus has
+        a fixed token.
+      encoding: encoding of text, such as cp1252 or utf-16.
+      split_documents_at: maximum number of words per document; longer documents are cut between
+        sentences.
+      min_words: minimum number of words per document; shorter documents are omitted.
+      max_words: maximum number of words per document; longer documents are omitted.
+      max_unknown: maximum share of OOV words per document, from 0 to 1; documents with a larger
+        share are omitted.
     """
 
     fractions: Sequence[float] | None = None
