@@ -7,7 +7,6 @@ normal form such words are not changed, and a note counts them.
 """
 
 import collections
-import dataclasses
 import functools
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -30,33 +29,27 @@ _NOTES = {
 }
 
 
-@dataclasses.dataclass
-class _Tally:
-    count: int = 0
-    size: int = 0
-    largest: int = 0
-    example: str = ""
-
-
 class Notes:
     """Counts of omitted and unusual text in an input."""
 
     def __init__(self):
-        self._tallies: dict[str, _Tally] = collections.defaultdict(_Tally)
+        self._counts: collections.Counter[str] = collections.Counter()
+        self._sizes: collections.Counter[str] = collections.Counter()
+        self._largest: dict[str, tuple[int, str]] = {}
 
     def add(self, kind: str, example: str = "", size: int = 1) -> None:
         """Counts an occurrence of a kind, a key of _NOTES, with the largest as the example."""
-        tally = self._tallies[kind]
-        tally.count += 1
-        tally.size += size
-        if size > tally.largest:
-            tally.largest, tally.example = size, example
+        self._counts[kind] += 1
+        self._sizes[kind] += size
+        if size > self._largest.get(kind, (0, ""))[0]:
+            self._largest[kind] = size, example
 
     def lines(self, divider: str) -> Iterator[str]:
         """Notes for the user, most with the flag that changes the behaviour."""
         for kind, note in _NOTES.items():
-            if kind in self._tallies:
-                yield note.format(divider=divider, **dataclasses.asdict(self._tallies[kind]))
+            if count := self._counts[kind]:
+                size, (_, example) = self._sizes[kind], self._largest[kind]
+                yield note.format(divider=divider, count=count, size=size, example=example)
 
 
 def as_words(words: Iterable[str], options: TextOptions, notes: Notes) -> list[str]:

@@ -6,6 +6,7 @@ Masks [D] select documents.
 import array
 import collections
 import dataclasses
+import itertools
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -56,7 +57,9 @@ class NumberedText:
             one document.
           directory: the folder to write to.
         """
-        ids, tag_ids = _numbering(), _numbering()
+        # Words are numbered in the order of their first access.
+        ids = collections.defaultdict(itertools.count().__next__)
+        tag_ids = collections.defaultdict(itertools.count().__next__)
         lengths, names, rows = array.array("q"), [], []
         with (
             files.open_binary(directory / _IDS) as ids_file,
@@ -215,13 +218,6 @@ class NumberedText:
             documents = np.searchsorted(ends, np.arange(begin, begin + len(part)), side="right")
             is_selected = is_selected_D[documents]
             yield part[is_selected], documents[is_selected]
-
-
-def _numbering() -> collections.defaultdict[str, int]:
-    """A dictionary that numbers words in the order of their first access."""
-    numbers: collections.defaultdict[str, int] = collections.defaultdict()
-    numbers.default_factory = numbers.__len__
-    return numbers
 
 
 def _piece_sizes(lengths: list[int], max_words: int) -> list[int]:
