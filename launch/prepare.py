@@ -125,8 +125,7 @@ def _show(directory: str) -> None:
 
 def _source() -> Source:
     """The source of `prepare`."""
-    of_splits = {name: flag.value for name, flag in _OF_SPLITS.items() if flag.value is not None}
-    of_pair = {name: flag.value for name, flag in _OF_PAIR.items() if flag.value is not None}
+    of_splits, of_pair = values_of(_OF_SPLITS), values_of(_OF_PAIR)
     ways = {
         "--train/--valid/--test": of_splits,
         "--source/--target": of_pair,

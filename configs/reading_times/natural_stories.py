@@ -13,7 +13,7 @@ github.com/languageMIT/naturalstories. README.md has the results.
 import math
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -55,7 +55,7 @@ def _line(cells: Sequence[str]) -> str:
     return "\t".join(cells) + "\n"
 
 
-def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
+def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mapping[str, str]]]:
     """The rows of a table that has these columns, each with its position for messages."""
     for where, _, row in TextReader().records(path):
         require_columns(columns, row, where)

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dclm_jax.data import formats, prose
-from dclm_jax.data.documents import PLAIN, Document, TextOptions
+from dclm_jax.data.documents import PLAIN, Document, TextOptions, cell_text
 from dclm_jax.data.readers import Report, TextReader
 from dclm_jax.data.text_files import UTF8
 from dclm_jax.errors import InputError, brief
@@ -38,7 +38,7 @@ class Choice(NamedTuple):
     """Alternatives to choose from.
 
     Attributes:
-      alternatives: sentences, as `LanguageModel.score` takes them.
+      alternatives: sentences, as `LanguageModel.score` takes them; of a file lists of words.
       context: sentences before the alternatives.
       columns: other cells of the pair's row, by column.
       where: position of the pair for messages.
@@ -92,7 +92,8 @@ def read_alternatives(
         else:
             sentences = [text.words(cells[name], name, where) for name in columns.alternatives]
         right = _right(cells, columns, where) if columns.answer else 0
-        other_cells = formats.cells_of(cells, [*columns.alternatives, *context])
+        read = {*columns.alternatives, *context}
+        other_cells = {name: cell_text(cells[name]) for name in cells if name not in read}
         yield Choice(sentences, earlier, other_cells, where, right)
     if not count:
         raise InputError(f"{path} has no records; add one record per pair")

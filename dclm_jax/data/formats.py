@@ -97,8 +97,9 @@ def parse(format: str, text: Text) -> Iterator[Document]:
     if format not in RAW:
         yield from _PARSERS[format](text)
         return
-    # The words of rows are already counted in the notes.
-    tokenizer, of_rows = prose.Tokenizer(text.options, text.notes), prose.Tokenizer(text.options)
+    tokenizer = prose.Tokenizer(text.options, text.notes)
+    # Notes count the words of a document, and not again the words of its rows.
+    of_rows = prose.Tokenizer(text.options) if text.joined_by else tokenizer
     for name, paragraphs, rows, parts in _PARSERS[format](text):
         # Such a word would become thousands of sentences.
         if any(map(_has_long_word, paragraphs)):
@@ -304,12 +305,14 @@ def _rows(text: Text, kind: str) -> Iterator[Record]:
         yield Record(where, number, dict(zip(header, row, strict=True)))
 
 
-def _require_characters(texts: Iterable[str], where: str) -> None:
+def require_characters(texts: Iterable[str], name: str) -> None:
+    """Raises an `InputError` if the texts of a record or a string, called `name` in the message,
+    have no form in UTF-8."""
     try:
         "".join(texts).encode("utf-8")
     except UnicodeEncodeError as error:
         raise InputError(
-            f"{where}: the record has half of a surrogate pair, which is not a character; remove it"
+            f"{name} has half of a surrogate pair, which is not a character; remove it"
         ) from error
 
 
@@ -330,14 +333,10 @@ def _parse_jsonl(text: Text) -> Iterator[Document]:
             tags = [words_of(sentence, "tag", where) for sentence in record.tags]
             _check_tags(sentences, tags, where)
         name = text.named(record.id, number)
-        _require_characters(itertools.chain([name], *sentences, *(tags or [])), where)
+        texts = itertools.chain([name], *sentences, *(tags or []))
+        require_characters(texts, f"{where}: the record")
         cells = _without(values, ("sentences", "tags", _ID))
         yield Document(name, sentences, tags, [cells] if cells else ())
-
-
-def cells_of(record: Mapping[str, Any], others: Sequence[str]) -> dict[str, str]:
-    """The values of a record as text, without the values of other keys."""
-    return {name: cell_text(value) for name, value in _without(record, others).items()}
 
 
 def _without(record: Mapping[str, Any], others: Sequence[str]) -> dict[str, Any]:
@@ -420,7 +419,7 @@ def _raw_records(text: Text, kind: str) -> Iterator[Record]:
         require_columns(text.joined_by, cells, where)
         if text.joined_by and not cells[key].strip():
             raise InputError(f"{where}: the row has no word; add its text, or remove it")
-        _require_characters((cell_text(cells.get(_ID)), cells[key]), where)
+        require_characters((cell_text(cells.get(_ID)), cells[key]), f"{where}: the record")
         if is_table and not _is_quoted(text, kind) and _QUOTED.fullmatch(cells[key]):
             text.notes.add("quoted cell")
         yield Record(where, number, cells if is_table else _without(cells, (SENTENCES,)))

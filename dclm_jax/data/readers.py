@@ -221,15 +221,10 @@ def parse_documents(
     if options.format not in TEXT_FORMATS:
         expected = ", ".join(TEXT_FORMATS)
         raise InputError(f"unknown format {options.format!r}; expected one of {expected}")
-    try:
-        content = text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise InputError(
-            f"{name} has half of a surrogate pair, which is not a character; remove it"
-        ) from error
+    formats.require_characters([text], name)
     reader = TextReader(options)
     format = "lines" if options.format == "auto" else options.format
-    lines = decode(io.BytesIO(content), name)
+    lines = decode(io.BytesIO(text.encode(UTF8)), name)
     yield from reader.written(reader.parsed(format, reader.text(lines, name, name)))
     reader.finish(name, report)
 
