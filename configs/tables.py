@@ -170,7 +170,7 @@ def _ptb() -> dict[str, Cells]:
 
 
 _CARRIED = "`adclm`, context carried"
-_AVERAGED = f"{_CARRIED}, factorised, EMA"
+_AVERAGED = f"{_CARRIED}, factorized, EMA"
 _MODERN = {
     "`rnnlm`": "rnnlm1 rnnlm-1",
     "`drnnlm`": "drnnlm drnnlm-1",

@@ -1,4 +1,4 @@
-"""A recipe for GPUs on the Penn Treebank: 64 segments per step, factorised embeddings, an EMA.
+"""A recipe for GPUs on the Penn Treebank: 64 segments per step, factorized embeddings, an EMA.
 
 The name of the model follows the name of the file, after a colon: any model of
 dclm_jax/models/README.md. The corpus is prepared as in configs/modern/ptb.py:
