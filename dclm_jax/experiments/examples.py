@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dclm_jax.evaluation.scoring import Document
+from dclm_jax.data.documents import Document
 from dclm_jax.experiments.comparison import Row, paired
 from dclm_jax.language_model import LanguageModel
-from dclm_jax.score_types import SentenceAttention, SentenceScore
+from dclm_jax.score_types import DocumentScore, SentenceAttention
 
 DOCUMENTS, SENTENCES, CONFIGURATIONS, ATTENDING = 3, 8, 5, 2
 """Maximum numbers in an HTML report; ATTENDING is the number of configurations with attention."""
@@ -18,29 +18,21 @@ DOCUMENTS, SENTENCES, CONFIGURATIONS, ATTENDING = 3, 8, 5, 2
 _ELIGIBLE = "documents with two or more sentences"
 
 
-class Reading(NamedTuple):
-    """The scores of a document by the model of a row, with and without context, and its attention
-    weights (empty unless the model is one of the first ATTENDING models with attention)."""
-
-    label: str
-    sentences: list[SentenceScore]
-    attention: list[SentenceAttention]
-
-
 class Example(NamedTuple):
-    """A document: its number in the split, from 1, the reason for its selection, its number of
-    sentences, and the readings of its first sentences."""
+    """The first sentences of a document: the reason for its selection, the labels of rows, the
+    scores of each row's model, with and without context, and the attention weights of each model
+    (empty unless the model is one of the first ATTENDING models with attention)."""
 
-    number: int
     why: str
-    num_sentences: int
-    readings: list[Reading]
+    labels: list[str]
+    scores: list[DocumentScore]
+    attention: list[list[SentenceAttention]]
 
 
 def read(
     all_rows: Sequence[Row],
     models: Mapping[str, LanguageModel],
-    documents: Sequence[Document],
+    documents: Sequence[Sequence[np.ndarray]],
     baseline: str,
 ) -> list[Example]:
     """Example documents for an HTML report.
@@ -52,21 +44,24 @@ def read(
       baseline: as for `comparison.paired`.
     """
     rows = [(row.label, models[row.results[0]["workdir"]]) for row in all_rows[:CONFIGURATIONS]]
+    labels = [label for label, _ in rows]
     attending = [label for label, lm in rows if lm.model is not None and lm.model.attends_to]
     examples = []
     for index, why in choose(all_rows, documents, baseline):
-        readings = []
+        name = f"Test document {index + 1}"
+        if (count := len(documents[index])) > SENTENCES:
+            name += f", the first {SENTENCES} of {count} sentences"
+        scores, attention = [], []
         for label, lm in rows:
             words = [lm.vocabulary.decode(ids.tolist()) for ids in documents[index][:SENTENCES]]
-            (scored,) = lm.score([words], no_context_too=True)
-            attention = lm.attention(words) if label in attending[:ATTENDING] else []
-            readings.append(Reading(label, scored.sentences, attention))
-        examples.append(Example(index + 1, why, len(documents[index]), readings))
+            scores += lm.score([Document(name, words)], no_context_too=True)
+            attention.append(lm.attention(words) if label in attending[:ATTENDING] else [])
+        examples.append(Example(why, labels, scores, attention))
     return examples
 
 
 def choose(
-    all_rows: Sequence[Row], documents: Sequence[Document], baseline: str
+    all_rows: Sequence[Row], documents: Sequence[Sequence[np.ndarray]], baseline: str
 ) -> list[tuple[int, str]]:
     """Indices of documents with two or more sentences, each with the reason for its selection: the
     first document, and the documents with the largest and the smallest surprisal reduction of the

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dclm_jax.errors import importing, printable
+from dclm_jax.evaluation.perplexity import COUNTING_RULES
 from dclm_jax.experiments import examples, figures
-from dclm_jax.experiments.comparison import option_text
+from dclm_jax.experiments.comparison import Row, option_text
 from dclm_jax.experiments.examples import Example
 from dclm_jax.experiments.figures import Figure
+from dclm_jax.experiments.tables import counted, runs_table
 from dclm_jax.score_types import (
     NATS,
     SHOWN_POSITIONS,
@@ -61,60 +63,55 @@ def _source(name: str) -> str:
     return loader.get_source(environment(), name)[0]
 
 
-class Report(NamedTuple):
-    """The content of a report.
+def report(
+    rows: Sequence[Row],
+    tables: Mapping[str, Table],
+    drawn: Mapping[str, Figure],
+    documents: Sequence[Example],
+    provenance: Mapping[str, Sequence[str] | Mapping[str, Any]],
+) -> str:
+    """A report as one file that needs no network. Without its script it shows all content.
 
-    Attributes:
-      title, subject: title and subtitle of the report.
-      configs: configurations by the labels of rows, with keys such as "a.b".
-      tables, figures: tables and figures by name, from `tables.tables` and `figures.of_rows`; the
+    Args:
+      rows: the results.
+      tables, drawn: tables and figures by name, from `tables.tables` and `figures.of_rows`; the
         report names missing tables and figures.
-      examples: result of `examples.read`.
-      counting: the counting rule of targets, as a sentence.
-      runs: table of all runs.
+      documents: result of `examples.read`.
       provenance: commands, or facts by name, that produced the numbers, by title.
     """
-
-    title: str
-    subject: str
-    configs: Mapping[str, Mapping[str, Any]]
-    tables: Mapping[str, Table]
-    figures: Mapping[str, Figure]
-    examples: Sequence[Example]
-    counting: str
-    runs: Table
-    provenance: Mapping[str, Sequence[str] | Mapping[str, Any]]
-
-
-def report(content: Report) -> str:
-    """A report as one file that needs no network. Without its script it shows all content."""
-    script = _source("report.js")
+    script = _source("words.js")
     # Only this script runs and nothing is fetched, whatever a text contains.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
         f"script-src 'sha256-{digest}'"
     )
-    differing, common = _compared(content.configs)
+    differing, common = _compared({row.label: row.config for row in rows})
+    num_runs = sum(len(row.results) for row in rows)
     return (
         environment()
         .get_template("report.html.j2")
         .render(
-            report=content,
+            subject=f"{counted(len(rows), 'configuration')}, {counted(num_runs, 'run')}",
+            tables=tables,
+            figures=drawn,
+            documents=[
+                (why, document(labels, scores, attention, level=3))
+                for why, labels, scores, attention in documents
+            ],
             differing=differing,
             common=common,
+            counting=COUNTING_RULES[rows[0].results[0]["objective"]],
+            runs=runs_table(rows),
+            provenance=provenance,
             policy=policy,
             style=_source("page.css"),
             script=script,
-            looks=figures.looks_of(content.figures.values()),
+            looks=figures.looks_of(drawn.values()),
             limits=examples,
-            nats=_nats,
+            scale=SAVED,
             significance=significance,
             svg=figures.svg,
-            tokens=words,
-            attention_name=attention_name,
-            unshown=unshown,
-            weights=weights,
         )
     )
 
@@ -142,26 +139,6 @@ def _compared(
         else:
             differing.append([key, *texts])
     return differing, common
-
-
-def _nats(sentence: SentenceScore) -> str:
-    """Nats of a sentence, and their change due to earlier sentences."""
-    no_context = sentence.log_probs_no_context or sentence.log_probs
-    saved = sum(sentence.log_probs) - sum(no_context)
-    change = (
-        f", {abs(saved):.1f} {'less' if saved > 0 else 'more'} than without context"
-        if saved
-        else ""
-    )
-    return f"{-sum(sentence.log_probs):.1f} nats{change}"
-
-
-def unshown(attention: SentenceAttention) -> str:
-    """The reason why weights are not shown as a table; empty if they are shown."""
-    positions = attention.positions
-    if len(positions) > 1:
-        return ""
-    return f"{positions[0]} is the only position" if positions else "there is no earlier sentence"
 
 
 class Scale(NamedTuple):
@@ -196,26 +173,18 @@ class Word(NamedTuple):
 
 def words(
     score: SentenceScore,
-    *,
-    changes: bool = False,
     columns: Mapping[str, Sequence[str | None]] = MappingProxyType({}),
     unit: str = NATS,
 ) -> list[Word]:
     """The targets of a sentence, coloured by surprisal reduction if scores without context exist,
-    else by surprisal. The number is below the word.
+    else by surprisal. The surprisal and, if it exists, the reduction are below the word.
 
     Args:
       score: score of the sentence, in `unit`.
-      changes: whether to show the surprisal below each word and, if the context changes any
-        surprisal of the sentence, the change below the surprisal.
       columns: cells of every target by column, for its title.
       unit: unit of the score.
     """
-    no_context = score.log_probs_no_context
-    is_changed = no_context is not None and not np.array_equal(
-        no_context, score.log_probs, equal_nan=True
-    )
-    no_context = no_context or [None] * len(score.tokens)
+    no_context = score.log_probs_no_context or [None] * len(score.tokens)
     tokens = []
     rows = zip(score.tokens, score.log_probs, no_context, score.known, strict=True)
     for index, (token, log_prob, log_prob_no_context, known) in enumerate(rows):
@@ -226,11 +195,8 @@ def words(
             if log_prob_no_context is not None:
                 saved = log_prob - log_prob_no_context
                 classes = SAVED.of(saved)
+                numbers.append(f"{round(saved, 1) + 0.0:+.1f}".replace("-", "−"))
                 title += f", no context {-log_prob_no_context:.2f}; {_reduction(saved)} {unit}"
-                if not changes:
-                    numbers = [_signed(saved)]
-                elif is_changed:
-                    numbers.append(_signed(-saved))
         for name, values in score.measures.items():
             if not name.startswith("surprisal"):
                 title += f"; {name.replace('_', ' ')} {_measure(name, values[index], unit)}"
@@ -240,10 +206,6 @@ def words(
             classes, title = f"{classes} unknown", f"{title}; not in the vocabulary"
         tokens.append(Word(token, classes, title, numbers))
     return tokens
-
-
-def _signed(nats: float) -> str:
-    return f"{round(nats, 1) + 0.0:+.1f}".replace("-", "−")
 
 
 def _reduction(nats: float) -> str:
@@ -302,15 +264,17 @@ def document(
     attended: Sequence[Sequence[SentenceAttention]] = (),
     *,
     unit: str = NATS,
+    level: int = 2,
 ) -> str:
     """A document as scored by several runs, sentence by sentence.
 
     Args:
       labels: labels of the runs; a single label is not shown.
       scores: scores of the document by run.
-      attended: attention weights by run, if they are shown; sentences with fewer than two positions
-        show none.
+      attended: attention weights by run, if they are shown, empty for a run without attention;
+        sentences with fewer than two positions show none.
       unit: unit of the scores.
+      level: level of the heading.
     """
     common, varying = common_columns(scores[0])
     names = labels if len(labels) > 1 else [""]
@@ -318,25 +282,24 @@ def document(
     for number in range(len(scores[0].sentences)):
         cells = {name: scores[0].columns[name][number] for name in varying}
         readings = [
-            (label, words(score.sentences[number], columns=cells, unit=unit))
+            (label, words(score.sentences[number], cells, unit))
             for label, score in zip(names, scores, strict=True)
         ]
         attention = [
-            (attention_name(label, by_sentence[number], number + 1), weights(by_sentence[number]))
+            (_attention_name(label, by_sentence[number], number + 1), weights(by_sentence[number]))
             for label, by_sentence in zip(names, attended, strict=False)
-            if len(by_sentence[number].positions) > 1
+            if by_sentence and len(by_sentence[number].positions) > 1
         ]
         sentences.append((readings, attention))
     sums = [(label, _mean(score, unit)) for label, score in zip(names, scores, strict=True)]
     heading = ", ".join([scores[0].id, *(f"{name} {cell}" for name, cell in common.items())])
-    return _document_parts().document(heading, sums, sentences)
+    return _document_parts().document(heading, sums, sentences, level)
 
 
-def attention_name(label: str, attended: SentenceAttention, number: int | None = None) -> str:
+def _attention_name(label: str, attended: SentenceAttention, number: int) -> str:
     """The caption of the weights of a sentence."""
     name = f"Attention weights of {label}" if label else "Attention weights"
-    if number is not None:
-        name += f", sentence {number}"
+    name += f", sentence {number}"
     if (count := len(attended.positions)) > SHOWN_POSITIONS:
         name += f" ({SHOWN_POSITIONS} of {count} positions, with the largest weights)"
     return name
@@ -344,7 +307,7 @@ def attention_name(label: str, attended: SentenceAttention, number: int | None =
 
 def foot() -> str:
     """The end of a page."""
-    return _document_parts().foot()
+    return _document_parts().foot(_source("words.js"))
 
 
 def _document_parts() -> Any:

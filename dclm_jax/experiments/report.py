@@ -8,15 +8,12 @@ import platform
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from dclm_jax import files, storage
 from dclm_jax.coherence.compare import Bootstrap, FirstSentence
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import adaptation, measures
 from dclm_jax.evaluation.datasets import Dataset, open_split
 from dclm_jax.evaluation.permutations import Shuffle
-from dclm_jax.evaluation.perplexity import COUNTING_RULES
 from dclm_jax.experiments import comparison, examples, figures, html, results, tables
 from dclm_jax.experiments.comparison import Row, without
 from dclm_jax.experiments.figures import Figure
@@ -132,9 +129,15 @@ def of_runs(
         folder = storage.locate(output)
         store.say("\n".join([*made.write(folder), f"report: {folder / MARKDOWN}"]))
     if page is not None:
-        provenance = _provenance(subjects[0], splits, options, command)
-        documents = splits["test"].sentences if store.compute else None
-        content = html.report(_content(made, subjects, provenance, documents))
+        models = {subject.workdir: subject.lm for subject in subjects}
+        documents = splits["test"].sentences
+        content = html.report(
+            made.rows,
+            made.tables,
+            made.figures,
+            examples.read(made.rows, models, documents, made.baselines[0]) if store.compute else [],
+            _provenance(subjects[0], splits, options, command),
+        )
         with files.open_output(str(page)) as file:
             file.write(content)
         store.say(f"HTML report: {page}")
@@ -153,28 +156,6 @@ def _splits(subjects: Sequence[Subject], options: Options) -> dict[str, Dataset]
     first = subjects[0].lm
     directory = options.data or first.config["data"]["directory"]
     return {name: open_split(first.vocabulary, directory, name) for name in ("valid", "test")}
-
-
-def _content(
-    made: "Report",
-    subjects: Sequence[Subject],
-    provenance: Mapping[str, Sequence[str] | Mapping[str, Any]],
-    documents: Sequence[Sequence[np.ndarray]] | None,
-) -> html.Report:
-    """The content of the HTML report. Some of the documents, if any, are scored word by word."""
-    models = {subject.workdir: subject.lm for subject in subjects}
-    return html.Report(
-        "Report on document-context language models",
-        f"{tables.counted(len(made.rows), 'configuration')}, "
-        f"{tables.counted(len(subjects), 'run')}",
-        {row.label: row.config for row in made.rows},
-        made.tables,
-        made.figures,
-        examples.read(made.rows, models, documents, made.baselines[0]) if documents else [],
-        COUNTING_RULES[subjects[0].lm.scorer.objective],
-        tables.runs_table(made.rows),
-        provenance,
-    )
 
 
 def _provenance(

@@ -9,10 +9,9 @@ import numpy as np
 
 from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL
 from dclm_jax.experiments import comparison, html
-from dclm_jax.experiments.examples import Example, Reading
+from dclm_jax.experiments.examples import Example
 from dclm_jax.experiments.report import Report
-from dclm_jax.experiments.tables import runs_table
-from dclm_jax.score_types import SentenceAttention, SentenceScore
+from dclm_jax.score_types import DocumentScore, SentenceAttention, SentenceScore
 from tests.experiments.made_up import by_range, result
 
 HOSTILE = "<script>document.title='run'</script>"
@@ -43,7 +42,9 @@ def rows() -> list[comparison.Row]:
     return comparison.rows(made)
 
 
-def reading(label: str, *, reads_context: bool, attends: bool) -> Reading:
+def reading(
+    label: str, *, reads_context: bool, attends: bool
+) -> tuple[DocumentScore, list[SentenceAttention]]:
     """Every sentence with numbers from a generator."""
     rng = np.random.default_rng(len(label))
     sentences, attention = [], []
@@ -59,40 +60,38 @@ def reading(label: str, *, reads_context: bool, attends: bool) -> Reading:
         positions = ["<s>", *before.split()] if before else ["c_0"]
         weights = rng.dirichlet([0.2] * len(positions), len(tokens)).astype(np.float32)
         attention.append(SentenceAttention(tokens, positions, weights))
-    return Reading(label, sentences, attention if attends else [])
+    return DocumentScore.of("Test document 4", sentences), attention if attends else []
 
 
-def content(all_rows=None, *, examples=True) -> html.Report:
+def content(all_rows=None, *, examples=True) -> dict[str, Any]:
     """The content of a report, with two examples."""
     report = Report(rows() if all_rows is None else all_rows, ("rnnlm",))
+    labels = ["rnnlm", "ccdclm", f"adclm {HOSTILE}"]
     readings = [
         reading("rnnlm", reads_context=False, attends=False),
         reading("ccdclm", reads_context=True, attends=False),
         reading("adclm", reads_context=True, attends=True),
     ]
+    scores, attention = [scored for scored, _ in readings], [weights for _, weights in readings]
     documents = [
-        Example(1, "it is the first document", 3, readings),
-        Example(4, "it has the largest surprisal reduction of adclm", 20, readings),
+        Example("it is the first document", labels, scores, attention),
+        Example(f"it has the largest surprisal reduction of {HOSTILE}", labels, scores, attention),
     ]
-    return html.Report(
-        f"Report {HOSTILE}",
-        "3 configurations, 4 runs",
-        {row.label: row.config for row in report.rows},
-        report.tables,
-        report.figures,
-        documents if examples else [],
-        "END is counted.",
-        runs_table(report.rows),
-        {
+    return {
+        "rows": report.rows,
+        "tables": report.tables,
+        "drawn": report.figures,
+        "documents": documents if examples else [],
+        "provenance": {
             "This report": [f"python -m launch.report --output='{HOSTILE}'"],
             "Data and options": {"corpus": HOSTILE, "seed": 0},
         },
-    )
+    }
 
 
 def text() -> str:
     """The page as a file."""
-    return html.report(content())
+    return html.report(**content())
 
 
 def channels(colour: str) -> list[int]:

@@ -25,7 +25,12 @@ from tests.experiments.pages import channels, contrast
 
 def rendered(**changes):
     """A report with other content."""
-    return pages_of.report(pages.content()._replace(**changes))
+    return pages_of.report(**{**pages.content(), **changes})
+
+
+def rows_of(**configs):
+    """Rows with these configurations by their labels."""
+    return [comparison.Row(label, config, [result()]) for label, config in configs.items()]
 
 
 def tables(text):
@@ -63,7 +68,7 @@ def test_marks_say_how_sure_a_difference_is():
 
     def cells_of(column, values):
         table = Table("", "", [["model", column], *(["m", value] for value in values)])
-        report = rendered(tables={"perplexity": table}, figures={}, examples=[], configs={"a": {}})
+        report = rendered(tables={"perplexity": table}, drawn={}, documents=[], rows=rows_of(a={}))
         return tables(report)[1][1:]
 
     for column in ("p", "p, rnnlm"):
@@ -78,14 +83,14 @@ def test_marks_say_how_sure_a_difference_is():
 
 
 def test_options_that_differ_are_apart_and_marked():
-    configs = {"a": {"x": 1, "y": 2}, "b": {"x": 1, "y": 3}, "c": {"x": 1, "z": 4}}
-    differing, common, *_ = tables(rendered(configs=configs))
+    rows = rows_of(a={"x": 1, "y": 2}, b={"x": 1, "y": 3}, c={"x": 1, "z": 4})
+    differing, common, *_ = tables(rendered(rows=rows))
     expected = [["option", "a", "b", "c"], ["y", "2", "3", "–"], ["z", "–", "–", "4"]]
     assert list(map(texts, differing)) == expected
     marked = [mark.text for row in differing for cell in row for mark in cell.iter("mark")]
     assert marked == ["3", "–", "4"]
     assert list(map(texts, common)) == [["option", "value"], ["x", "1"]]
-    alone = rendered(configs={"a": {"x": 1}})
+    alone = rendered(rows=rows_of(a={"x": 1}))
     assert list(map(texts, tables(alone)[0])) == [["option", "value"], ["x", "1"]]
     assert "Options that differ" not in alone
 
@@ -115,7 +120,7 @@ def test_what_is_not_measured_says_what_would_measure_it():
     missing |= {"by_sentence": None, "by_document": None, "coherence": None}
     missing |= {"learning": {"validation": [], "training": []}}
     rows = comparison.rows([{**result(), **missing}])
-    report = pages_of.report(pages.content(rows, examples=False))
+    report = pages_of.report(**pages.content(rows, examples=False))
     for message in (
         "Learning curves is not drawn: no run has a value.",
         "The context ablation is not measured yet; launch.report without --quick measures it.",
@@ -125,41 +130,37 @@ def test_what_is_not_measured_says_what_would_measure_it():
     ):
         assert message in report
     assert report.count("without --quick measures it") == 3 and "<svg" not in report
-    alone = pages_of.report(pages.content(comparison.rows([result()]), examples=False))
+    alone = pages_of.report(**pages.content(comparison.rows([result()]), examples=False))
     assert "is not drawn: no row can be compared" in alone
 
 
-@pytest.mark.parametrize(("reduction", "numbers"), [(0.0, 1), (0.5, 2)])
-def test_a_blank_word_is_no_change(reduction, numbers):
-    log_probs = np.array([-1.0, math.nan, -2.0, -3.0])
-    (sentence, _) = score(log_probs, log_probs - reduction).sentences
-    words = pages_of.words(sentence, changes=True)
-    assert [len(word.numbers) for word in words] == [numbers, 1, numbers, numbers]
-
-
-def test_words_carry_their_numbers_and_what_the_sentences_before_change():
-    reading = pages.reading("adclm", reads_context=True, attends=True)
-    sentence = reading.sentences[1]
+def test_words_carry_their_numbers_and_the_reduction_due_to_context():
+    scored, attention = pages.reading("adclm", reads_context=True, attends=True)
+    sentence = scored.sentences[1]
     assert sentence.log_probs_no_context is not None
     for word, token, log_prob, alone in zip(
-        pages_of.words(sentence, changes=True),
+        pages_of.words(sentence),
         *(sentence.tokens, sentence.log_probs, sentence.log_probs_no_context),
         strict=True,
     ):
-        surprisal, change = (float(text.replace("−", "-")) for text in word.numbers)
+        surprisal, reduction = (float(text.replace("−", "-")) for text in word.numbers)
         assert word.text == token
         assert surprisal == pytest.approx(-log_prob, abs=0.051)
-        assert change == pytest.approx(alone - log_prob, abs=0.051)
+        assert reduction == pytest.approx(log_prob - alone, abs=0.051)
         below = sum(alone - log_prob <= bound for bound in (2, 1, 0.25, -0.25, -1, -2))
         assert word.classes == f"d{below}"
-    made = rendered(examples=[examples.Example(1, "", 3, [reading])], tables={}, figures={})
+    example = examples.Example("", ["rnnlm", "adclm"], [scored, scored], [[], attention])
+    made = rendered(documents=[example], tables={}, drawn={})
     _, _, first, *_ = tables(made)
     header, *rows = map(texts, first)
     assert header == ["", *sentence.tokens]
-    assert [row[0] for row in rows] == reading.attention[1].positions
+    assert [row[0] for row in rows] == attention[1].positions
     weights = np.array([[float(cell or 0) for cell in row[1:]] for row in rows])
-    np.testing.assert_allclose(weights, 100 * reading.attention[1].weights.T, atol=0.51)
-    assert "Attention weights of adclm: c_0 is the only position." in made
+    np.testing.assert_allclose(weights, 100 * attention[1].weights.T, atol=0.51)
+    # The first sentence has a single position.
+    assert re.findall("<summary>Attention weights of (.*?)</summary>", made) == [
+        f"adclm, sentence {number}" for number in (2, 3)
+    ]
 
 
 def test_without_jinja2(monkeypatch):
@@ -248,7 +249,8 @@ def test_what_the_context_saves_is_shown_where_it_is_compared():
     assert of_words[1]["title"].startswith(
         "3.00 nats, no context 1.00; surprisal reduction −2.00 nats"
     )
-    assert [text for _, text in parsed.all("rt")][:3] == ["+2.5", "−2.0", "+0.0"]
+    numbers = ["1.0", "+2.5", "3.0", "−2.0", "2.0", "+0.0"]
+    assert [text for _, text in parsed.all("rt")][:6] == numbers
     # Each sentence stands there once for each run.
     assert len(of_words) == 4 * 2 * 2
     assert [text for _, text in parsed.all("b")] == ["one", "<i>"] * 3
