@@ -59,7 +59,7 @@ _WRITE_JOBS = flags.DEFINE_string(
 _PLOT = flags.DEFINE_string(
     "plot",
     None,
-    "Figure of the validation perplexity by two keys of the grid (PNG, PDF or SVG).",
+    "Figure of the validation perplexity by the keys of the grid (PNG, PDF or SVG).",
 )
 _DRY_RUN = flags.DEFINE_bool(
     "dry_run", False, "Print the cells and their commands, and train nothing."
@@ -101,8 +101,7 @@ def main(argv: Sequence[str]) -> int:
         best = shlex.quote(str(sweep.workdir(outcomes[0].cell)))
         _say(f"Best cell: python -m launch.evaluate --workdir={best} --split=test")
         if _PLOT.value:
-            sweep.plot(outcomes, _PLOT.value)
-            _say(f"Plot: {_PLOT.value}")
+            _say(figures.draw(sweep.figure(outcomes), _PLOT.value))
     if failed:
         _say("\nFailed cells:")
         for cell, line, log in sorted(failed, key=lambda failure: sweep.cells.index(failure.cell)):
@@ -131,10 +130,10 @@ def _sweep() -> Sweep:
             raise InputError(f"--config.{key} sets a key of --grid; remove --config.{key}")
     directory = Path(_WORKDIR.value or "")
     sweep = Sweep(directory, config, grid, _training.source(), overrides)
-    if _PLOT.value and len(sweep.several) != 2:
+    if _PLOT.value and not sweep.several:
         raise InputError(
-            f"--plot draws a grid of two keys with several values; --grid has "
-            f"{', '.join(sweep.several) or 'no such key'}; change --grid or remove --plot"
+            f"--plot draws a key with several values, and --grid={_GRID.value} has none; change "
+            "--grid or remove --plot"
         )
     return sweep
 

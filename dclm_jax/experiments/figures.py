@@ -23,7 +23,6 @@ from dclm_jax.experiments.comparison import LENGTH, Row, ratios, without
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure as Drawing
 
     from dclm_jax.score_types import SentenceAttention
@@ -69,7 +68,7 @@ class Figure(NamedTuple):
       title, x, y: titles of the figure and of its axes.
       lines: connected points, or points with intervals if the first line has intervals.
       ticks: names of x = 0, 1, 2, ... instead of numbers.
-      log_scale: whether the y axis is logarithmic; with intervals only if the range is large.
+      log_scale: whether the y axis is logarithmic if the range of values is large.
       baseline: the run or model in the denominator, if values are ratios.
     """
 
@@ -184,10 +183,8 @@ def context_figure(results: Sequence[Result]) -> Figure:
         if n is None:
             ends = -0.5, len(numbers) - 0.5
             lines.append(Line(f"{label} ({perplexity:.1f})", ends, [perplexity] * 2))
-    perplexities = [result.perplexity for result in results]
-    log_scale = max(perplexities) > _LINEAR_RATIO * min(perplexities)
     title, x = "Perplexity by number of context sentences", "number of context sentences, n"
-    return Figure(title, x, "perplexity", lines, list(map(str, numbers)), log_scale)
+    return Figure(title, x, "perplexity", lines, list(map(str, numbers)), log_scale=True)
 
 
 def of_rows(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Figure]:
@@ -218,7 +215,7 @@ def learning_curves(all_rows: Sequence[Row]) -> Figure:
         if validation := learning["validation"]:
             dashed = Line("_training perplexity", *_points(learning["training"]))
             lines.append(Line(row.label, *_points(validation), dashed=dashed))
-    y = "perplexity, log scale (solid: validation; dashed: training)"
+    y = "perplexity (solid: validation; dashed: training)"
     return Figure("Learning curves", "training targets (millions)", y, lines, log_scale=True)
 
 
@@ -297,14 +294,13 @@ def drawing(
       in_page: whether the figure is for an HTML file: without title, with the legend below.
     """
     looks = range(len(figure.lines)) if looks is None else looks
-    if figure.has_intervals:
-        num_ticks = len(figure.ticks or ())
-        drawn, axes = new_figure((4 + 0.45 * num_ticks + 0.08 * num_ticks * len(looks), 5))
-        _draw_intervals(axes, figure, looks)
-    else:
-        drawn, axes = new_figure((8, 5))
-        _draw_curves(axes, figure, looks)
-    axes.set_xlabel(_plain(figure.x))
+    num_ticks = len(figure.ticks or ())
+    width = 4 + 0.45 * num_ticks + 0.08 * num_ticks * len(looks) if figure.has_intervals else 8
+    drawn, axes = new_figure((width, 5))
+    for index, look in enumerate(looks):
+        _draw_line(axes, figure, index, look)
+    _draw_x_axis(axes, figure)
+    _draw_y_axis(axes, figure)
     axes.grid(axis="y" if figure.has_intervals else "both", color=_GRID, alpha=0.4)
     axes.set_axisbelow(True)
     if in_page:
@@ -326,63 +322,65 @@ def drawing(
     return drawn
 
 
-def _draw_curves(axes: "Axes", figure: Figure, looks: Sequence[int]) -> None:
-    for look, line in zip(looks, figure.lines, strict=True):
-        every = math.ceil(len(line.x) / _MOST_MARKERS) or 1
-        _draw_line(axes, look, line, marker=_marker(look), markersize=5, markevery=every)
-        if line.dashed is not None:
-            _draw_line(axes, look, line.dashed, linestyle="--", linewidth=0.8)
-    if figure.log_scale:
-        axes.set_yscale("log")
-        _number_decades(axes.yaxis)
+def _draw_line(axes: "Axes", figure: Figure, index: int, look: int) -> None:
+    """Draws a line, or its points with their intervals, side by side at every tick."""
+    line = figure.lines[index]
+    marks: dict[str, Any] = {"marker": _MARKERS[look % len(_MARKERS)], "markersize": 5}
+    style: dict[str, Any] = {"color": COLOURS[look % len(COLOURS)]}
+    style["gid"] = f"{_LINE_ID}{printable(line.label)}"
+    x = np.asarray(line.x, float)
+    if figure.has_intervals:
+        if np.isinf(line.y).any():
+            raise InputError(
+                f"a perplexity of {line.label} is not finite and cannot be drawn; omit this run"
+            )
+        x = x + 0.8 * ((index + 0.5) / len(figure.lines) - 0.5)
+        axes.vlines(x, line.low, line.high, linewidth=1.5, **style)
+        marks["linestyle"] = ""
+    else:
+        marks["markevery"] = math.ceil(len(x) / _MOST_MARKERS) or 1
+    axes.plot(x, line.y, label=_plain(line.label), **marks, **style)
+    if line.dashed is not None:
+        style |= {"gid": f"{_LINE_ID}{line.dashed.label}", "linestyle": "--", "linewidth": 0.8}
+        axes.plot(line.dashed.x, line.dashed.y, **style)
+
+
+def _draw_x_axis(axes: "Axes", figure: Figure) -> None:
+    axes.set_xlabel(_plain(figure.x))
     if figure.ticks is None:
         axes.set_xlim(left=0)
         axes.locator_params(axis="x", nbins=6)
-        axes.xaxis.set_major_formatter(lambda value, _: number(value))
-    else:
-        axes.set_xticks(range(len(figure.ticks)), list(map(_plain, figure.ticks)))
+        axes.xaxis.set_major_formatter("{x:,.7g}")
+        return
+    places = np.arange(len(figure.ticks))
+    axes.set_xlim(-0.6, len(places) - 0.4)
+    axes.set_xticks(places, [textwrap.fill(_plain(tick), 12) for tick in figure.ticks])
+    if figure.has_intervals:
+        axes.tick_params(axis="x", length=0)
+        across = {"transform": axes.get_xaxis_transform(), "color": _GRID, "alpha": 0.6}
+        axes.vlines(places[1:] - 0.5, *(0, 1), linewidth=0.8, zorder=0, **across)
+
+
+def _draw_y_axis(axes: "Axes", figure: Figure) -> None:
+    """The axis fits the values. The frame cuts long intervals, which would otherwise hide
+    differences."""
+    from matplotlib.ticker import LogLocator
+
     axes.set_ylabel(_plain(figure.y))
-
-
-def _draw_intervals(axes: "Axes", figure: Figure, looks: Sequence[int]) -> None:
-    """Points with their intervals, side by side at every tick.
-
-    The axis fits the values. The frame cuts long intervals, which would otherwise hide differences.
-    """
-    drawn = {
-        line.label: [value for value in line.y if not np.isnan(value)] for line in figure.lines
-    }
-    _require_finite(drawn)
-    for index, (look, line) in enumerate(zip(looks, figure.lines, strict=True)):
-        x = np.asarray(line.x) + 0.8 * ((index + 0.5) / len(figure.lines) - 0.5)
-        ends = axes.vlines(x, line.low, line.high, color=_colour(look), linewidth=1.5)
-        ends.set_gid(_gid(line.label))
-        points = line._replace(x=x.tolist())
-        _draw_line(axes, look, points, linestyle="", marker=_marker(look), markersize=5)
+    values = [value for line in figure.lines for value in line.y if np.isfinite(value)]
     if figure.baseline:
         axes.axhline(1, color="black", linewidth=1, label=_plain(figure.baseline))
-        axes.set_ylabel(_plain(figure.y))
         axes.yaxis.set_major_formatter(lambda value, _: percent(value))
-        axes.set_ylim(*_limits_of_ratios(figure))
-    else:
-        _set_scale(axes, figure, [value for values in drawn.values() for value in values])
-    ticks = figure.ticks or ()
-    places = np.arange(len(ticks))
-    axes.set_xlim(-0.6, len(ticks) - 0.4)
-    axes.set_xticks(places, [textwrap.fill(_plain(tick), 12) for tick in ticks])
-    axes.tick_params(axis="x", length=0)
-    across = {"transform": axes.get_xaxis_transform(), "color": _GRID, "alpha": 0.6}
-    axes.vlines(places[1:] - 0.5, *(0, 1), linewidth=0.8, zorder=0, **across)
-
-
-def _limits_of_ratios(figure: Figure) -> tuple[float, float]:
-    """The limits of an axis that shows 1, all values, and the ends of intervals that are near."""
-    values = [value for line in figure.lines for value in line.y if not np.isnan(value)]
-    low, high = min(1.0, *values), max(1.0, *values)
-    margin = max(high - low, 0.01)
-    ends = [end for line in figure.lines for end in (*line.low, *line.high)]
-    ends = [end for end in ends if low - margin < end < high + margin]
-    return min(low, *ends) - 0.1 * margin, max(high, *ends) + 0.1 * margin
+        low, high = min(1.0, *values), max(1.0, *values)
+        margin = max(high - low, 0.01)
+        ends = [end for line in figure.lines for end in (*line.low, *line.high)]
+        ends = [end for end in ends if low - margin < end < high + margin]
+        axes.set_ylim(min(low, *ends) - 0.1 * margin, max(high, *ends) + 0.1 * margin)
+    elif figure.log_scale and max(values) > _LINEAR_RATIO * min(values):
+        axes.set(yscale="log", ylabel=_plain(f"{figure.y} (log scale)"))
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter("{x:,.7g}")
+        axes.yaxis.set_minor_formatter("")
 
 
 def svg(figure: Figure, name: str, looks: Mapping[str, int]) -> str:
@@ -427,62 +425,6 @@ def looks_of(figures: Iterable[Figure]) -> dict[str, int]:
     """A number for each label, in the order in which labels appear."""
     names = dict.fromkeys(line.label for figure in figures for line in figure.lines)
     return {name: number for number, name in enumerate(names)}
-
-
-def plot_grid(
-    rows: tuple[str, Sequence[str]],
-    columns: tuple[str, Sequence[str]],
-    perplexities: Mapping[tuple[str, str], float],
-    path: str | os.PathLike[str],
-) -> None:
-    """Draws a grid search of two keys as a table of colours, with a frame around the lowest
-    perplexity.
-
-    Args:
-      rows: name and values of the key on the y axis, from below.
-      columns: name and values of the key on the x axis.
-      perplexities: perplexities by values of row and column; missing and infinite cells are empty.
-      path: path of the figure to write.
-    """
-    values = np.array(
-        [[perplexities.get((row, column), np.nan) for column in columns[1]] for row in rows[1]]
-    )
-    values[~np.isfinite(values)] = np.nan
-    if np.all(np.isnan(values)):
-        raise InputError(f"{path}: no cell has a finite perplexity to draw; remove --plot")
-    figure, axes = new_figure((3 + 0.9 * len(columns[1]), 2 + 0.6 * len(rows[1])))
-    from matplotlib.patches import Rectangle
-
-    low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    # Low perplexities are dark; a single perplexity is dark too.
-    image = axes.imshow(
-        values,
-        cmap="viridis",
-        norm="log" if high > _LINEAR_RATIO * low else "linear",
-        vmin=low,
-        vmax=high if high > low else low + 1,
-        origin="lower",
-        aspect="auto",
-    )
-    for (y, x), value in np.ndenumerate(values):
-        # Two decimals, or fewer if they would not fit.
-        decimals = 2 if value < 100 else 1 if value < 1000 else 0
-        text = "–" if np.isnan(value) else f"{value:,.{decimals}f}"
-        is_light = np.isnan(value) or float(np.asarray(image.norm(value))) > 0.6
-        axes.text(x, y, text, ha="center", va="center", color="black" if is_light else "white")
-        if value == low:
-            # The frame is inside the cell, because the axes would cover the cell's outer edges.
-            frame = {"fill": False, "edgecolor": COLOURS[1], "linewidth": 3}
-            axes.add_patch(Rectangle((x - 0.46, y - 0.46), 0.92, 0.92, **frame))
-    axes.set_xticks(range(len(columns[1])), list(map(_plain, columns[1])))
-    axes.set_yticks(range(len(rows[1])), list(map(_plain, rows[1])))
-    axes.tick_params(length=0)
-    axes.set(xlabel=_plain(columns[0]), ylabel=_plain(rows[0]))
-    axes.set_title("Validation perplexity (frame: lowest)")
-    scale = figure.colorbar(image, ax=axes)
-    if high > _LINEAR_RATIO * low:
-        _number_decades(scale.ax.yaxis)
-    save(figure, path)
 
 
 def plot_attention(sentences: "Sequence[SentenceAttention]", path: str | os.PathLike[str]) -> None:
@@ -533,61 +475,10 @@ def _short(names: Sequence[str]) -> list[str]:
     return [_plain(name if len(name) <= 40 else f"{name[:39]}…") for name in names]
 
 
-def _draw_line(axes: "Axes", look: int, line: Line, **style: Any) -> None:
-    (drawn,) = axes.plot(line.x, line.y, color=_colour(look), label=_plain(line.label), **style)
-    drawn.set_gid(_gid(line.label))
-
-
-def _gid(label: str) -> str:
-    return f"{_LINE_ID}{printable(label)}"
-
-
-def _colour(look: int) -> str:
-    return COLOURS[look % len(COLOURS)]
-
-
-def _marker(look: int) -> str:
-    return _MARKERS[look % len(_MARKERS)]
-
-
-def _set_scale(axes: "Axes", figure: Figure, values: Sequence[float]) -> None:
-    """Makes the y axis logarithmic if the figure says so and the range of values is large."""
-    axes.set_ylabel(_plain(figure.y))
-    if figure.log_scale and max(values) > _LINEAR_RATIO * min(values):
-        axes.set(yscale="log", ylabel=_plain(f"{figure.y} (log scale)"))
-        _number_decades(axes.yaxis)
-
-
-def _number_decades(axis: "Axis") -> None:
-    """Labels a logarithmic axis with plain numbers."""
-    from matplotlib.ticker import LogLocator, MaxNLocator
-
-    low, high = axis.get_view_interval()
-    # Within one decade hardly any logarithmic tick would have a number.
-    round_numbers = MaxNLocator(6, steps=[1, 2, 2.5, 5, 10])
-    is_wide = high > _LINEAR_RATIO * low
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if is_wide else round_numbers)
-    axis.set_major_formatter(lambda value, _: number(value))
-    axis.set_minor_formatter("")
-
-
-def number(value: float) -> str:
-    """A number as the label of a tick."""
-    return f"{value:,.7g}"
-
-
 def percent(ratio: float) -> str:
     """The difference of a ratio from 1, in percent."""
     percent = round(100 * (ratio - 1), 6)
     return f"{percent:+.4g}%" if percent else "0%"
-
-
-def _require_finite(perplexities: Mapping[str, Sequence[float]]) -> None:
-    for label, values in perplexities.items():
-        if not np.all(np.isfinite(values)):
-            raise InputError(
-                f"a perplexity of {label} is not finite and cannot be drawn; omit this run"
-            )
 
 
 def _plain(text: str) -> str:

@@ -25,7 +25,8 @@ from ml_collections import ConfigDict
 from dclm_jax import files, models
 from dclm_jax.data.corpus import open_corpus
 from dclm_jax.errors import InputError, did_you_mean
-from dclm_jax.experiments import figures, jobs
+from dclm_jax.experiments import jobs
+from dclm_jax.experiments.figures import Figure, Line
 from dclm_jax.tables import Column, aligned, cells_of, numbers_of, separated_columns
 from dclm_jax.training.config import difference_text, differences, flat, validated
 from dclm_jax.training.freezing import by_path, choose
@@ -295,17 +296,20 @@ class Sweep:
             )
         files.write_bytes(path, content)
 
-    def plot(self, outcomes: Sequence[Outcome], path: str) -> None:
-        """Draws the perplexities of a grid of two keys with several values."""
+    def figure(self, outcomes: Sequence[Outcome]) -> Figure:
+        """The validation perplexities by the last key with several values, one line per choice of
+        the other keys."""
         labels = short_names(list(self.grid))
-        row, column = self.several
-        rows, columns = ((labels[key], list(map(str, self.grid[key]))) for key in (row, column))
-        perplexities = {
-            (str(values[row]), str(values[column])): outcome.result.best_perplexity
-            for outcome in outcomes
-            for values in [outcome.cell.values]
-        }
-        figures.plot_grid(rows, columns, perplexities, path)
+        *others, last = self.several
+        perplexities = {o.cell.name: o.result.best_perplexity for o in outcomes}
+        values: dict[str, list[float]] = {}
+        for cell in self.cells:
+            line = ", ".join(f"{labels[key]} = {cell.values[key]}" for key in others)
+            values.setdefault(line or "all cells", []).append(perplexities.get(cell.name, math.nan))
+        ticks = list(map(str, self.grid[last]))
+        lines = [Line(line, range(len(ticks)), points) for line, points in values.items()]
+        title = "Validation perplexity"
+        return Figure(title, labels[last], title.lower(), lines, ticks, log_scale=True)
 
 
 def table(outcomes: Sequence[Outcome]) -> str:

@@ -234,56 +234,6 @@ def test_what_cannot_be_drawn(tmp_path, results, message):
     assert not list(tmp_path.iterdir())
 
 
-WIDTHS = ["32", "48", "64"]
-
-
-@pytest.mark.parametrize("worst", [99.5, 330.0, 12345.0])
-def test_a_grid_has_its_perplexities_and_a_frame_at_the_best(saved, tmp_path, worst):
-    perplexities = {
-        ("0.1", "32"): 99.126,
-        ("0.1", "48"): worst,
-        ("0.2", "48"): 98.5,
-        ("0.2", "64"): math.inf,
-    }
-    figures.plot_grid(("rate$", ["0.2", "0.1"]), ("H", WIDTHS), perplexities, tmp_path / "grid.png")
-    axes, scale = saved[0].axes
-    assert [label.get_text() for label in axes.get_xticklabels()] == WIDTHS
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["0.2", "0.1"]
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("H", r"rate\$")
-    written = {text.get_position(): text.get_text() for text in axes.texts}
-    largest = {99.5: "99.50", 330.0: "330.0", 12345.0: "12,345"}[worst]
-    assert written == {
-        (0, 0): "–",
-        (1, 0): "98.50",
-        (2, 0): "–",
-        (0, 1): "99.13",
-        (1, 1): largest,
-        (2, 1): "–",
-    }
-    (frame,) = axes.patches
-    assert frame.get_bbox().contains(1, 0) and frame.get_bbox().width < 1
-    (image,) = axes.images
-    shades = image.norm(image.get_array())
-    assert (shades[0, 1], shades[1, 1]) == (0, 1)
-    assert scale.get_yscale() == ("linear" if worst < 400 else "log")
-    low, high = scale.get_ylim()
-    labels = [
-        label.get_text()
-        for tick, label in zip(scale.get_yticks(), scale.get_yticklabels(), strict=True)
-        if low <= tick <= high
-    ]
-    assert len(set(labels)) == len(labels) >= 4 and "$" not in "".join(labels)
-
-
-def test_a_grid_of_one_finite_cell_or_none(saved, tmp_path):
-    place = ("1", "32")
-    figures.plot_grid(("L", ["1", "2"]), ("H", WIDTHS), {place: 7.5}, tmp_path / "grid.png")
-    assert [text.get_text() for text in saved[0].axes[0].texts].count("7.50") == 1
-    with pytest.raises(InputError, match="none.png: no cell has a finite perplexity to draw"):
-        figures.plot_grid(("L", ["1"]), ("H", WIDTHS), {place: math.inf}, tmp_path / "none.png")
-    assert [path.name for path in tmp_path.iterdir()] == ["grid.png"]
-
-
 @pytest.mark.parametrize("name", ["plot.xyz", "plot"])
 def test_a_format_that_does_not_exist_is_found_before_and_while_saving(tmp_path, name):
     target = tmp_path / name
@@ -349,7 +299,11 @@ def test_ticks_of_a_logarithmic_axis_are_few_and_told_apart(saved, tmp_path, end
     figures.plot(Figure("", "", "", curves, log_scale=True), tmp_path / "a.png")
     (axes,) = saved[0].axes
     low, high = axes.get_ylim()
-    labels = [figures.number(tick) for tick in axes.get_yticks() if low <= tick <= high]
+    labels = [
+        label.get_text()
+        for tick, label in zip(axes.get_yticks(), axes.get_yticklabels(), strict=True)
+        if low <= tick <= high
+    ]
     assert len(set(labels)) == len(labels) and 3 <= len(labels) <= 12
 
 
