@@ -59,7 +59,8 @@ class Table(NamedTuple):
       title: title.
       about: description of the numbers.
       cells: rows of strings, a header first.
-      numbers: columns of numbers by their keys in CSV; empty for a table without such columns.
+      numbers: columns of numbers by their keys in CSV, None where numbers are missing; empty for a
+        table without such columns.
     """
 
     title: str
@@ -70,7 +71,13 @@ class Table(NamedTuple):
     @classmethod
     def of(cls, title: str, about: str, columns: Sequence[Column]) -> "Table":
         """A table of columns."""
-        return cls(title, about, cells_of(columns), numbers_of(columns))
+        texts = [[c.header, *c.texts()] for c in columns if c.header is not None]
+        numbers = {
+            key: [None if row is None else row[index] for row in column.values]
+            for column in columns
+            for index, key in enumerate(column.keys)
+        }
+        return cls(title, about, list(map(list, zip(*texts, strict=True))), numbers)
 
     def text(self) -> str:
         """The title and the table for a terminal."""
@@ -97,21 +104,6 @@ class Table(NamedTuple):
             r"\end{table}",
         ]
         return "\n".join(lines)
-
-
-def cells_of(columns: Sequence[Column]) -> list[list[str]]:
-    """The rows of a table, a header first."""
-    texts = [[c.header, *c.texts()] for c in columns if c.header is not None]
-    return list(map(list, zip(*texts, strict=True)))
-
-
-def numbers_of(columns: Sequence[Column]) -> dict[str, list[Any]]:
-    """The numbers of all rows by their keys in CSV, None where they are missing."""
-    return {
-        key: [None if row is None else row[index] for row in column.values]
-        for column in columns
-        for index, key in enumerate(column.keys)
-    }
 
 
 def markdown(cells: Sequence[Sequence[str]]) -> list[str]:

@@ -36,10 +36,11 @@ from pathlib import Path
 
 from absl import flags
 
-from dclm_jax import storage
+from dclm_jax import files, storage
 from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.experiments import figures
-from dclm_jax.experiments.sweep import Sweep, parse_grid, table, write_table
+from dclm_jax.experiments.sweep import Sweep, parse_grid, table
+from dclm_jax.tables import separated_columns
 from launch import _app, _training
 
 flags.adopt_module_key_flags(_training)
@@ -95,9 +96,9 @@ def main(argv: Sequence[str]) -> int:
             failed = sweep.train(waiting, at_once=_JOBS.value, say=_say)
     outcomes = sweep.outcomes()
     if outcomes:
-        path = sweep.directory / "sweep.csv"
-        write_table(path, outcomes)
-        _say(f"\n{table(outcomes)}\nTable: {path}")
+        path, finished_cells = sweep.directory / "sweep.csv", table(outcomes)
+        files.write_bytes(path, separated_columns(finished_cells.numbers).encode())
+        _say(f"\n{finished_cells.text()}\nTable: {path}")
         best = shlex.quote(str(sweep.workdir(outcomes[0].cell)))
         _say(f"Best cell: python -m launch.evaluate --workdir={best} --split=test")
         if _PLOT.value:

@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from dclm_jax import files, processes, storage
@@ -232,36 +232,33 @@ class Store:
           result: the result.
           compute: function that measures the value, given a function to call with its progress.
         """
-        if (saved := self._saved(result)) is not None:
-            return saved[0]
-        if not self.compute:
-            return None
-        with self._measuring(result.label) as on_document:
-            value = compute(on_document)
-        return self.save(result, value)
-
-    @contextlib.contextmanager
-    def _measuring(self, label: str) -> Iterator[Progress]:
-        start = time.monotonic()
-        with self.progress(label) as on_document:
-            yield on_document
-        self.say(f"{label}: measured in {time.monotonic() - start:.0f} s")
-
-    def _saved(self, result: Result) -> list[Any] | None:
-        """The saved value, read by the first process, in a list; None if it is not saved."""
-        saved = processes.by_first(self._read)(result)
-        if saved is not None:
+        value = processes.by_first(self._read)(result)
+        if value is not None:
             self.read.append(result.label)
-        return saved
+        elif self.compute:
+            start = time.monotonic()
+            with self.progress(result.label) as on_document:
+                value = self.save(result, compute(on_document))
+            self.say(f"{result.label}: measured in {time.monotonic() - start:.0f} s")
+        return value
 
-    def _read(self, result: Result) -> list[Any] | None:
+    def _read(self, result: Result) -> Any:
+        """The saved value; None if it is not saved or cannot be used."""
         if result.path is None:
             return None
         try:
             with storage.reaching(result.path):
                 if not result.path.exists():
                     return None
-            return [_read(result.path, result.identity)]
+            saved = files.read_json(result.path, _Saved)
+            if saved.identity != result.identity:
+                raise InputError(
+                    f"{result.path}: is from a different model or version and is not used"
+                )
+            with contextlib.suppress(RecursionError):
+                if saved.checksum == _checksum(saved.value):
+                    return files.finite(saved.value)
+            raise InputError(f"{result.path}: is damaged (its checksum differs) and is not used")
         except InputError as error:
             self.warn(f"note: {error}")
             return None
@@ -285,16 +282,6 @@ class Store:
 def of_pass(sums: Perplexity, new: Sequence[Measure]) -> dict[str, Any]:
     """The values of a pass over all targets, by name."""
     return {PERPLEXITY: sums.to_json(), **{each.name: each.value() for each in new}}
-
-
-def _read(path: storage.Location, identity: Mapping[str, Any]) -> Any:
-    saved = files.read_json(path, _Saved)
-    if saved.identity != identity:
-        raise InputError(f"{path}: is from a different model or version and is not used")
-    with contextlib.suppress(RecursionError):
-        if saved.checksum == _checksum(saved.value):
-            return files.finite(saved.value)
-    raise InputError(f"{path}: is damaged (its checksum differs) and is not used")
 
 
 def _checksum(value: Any) -> str:

@@ -27,7 +27,7 @@ from dclm_jax.data.corpus import open_corpus
 from dclm_jax.errors import InputError, did_you_mean
 from dclm_jax.experiments import jobs
 from dclm_jax.experiments.figures import Figure, Line
-from dclm_jax.tables import Column, aligned, cells_of, numbers_of, separated_columns
+from dclm_jax.tables import Column, Table
 from dclm_jax.training.config import difference_text, differences, flat, validated
 from dclm_jax.training.freezing import by_path, choose
 from dclm_jax.training.optimizer import create_optimizer
@@ -312,21 +312,12 @@ class Sweep:
         return Figure(title, labels[last], title.lower(), lines, ticks, log_scale=True)
 
 
-def table(outcomes: Sequence[Outcome]) -> str:
-    """The aligned table of finished cells; the best cell is first and marked."""
-    return "\n".join(aligned(cells_of(_columns(outcomes))))
-
-
-def write_table(path: Path, outcomes: Sequence[Outcome]) -> None:
-    """Writes the finished cells as CSV, with unrounded numbers."""
-    files.write_bytes(path, separated_columns(numbers_of(_columns(outcomes))).encode())
-
-
-def _columns(outcomes: Sequence[Outcome]) -> list[Column]:
+def table(outcomes: Sequence[Outcome]) -> Table:
+    """The finished cells; the best cell is first and marked."""
     cells, results = [o.cell for o in outcomes], [o.result for o in outcomes]
     perplexities = [[result.best_perplexity] for result in results]
     rates = [[outcome.tokens_per_second] for outcome in outcomes]
-    return [
+    columns = [
         Column("", [["best" if outcome is outcomes[0] else ""] for outcome in outcomes]),
         Column(None, [[cell.name] for cell in cells], keys=["cell"]),
         *(
@@ -340,3 +331,4 @@ def _columns(outcomes: Sequence[Outcome]) -> list[Column]:
         Column("seconds", [[o.seconds] for o in outcomes], "{:.1f}".format, ["seconds"]),
         Column("targets/s", rates, "{:,.0f}".format, ["tokens_per_second"]),
     ]
+    return Table.of("Finished cells by validation perplexity", "", columns)

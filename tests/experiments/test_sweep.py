@@ -16,6 +16,7 @@ from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.errors import InputError
 from dclm_jax.experiments import figures, sweep
 from dclm_jax.experiments.sweep import Cell, Outcome, Sweep
+from dclm_jax.tables import separated_columns
 from dclm_jax.training.config import default_config, flat, validated
 from dclm_jax.training.workdir import Result
 from tests.training.support import write_result
@@ -231,7 +232,8 @@ def test_the_lowest_perplexity_is_the_best_and_of_equal_ones_the_first(monkeypat
 
 def test_the_table_marks_the_best():
     worse, best, worst, bad = outcomes(107.256, 8.5, math.inf, 1234.5)
-    header, _, *rows = map(str.split, sweep.table([best, worse, bad, worst]).splitlines())
+    table = sweep.table([best, worse, bad, worst]).text()
+    _, header, _, *rows = map(str.split, table.splitlines())
     columns = (
         "hidden_dim learning_rate parameters validation perplexity best step seconds targets/s"
     )
@@ -243,7 +245,8 @@ def test_the_table_marks_the_best():
 def test_the_file_of_the_table_has_all_digits(tmp_path):
     first, *others = outcomes(7.123456789012345, 8.5, 9.5, 10.5)
     named = first._replace(cell=Cell("NA", first.cell.values))
-    sweep.write_table(tmp_path / "sweep.csv", [first, named, *others[1:]])
+    numbers = sweep.table([first, named, *others[1:]]).numbers
+    (tmp_path / "sweep.csv").write_text(separated_columns(numbers))
     with (tmp_path / "sweep.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 4
