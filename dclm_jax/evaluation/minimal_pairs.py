@@ -216,7 +216,5 @@ def _accuracy(cells: tuple[str, ...], criterion: str, correct_PxX: np.ndarray) -
     pairs = len(correct_DxX)
     values_3xX = np.full((3, correct_PxX.shape[1]), np.nan)
     if pairs:
-        means_RxX = significance.resample(correct_DxX, np.ones((pairs, 1)))
-        values_3xX[0] = correct_DxX.mean(axis=0)
-        values_3xX[1:] = significance.interval(means_RxX)
+        values_3xX = significance.means(correct_DxX, np.ones((pairs, 1)))
     return Accuracy(cells, criterion, pairs, len(correct_PxX) - pairs, values_3xX)

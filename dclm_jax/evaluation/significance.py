@@ -65,6 +65,35 @@ def interval(values_RxX: np.ndarray) -> np.ndarray:
         return np.nanpercentile(values_RxX, _PERCENTILES, axis=0)
 
 
+def means(sums_DxX: np.ndarray, counts_DxX: np.ndarray) -> np.ndarray:
+    """The mean of every column over all documents, and the low and high end of its 95% interval,
+    float64 [3, X]; nan for a column without values, and for ends of fewer than two documents.
+
+    Args:
+      sums_DxX, counts_DxX: as for `resample`.
+    """
+    with np.errstate(invalid="ignore"):
+        mean_X = sums_DxX.sum(axis=0) / counts_DxX.sum(axis=0)
+    return np.stack([mean_X, *interval(resample(sums_DxX, counts_DxX))])
+
+
+def means_to_json(names: Sequence[str], means_3xX: np.ndarray) -> dict[str, dict[str, float]]:
+    """The result of `means` by the names of its columns."""
+    return {
+        name: dict(zip(("mean", "low", "high"), values.tolist(), strict=True))
+        for name, values in zip(names, means_3xX.T, strict=True)
+    }
+
+
+def interval_text(mean_and_ends: Sequence[float] | np.ndarray, digits: int) -> str:
+    """A mean, and the ends of its interval if there are ends; empty for nan."""
+    # The sum with 0 writes -0.0 as 0.0.
+    mean, low, high = (f"{round(float(x), digits) + 0:.{digits}f}" for x in mean_and_ends)
+    if math.isnan(mean_and_ends[0]):
+        return ""
+    return mean if math.isnan(mean_and_ends[1]) else f"{mean} [{low}, {high}]"
+
+
 class Sums(NamedTuple):
     """Sums of nats (or of another averaged value) and numbers of targets, per document and column
     (positions, parts of speech or runs), [D, X] each."""

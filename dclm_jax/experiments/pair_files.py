@@ -1,7 +1,6 @@
 """Accuracies on minimal pairs of several runs: tables, their JSON, and the outcome of every pair as
 JSON lines or TSV."""
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +9,12 @@ import numpy as np
 from dclm_jax import score_types
 from dclm_jax.evaluation import minimal_pairs
 from dclm_jax.evaluation.minimal_pairs import CRITERIA, LAST_WORD, Accuracy, Choice, Outcome
-from dclm_jax.evaluation.significance import Difference, difference_table
+from dclm_jax.evaluation.significance import (
+    Difference,
+    difference_table,
+    interval_text,
+    means_to_json,
+)
 from dclm_jax.files import json_text
 from dclm_jax.tables import aligned, present, separated
 
@@ -25,8 +29,9 @@ def require_free_names(choices: Iterable[Choice], names: Sequence[str]) -> None:
       choices: choices with their columns.
       names: names of the alternatives.
     """
-    taken = {_PAIR, _RANK, *map(_apart, CRITERIA), *map(_correct, CRITERIA)}
-    taken.update(itertools.chain.from_iterable(map(_scores, names)))
+    kinds = [f"{kind}_{_key(name)}" for kind in ("set_apart", "correct") for name in CRITERIA]
+    scores = [f"{kind}_{name}" for kind in ("log_prob", "targets") for name in names]
+    taken = {_PAIR, _RANK, *kinds, *scores}
     for choice in choices:
         score_types.require_free_names(
             choice.columns,
@@ -77,7 +82,7 @@ class PairResults(NamedTuple):
         rows = [[*header, *(f"{label}, %" for label in self.labels)]]
         for accuracy in self.accuracies:
             cells = accuracy.cells or ("all", *[""] * (len(self.by) - 1))
-            values = map(_with_interval, accuracy.values_3xX.T)
+            values = [interval_text(100 * values, 2) for values in accuracy.values_3xX.T]
             counts = f"{accuracy.pairs:,}", f"{accuracy.apart:,}"
             rows.append([*cells, accuracy.criterion, *counts, *values])
         lines = [
@@ -120,10 +125,7 @@ class PairResults(NamedTuple):
                 "criterion": accuracy.criterion,
                 "pairs": accuracy.pairs,
                 "set_apart": accuracy.apart,
-                "accuracy": {
-                    label: dict(zip(("mean", "low", "high"), values.tolist(), strict=True))
-                    for label, values in zip(self.labels, accuracy.values_3xX.T, strict=True)
-                },
+                "accuracy": means_to_json(self.labels, accuracy.values_3xX),
             }
             for accuracy in self.accuracies
         ]
@@ -136,29 +138,39 @@ class PairResults(NamedTuple):
 
     def lines(self, file_format: str) -> Iterator[str]:
         """The outcome of every pair, one per line."""
-        columns = dict.fromkeys(name for outcome in self.runs[0] for name in outcome.choice.columns)
-        if file_format == "tsv":
-            criteria = map(_apart, self.runs[0][0].correct)
-            yield separated([_PAIR, *columns, *criteria, *self._value_names()])
-        for of_runs in zip(*self.runs, strict=True):
-            yield self._line(of_runs, list(columns), file_format)
+        names = dict.fromkeys(name for outcome in self.runs[0] for name in outcome.choice.columns)
+        for index, of_runs in enumerate(zip(*self.runs, strict=True)):
+            if file_format == "jsonl":
+                yield self._json_line(of_runs)
+                continue
+            columns, cells = zip(*self._cells(of_runs, names), strict=True)
+            if not index:
+                yield separated(columns)
+            yield separated(cells)
 
-    def _value_names(self) -> list[str]:
-        names = [*itertools.chain.from_iterable(map(_scores, self.names))]
-        names += map(_correct, self.runs[0][0].correct)
-        names += [_RANK] if LAST_WORD in self.runs[0][0].correct else []
-        if len(self.labels) == 1:
-            return names
-        return [f"{name}:{label}" for label in self.labels for name in names]
+    def _cells(
+        self, of_runs: Sequence[Outcome], names: Iterable[str]
+    ) -> Iterator[tuple[str, object]]:
+        """The columns of the TSV with the cells of a pair."""
+        choice, is_correct = of_runs[0].choice, of_runs[0].correct
+        yield _PAIR, choice.where
+        for name in names:
+            yield name, present(choice.columns.get(name))
+        for name, value in is_correct.items():
+            yield f"set_apart_{_key(name)}", int(np.isnan(value))
+        for label, outcome in zip(self.labels, of_runs, strict=True):
+            end = "" if len(self.labels) == 1 else f":{label}"
+            scores = zip(self.names, outcome.log_probs, outcome.targets, strict=True)
+            for name, log_prob, targets in scores:
+                yield f"log_prob_{name}{end}", f"{log_prob:.6f}"
+                yield f"targets_{name}{end}", targets
+            for name, value in outcome.correct.items():
+                yield f"correct_{_key(name)}{end}", None if np.isnan(value) else f"{value:g}"
+            if LAST_WORD in outcome.correct:
+                yield f"{_RANK}{end}", outcome.rank
 
-    def _line(self, of_runs: Sequence[Outcome], columns: Sequence[str], file_format: str) -> str:
+    def _json_line(self, of_runs: Sequence[Outcome]) -> str:
         first = of_runs[0]
-        choice = first.choice
-        apart = {_key(name): bool(np.isnan(value)) for name, value in first.correct.items()}
-        if file_format == "tsv":
-            cells = [present(choice.columns.get(name)) for name in columns]
-            values = [value for outcome in of_runs for value in _values(outcome)]
-            return separated([choice.where, *cells, *map(int, apart.values()), *values])
         records = [
             {
                 "log_probs": outcome.log_probs,
@@ -168,12 +180,15 @@ class PairResults(NamedTuple):
             for outcome in of_runs
         ]
         record = {
-            _PAIR: choice.where,
-            "columns": dict(choice.columns),
+            _PAIR: first.choice.where,
+            "columns": dict(first.choice.columns),
             "unit": "nats",
-            "alternatives": list(map(_text, choice.alternatives)),
+            "alternatives": [
+                sentence if isinstance(sentence, str) else " ".join(sentence)
+                for sentence in first.choice.alternatives
+            ],
             "targets": first.targets,
-            "set_apart": apart,
+            "set_apart": {_key(name): bool(np.isnan(x)) for name, x in first.correct.items()},
         }
         if len(self.labels) == 1:
             return json_text({**record, **records[0]}) + "\n"
@@ -182,38 +197,3 @@ class PairResults(NamedTuple):
 
 def _key(criterion: str) -> str:
     return criterion.lower().replace(" ", "_")
-
-
-def _scores(name: str) -> tuple[str, str]:
-    """The columns with the scores of an alternative."""
-    return f"log_prob_{name}", f"targets_{name}"
-
-
-def _apart(criterion: str) -> str:
-    """The column that says whether a pair is excluded from the accuracy by a criterion."""
-    return f"set_apart_{_key(criterion)}"
-
-
-def _correct(criterion: str) -> str:
-    """The column with the outcome by a criterion."""
-    return f"correct_{_key(criterion)}"
-
-
-def _text(sentence: str | Sequence[str]) -> str:
-    """The text of a sentence, which may be a list of words."""
-    return sentence if isinstance(sentence, str) else " ".join(sentence)
-
-
-def _with_interval(values: np.ndarray) -> str:
-    """An accuracy in percent, with its interval if there is one; empty without pairs."""
-    if np.isnan(values[0]):
-        return ""
-    mean, low, high = 100 * values
-    return f"{mean:.2f}" if np.isnan(low) else f"{mean:.2f} [{low:.2f}, {high:.2f}]"
-
-
-def _values(outcome: Outcome) -> list[object]:
-    scores = zip(outcome.log_probs, outcome.targets, strict=True)
-    values: list[object] = [value for score in scores for value in (f"{score[0]:.6f}", score[1])]
-    values += [None if np.isnan(value) else f"{value:g}" for value in outcome.correct.values()]
-    return [*values, outcome.rank] if LAST_WORD in outcome.correct else values

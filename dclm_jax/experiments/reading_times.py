@@ -347,8 +347,7 @@ class Gains(NamedTuple):
             names.append((name, COLUMN))
             by_sentence.append(fit(None, (_column(name),)) - fit(None, ()))
         sums_DxX = np.stack([np.bincount(of_word_N, gain_N) for gain_N in by_sentence], axis=1)
-        means_X = sums_DxX.sum(axis=0) / len(words.times_N)
-        ends_2xX = significance.interval(significance.resample(sums_DxX, counts_D[:, None]))
+        means_3xX = significance.means(sums_DxX, counts_D[:, None])
         of_surprisal = [index for index, name in enumerate(names) if name[1] == SURPRISAL]
         return cls(
             labels,
@@ -357,8 +356,8 @@ class Gains(NamedTuple):
             len(sentences),
             words.omitted,
             [
-                Gain(*name, *map(float, values))
-                for name, *values in zip(names, means_X, *ends_2xX, strict=True)
+                Gain(*name, *values.tolist())
+                for name, values in zip(names, means_3xX.T, strict=True)
             ],
             significance.differences(
                 significance.Sums(sums_DxX[:, of_surprisal], counts_D[:, None])
@@ -409,14 +408,8 @@ def cells_of_gains(gains: Sequence[Gain]) -> list[list[str]]:
     """A table with a row per comparison and a column per label, for 1,000 words."""
     rows: dict[str, dict[str, str]] = {}
     for gain in gains:
-        rows.setdefault(gain.comparison, {})[gain.label] = _with_interval(*gain[2:])
+        text = significance.interval_text([1e3 * value for value in gain[2:]], 1)
+        rows.setdefault(gain.comparison, {})[gain.label] = text
     labels = list(dict.fromkeys(gain.label for gain in gains))
     cells = [[name, *(row.get(label, "") for label in labels)] for name, row in rows.items()]
     return [["predictor", *labels], *cells]
-
-
-def _with_interval(mean: float, low: float, high: float) -> str:
-    """A gain per word and its interval, for 1,000 words."""
-    # The sum with 0 writes -0.0 as 0.0.
-    mean, low, high = (round(1e3 * value, 1) + 0 for value in (mean, low, high))
-    return f"{mean:.1f} [{low:.1f}, {high:.1f}]"

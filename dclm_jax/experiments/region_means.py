@@ -92,10 +92,7 @@ class RegionMeans:
             values_DxX = np.stack(documents)
             counts_DxX = np.isfinite(values_DxX).astype(float)
             sums_DxX = np.where(counts_DxX > 0, values_DxX, 0)
-            with np.errstate(invalid="ignore"):
-                mean_X = sums_DxX.sum(axis=0) / counts_DxX.sum(axis=0)
-            ends_2xX = significance.interval(significance.resample(sums_DxX, counts_DxX))
-            values_3xX = np.concatenate([mean_X[None], ends_2xX])
+            values_3xX = significance.means(sums_DxX, counts_DxX)
             means.append(Mean(cells, len(documents), self._words[cells], values_3xX))
         return means
 
@@ -116,10 +113,7 @@ class RegionMeans:
             else:
                 record = dict(zip(self.by, cells, strict=True))
                 counts = {"unit": unit, "documents": documents, "words": words}
-                values = {
-                    name: dict(zip(("mean", "low", "high"), values.tolist(), strict=True))
-                    for name, values in zip(names, values_3xX.T, strict=True)
-                }
+                values = significance.means_to_json(names, values_3xX)
                 yield json_text({"by": record, **counts, **values}) + "\n"
 
     def figure(self, measure: str, unit: str) -> Figure:
