@@ -71,7 +71,7 @@ def main(argv: Sequence[str]) -> None:
     if not _SHUFFLE.value:
         return
     measured, chance = orders.measure(reordered, _SEED.value)
-    num_optimal = sum(document.is_optimal for document in reordered)
+    num_optimal = sum(document.ordered.is_optimal for document in reordered)
     lines = [
         run.lm.summary,
         *aligned(kendall.table({"model": measured, "chance": chance})),

@@ -297,6 +297,11 @@ def ratios(
     return sums.perplexities / others.perplexities, significance.of_ratio(sums, others)
 
 
+def change_text(ratio: float) -> str:
+    """The change that a ratio is, in percent."""
+    return f"{100 * (ratio - 1):+.1f}%"
+
+
 def test_perplexity(a: Row, b: Row) -> ZTest:
     """A one-sided paired z-test over documents: whether A has a higher likelihood than B.
 

@@ -11,17 +11,15 @@ from dclm_jax.experiments.comparison import Row, paired
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.score_types import DocumentScore, SentenceAttention
 
-DOCUMENTS, SENTENCES, CONFIGURATIONS, ATTENDING = 3, 8, 5, 2
-"""Maximum numbers in an HTML report; ATTENDING is the number of configurations with attention."""
-
-
+DOCUMENTS, SENTENCES, CONFIGURATIONS = 3, 8, 5
+"""Maximum numbers in an HTML report."""
 _ELIGIBLE = "documents with two or more sentences"
 
 
 class Example(NamedTuple):
     """The first sentences of a document: the reason for its selection, the labels of rows, the
     scores of each row's model, with and without context, and the attention weights of each model
-    (empty unless the model is one of the first ATTENDING models with attention)."""
+    (empty for a model without attention)."""
 
     why: str
     labels: list[str]
@@ -44,19 +42,18 @@ def read(
       baseline: as for `comparison.paired`.
     """
     rows = [(row.label, models[row.results[0]["workdir"]]) for row in all_rows[:CONFIGURATIONS]]
-    labels = [label for label, _ in rows]
-    attending = [label for label, lm in rows if lm.model is not None and lm.model.attends_to]
     examples = []
     for index, why in choose(all_rows, documents, baseline):
         name = f"Test document {index + 1}"
         if (count := len(documents[index])) > SENTENCES:
             name += f", the first {SENTENCES} of {count} sentences"
         scores, attention = [], []
-        for label, lm in rows:
+        for _, lm in rows:
             words = [lm.vocabulary.decode(ids.tolist()) for ids in documents[index][:SENTENCES]]
             scores += lm.score([Document(name, words)], no_context_too=True)
-            attention.append(lm.attention(words) if label in attending[:ATTENDING] else [])
-        examples.append(Example(why, labels, scores, attention))
+            attends = lm.model is not None and lm.model.attends_to
+            attention.append(lm.attention(words) if attends else [])
+        examples.append(Example(why, [label for label, _ in rows], scores, attention))
     return examples
 
 

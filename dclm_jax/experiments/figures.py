@@ -19,7 +19,7 @@ import numpy as np
 from dclm_jax import files
 from dclm_jax.errors import InputError, importing, printable
 from dclm_jax.evaluation import measures
-from dclm_jax.experiments.comparison import LENGTH, Row, ratios, without
+from dclm_jax.experiments.comparison import LENGTH, Row, change_text, ratios, without
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -112,7 +112,7 @@ class Figure(NamedTuple):
         return [[self.x, *columns], *rows]
 
     def _column(self, line: Line) -> dict[float, str]:
-        form = _change if self.baseline else "{:.5g}".format
+        form = change_text if self.baseline else "{:.5g}".format
         column = {}
         for at, (x, y) in enumerate(zip(line.x, line.y, strict=True)):
             if math.isfinite(x) and math.isfinite(y):
@@ -120,10 +120,6 @@ class Figure(NamedTuple):
                 if self.has_intervals and math.isfinite(line.low[at]):
                     column[x] += f" [{form(line.low[at])}, {form(line.high[at])}]"
         return column
-
-
-def _change(ratio: float) -> str:
-    return f"{100 * (ratio - 1):+.1f}%"
 
 
 def ratio_figure(
@@ -189,7 +185,7 @@ def context_figure(results: Sequence[Result]) -> Figure:
 
 def of_rows(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Figure]:
     """The figures of rows by name; see `Figure.undrawn`."""
-    figures = {"learning_curves": learning_curves(all_rows)}
+    figures = {"learning_curves": _learning_curves(all_rows)}
     for kind in measures.by_position():
         if not any(row.has(kind.name) for row in all_rows):
             continue
@@ -200,14 +196,12 @@ def of_rows(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Figu
                 lines.append(Line(row.label, range(len(ticks)), values, low, high))
         x = "position, from 1"
         figures[kind.name] = ratio_figure(kind.title, x, ticks, lines, baselines[0])
-    if lines := _length_curves(all_rows):
-        title = "Validation log-likelihood by training steps (Ji et al. 2015, Figure 3)"
-        y = "validation log-likelihood, nats per target"
-        figures["segment_length"] = Figure(title, "training steps", y, lines)
+    if (curves := _length_curves(all_rows)).lines:
+        figures["segment_length"] = curves
     return figures
 
 
-def learning_curves(all_rows: Sequence[Row]) -> Figure:
+def _learning_curves(all_rows: Sequence[Row]) -> Figure:
     """Perplexity against training targets for the first seed; training perplexity is dashed."""
     lines = []
     for row in all_rows:
@@ -223,10 +217,9 @@ def _points(pairs: Sequence[Sequence[float]]) -> tuple[list[float], list[float]]
     return [tokens / 1e6 for tokens, _ in pairs], [perplexity for _, perplexity in pairs]
 
 
-def _length_curves(all_rows: Sequence[Row]) -> list[Line]:
+def _length_curves(all_rows: Sequence[Row]) -> Figure:
     """The learning curves of models that were trained with several segment lengths, with any number
-    of segments per step (Ji et al. 2015, Figure 3): training steps, and validation log-likelihood
-    in nats per target, of the first seed."""
+    of segments per step (Ji et al. 2015, Figure 3), of the first seed."""
     lines = []
     for row in all_rows:
         rest = without(row.config, _LENGTH_KEYS)
@@ -235,7 +228,8 @@ def _length_curves(all_rows: Sequence[Row]) -> list[Line]:
         if len({other.config.get(LENGTH) for other in same}) > 1 and points:
             steps, perplexities = zip(*points, strict=True)
             lines.append(Line(row.label, steps, [-math.log(value) for value in perplexities]))
-    return lines
+    title = "Validation log-likelihood by training steps (Ji et al. 2015, Figure 3)"
+    return Figure(title, "training steps", "validation log-likelihood, nats per target", lines)
 
 
 def check_target(path: str | os.PathLike[str]) -> None:

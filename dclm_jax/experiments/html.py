@@ -220,23 +220,13 @@ def _measure(name: str, value: float, unit: str) -> str:
     return f"{value:.4g}" if is_rank(name) else f"{value:.4g} {unit}"
 
 
-class Weight(NamedTuple):
-    """An attention weight in percent, and its ratio to the largest weight in the table."""
-
-    percent: str
-    share: float
-
-
-def weights(attended: SentenceAttention) -> list[list[str | Weight]]:
+def weights(attended: SentenceAttention) -> list[list[Any]]:
     """The cells of a table with targets as columns, and one row per position (two or more, at most
-    SHOWN_POSITIONS)."""
+    SHOWN_POSITIONS). A cell is a weight and its ratio to the largest weight in the table."""
     targets, positions, weights_TxM = attended.largest()
     largest = float(weights_TxM.max())
     rows = zip(positions, weights_TxM.T.tolist(), strict=True)
-    return [
-        ["", *targets],
-        *([name, *(Weight(f"{100 * w:.0f}", w / largest) for w in row)] for name, row in rows),
-    ]
+    return [["", *targets], *([name, *((w, w / largest) for w in row)] for name, row in rows)]
 
 
 def head(title: str, *, compared: bool, unit: str = NATS) -> str:
@@ -311,7 +301,7 @@ def foot() -> str:
 
 
 def _document_parts() -> Any:
-    return environment().get_template("surprisal.html.j2").module
+    return environment().get_template("parts.html.j2").module
 
 
 def _mean(score: DocumentScore, unit: str) -> str:

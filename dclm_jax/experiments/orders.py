@@ -1,51 +1,36 @@
 """Sentence ordering of documents by a model, and its agreement with the original order."""
 
-import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dclm_jax.coherence import kendall
 from dclm_jax.coherence.kendall import OrderMeasures
 from dclm_jax.data.documents import Document
+from dclm_jax.decoding.ordering import Ordered
 from dclm_jax.errors import InputError
 from dclm_jax.language_model import LanguageModel
 
 
-@dataclasses.dataclass(frozen=True)
-class Reordered:
-    """A document in the order that a model finds most probable.
-
-    Attributes:
-      document: the document in its original order.
-      order: positions of the sentences in the original order, from 0.
-      log_prob: log P of the document in this order, in nats.
-      is_optimal: whether the order is known to be the most probable order.
-      tau: Kendall's tau if the document was shuffled and has at least two sentences; else None.
-    """
+class Reordered(NamedTuple):
+    """A document, its most probable order (positions in the original order) under a model, and
+    Kendall's tau of this order if the document was shuffled and has at least two sentences."""
 
     document: Document
-    order: list[int]
-    log_prob: float
-    is_optimal: bool
+    ordered: Ordered
     tau: float | None
 
     @property
     def sentences(self) -> list[str]:
         """The sentences in the order of the model."""
-        return [" ".join(self.document.sentences[i]) for i in self.order]
+        return [" ".join(self.document.sentences[i]) for i in self.ordered.order]
 
     def to_json(self) -> dict[str, Any]:
         """The document for a file of JSON lines."""
-        record = {
-            "id": self.document.id,
-            "order": self.order,
-            "sentences": self.sentences,
-            "unit": "nats",
-            "log_prob": self.log_prob,
-            "is_optimal": self.is_optimal,
-        }
+        order, log_prob, is_optimal = self.ordered
+        record = {"id": self.document.id, "order": order, "sentences": self.sentences}
+        record |= {"unit": "nats", "log_prob": log_prob, "is_optimal": is_optimal}
         return record if self.tau is None else {**record, "tau": self.tau}
 
 
@@ -72,10 +57,10 @@ def reorder(
         count, tau = len(document.sentences), None
         before = np.arange(count) if shuffle_seed is None else rng.permutation(count)
         ordered = lm.order([document.sentences[i] for i in before], beam)
-        order = before[ordered.order].tolist()
+        ordered = ordered._replace(order=before[ordered.order].tolist())
         if shuffle_seed is not None and count > 1:
-            tau = kendall.order_measures([order], [_text(document)]).tau
-        reordered.append(Reordered(document, order, ordered.log_prob, ordered.is_optimal, tau))
+            tau = kendall.order_measures([ordered.order], [_text(document)]).tau
+        reordered.append(Reordered(document, ordered, tau))
         on_document(len(reordered))
     return reordered
 
@@ -83,7 +68,7 @@ def reorder(
 def measure(reordered: Sequence[Reordered], seed: int) -> tuple[OrderMeasures, OrderMeasures]:
     """The measures of the orders, and the measures of random orders of these documents."""
     texts = [_text(document.document) for document in reordered]
-    measures = kendall.order_measures([document.order for document in reordered], texts)
+    measures = kendall.order_measures([document.ordered.order for document in reordered], texts)
     if not measures.documents:
         raise InputError("no document has two or more sentences to order; choose another text")
     return measures, kendall.by_chance(texts, seed)

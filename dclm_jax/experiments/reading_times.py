@@ -9,6 +9,7 @@ not fitted to. A gain above 0 means that the predictor helps to predict reading 
 Shapes: N words, X predictors, D sentences, R runs.
 """
 
+import functools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -77,6 +78,12 @@ class Words(NamedTuple):
     shared: Mapping[str, np.ndarray]
     by_run: Sequence[Mapping[str, np.ndarray]]
     omitted: Mapping[str, int]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The numbers of words, stories and sentences."""
+        stories, sentences = (len(np.unique(x)) for x in (self.stories_N, self.sentences_N))
+        return {"words": len(self.times_N), "stories": stories, "sentences": sentences}
 
 
 class _Word(NamedTuple):
@@ -306,17 +313,13 @@ class Gains(NamedTuple):
 
     Attributes:
       labels: labels of the runs.
-      words, stories, sentences: numbers of words, stories and sentences.
-      omitted: numbers of omitted words by reason.
+      words: the words.
       gains: the gain of every comparison and run, then of every column.
       differences: differences of the gain of the surprisal between runs, with tests.
     """
 
     labels: Sequence[str]
-    words: int
-    stories: int
-    sentences: int
-    omitted: Mapping[str, int]
+    words: Words
     gains: Sequence[Gain]
     differences: Sequence[significance.Difference]
 
@@ -324,18 +327,15 @@ class Gains(NamedTuple):
     def of(cls, words: Words, labels: Sequence[str], columns: Sequence[str] = ()) -> "Gains":
         """The gains of the columns, and of the comparisons for every run."""
         names, by_sentence = [], []
-        sentences, of_word_N = np.unique(words.sentences_N, return_inverse=True)
+        _, of_word_N = np.unique(words.sentences_N, return_inverse=True)
         counts_D = np.bincount(of_word_N).astype(float)
-        fits: dict[tuple[int | None, tuple[str, ...]], np.ndarray] = {}
 
+        @functools.cache
         def fit(run: int | None, predictors: tuple[str, ...]) -> np.ndarray:
-            if (run, predictors) not in fits:
-                pool = {**words.shared, **({} if run is None else words.by_run[run])}
-                arrays = [pool[name] for name in (*BASELINE, *predictors)]
-                fits[run, predictors] = log_likelihoods(
-                    words.times_N, np.concatenate(arrays, axis=1), words.stories_N
-                )
-            return fits[run, predictors]
+            pool = {**words.shared, **({} if run is None else words.by_run[run])}
+            arrays = [pool[name] for name in (*BASELINE, *predictors)]
+            predictors_NxX = np.concatenate(arrays, axis=1)
+            return log_likelihoods(words.times_N, predictors_NxX, words.stories_N)
 
         for comparison in COMPARISONS:
             for run, label in enumerate(labels):
@@ -349,28 +349,20 @@ class Gains(NamedTuple):
         sums_DxX = np.stack([np.bincount(of_word_N, gain_N) for gain_N in by_sentence], axis=1)
         means_3xX = significance.means(sums_DxX, counts_D[:, None])
         of_surprisal = [index for index, name in enumerate(names) if name[1] == SURPRISAL]
-        return cls(
-            labels,
-            len(words.times_N),
-            len(np.unique(words.stories_N)),
-            len(sentences),
-            words.omitted,
-            [
-                Gain(*name, *values.tolist())
-                for name, values in zip(names, means_3xX.T, strict=True)
-            ],
-            significance.differences(
-                significance.Sums(sums_DxX[:, of_surprisal], counts_D[:, None])
-            ),
-        )
+        gains = [
+            Gain(*name, *values.tolist()) for name, values in zip(names, means_3xX.T, strict=True)
+        ]
+        sums = significance.Sums(sums_DxX[:, of_surprisal], counts_D[:, None])
+        return cls(labels, words, gains, significance.differences(sums))
 
     def text(self) -> str:
         """The tables of gains and of differences, for a terminal."""
+        counts = self.words.counts
         lines = [
             "gain in log-likelihood of reading times, nats per 1,000 words [95% interval]",
             *aligned(cells_of_gains(self.gains)),
-            f"{self.words:,} words in {self.sentences:,} sentences of {self.stories} stories; "
-            f"omitted: {_counted(self.omitted)}",
+            f"{counts['words']:,} words in {counts['sentences']:,} sentences of "
+            f"{counts['stories']} stories; omitted: {_counted(self.words.omitted)}",
         ]
         differences = significance.difference_table(
             {SURPRISAL: self.differences},
@@ -398,7 +390,8 @@ class Gains(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         return {
-            **{name: getattr(self, name) for name in ("words", "stories", "sentences", "omitted")},
+            **self.words.counts,
+            "omitted": self.words.omitted,
             "gains": [gain._asdict() for gain in self.gains],
             "differences": [pair.to_json(self.labels) for pair in self.differences],
         }

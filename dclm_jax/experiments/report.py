@@ -175,11 +175,9 @@ def _provenance(
         "Data and options": {
             "corpus": directory,
             **{
-                f"{_IN_PROSE[name]} documents": f"{len(split.sentences):,}"
-                for name, split in splits.items()
-            },
-            **{
-                f"fingerprint of the {_IN_PROSE[name]} documents": split.fingerprint
+                f"{_IN_PROSE[name]} documents": (
+                    f"{len(split.sentences):,}, fingerprint {split.fingerprint}"
+                )
                 for name, split in splits.items()
             },
             "fingerprint of the vocabulary": subject.lm.vocabulary.fingerprint,

@@ -141,22 +141,18 @@ def lines(
         elif file_format == "html":
             yield html.document(layout.labels, scores, attention, unit=layout.unit)
         else:
-            yield _json_line(layout.labels, layout.precisions, scores, attention, unit=layout.unit)
+            yield _json_line(scores, attention, layout)
     if file_format == "html":
         yield html.foot()
 
 
 def _json_line(
-    labels: Sequence[str],
-    precisions: Sequence[str | None],
-    scores: Sequence[DocumentScore],
-    attention: Sequence[Attention],
-    *,
-    unit: str = NATS,
+    scores: Sequence[DocumentScore], attention: Sequence[Attention], layout: Layout
 ) -> str:
     """The JSON object of one document: its scores and attention weights by run."""
 
     def by_run(values: Sequence[Any]) -> Any:
+        labels = layout.labels
         return values[0] if len(labels) == 1 else dict(zip(labels, values, strict=True))
 
     common, varying = common_columns(scores[0])
@@ -188,8 +184,8 @@ def _json_line(
     record = {
         "id": scores[0].id,
         **({"columns": common} if common else {}),
-        "unit": unit,
-        "matmul_precision": by_run(precisions),
+        "unit": layout.unit,
+        "matmul_precision": by_run(layout.precisions),
         "log_prob": by_run([score.log_prob for score in scores]),
         "sentences": [sentence(number) for number in range(len(scores[0].sentences))],
     }

@@ -17,6 +17,7 @@ from dclm_jax.experiments.comparison import (
     Comparison,
     Pair,
     Row,
+    change_text,
     compare,
     differing,
     option_text,
@@ -408,12 +409,12 @@ def _p_text(p: float) -> str:
     return "< 0.0001" if p < 0.0001 else f"{p:.4f}"
 
 
-def _change(ratio: float, same_recipe: bool = True) -> str:
-    return f"{100 * (ratio - 1):+.1f}%{'' if same_recipe else _OTHER}"
+def _change(ratio: float, same_recipe: bool) -> str:
+    return f"{change_text(ratio)}{'' if same_recipe else _OTHER}"
 
 
 def _changes(low: float, high: float) -> str:
-    return f"[{_change(low)}, {_change(high)}]"
+    return f"[{change_text(low)}, {change_text(high)}]"
 
 
 def _about_other(columns: Sequence[Column], baseline: str) -> str:

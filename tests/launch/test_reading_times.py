@@ -198,7 +198,7 @@ def test_intervals_draw_sentences_and_runs_are_compared_by_their_surprisal():
     low, high = np.percentile(means[:, 0], (2.5, 97.5))
     (gain,) = (g for g in result.gains if (g.label, g.comparison) == ("a", "surprisal"))
     np.testing.assert_allclose(gain[2:], [np.sum(by_sentence[0]) / 60, low, high], rtol=1e-6)
-    assert result.sentences == 12
+    assert result.words.counts == {"words": 60, "stories": 3, "sentences": 12}
     (pair,) = result.differences
     expected = (np.sum(by_sentence[0]) - np.sum(by_sentence[1])) / 60
     assert (pair.a, pair.b) == (0, 1) and pair.difference == pytest.approx(expected)
