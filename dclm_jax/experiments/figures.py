@@ -143,7 +143,7 @@ class Result(NamedTuple):
 def context_figure(results: Sequence[Result]) -> Figure:
     """Perplexity against n, one line per model (Wang and Cho 2015, Figure 2); runs without n are
     horizontal lines. A perplexity that is not measured yet is nan."""
-    by_model: dict[str, dict[int, Result]] = {}
+    points: dict[tuple[str, int], Result] = {}
     for result in results:
         if math.isinf(result.perplexity):
             raise InputError(
@@ -151,13 +151,13 @@ def context_figure(results: Sequence[Result]) -> Figure:
             )
         if (n := result.context_sentences) is None:
             continue
-        other = by_model.setdefault(result.model, {}).setdefault(n, result)
+        other = points.setdefault((result.model, n), result)
         if other is not result:
             raise InputError(
                 f"{other.label} and {result.label} are both {result.model} with n = {n}; a line of "
                 "the figure has one run for each n: omit one of these runs"
             )
-    if not by_model:
+    if not points:
         raise InputError(
             "no run has model.context_sentences, against which perplexity is drawn; add --by_pos "
             "to draw perplexity by part of speech"
@@ -166,15 +166,11 @@ def context_figure(results: Sequence[Result]) -> Figure:
         raise InputError(
             f"{results[0].label} is a single point, and a figure needs two; add runs to --workdirs"
         )
-    numbers = sorted({n for by_number in by_model.values() for n in by_number})
-    lines = [
-        Line(
-            model,
-            [numbers.index(n) for n in sorted(by_number)],
-            [by_number[n].perplexity for n in sorted(by_number)],
-        )
-        for model, by_number in by_model.items()
-    ]
+    numbers, lines = sorted({n for _, n in points}), []
+    for model in dict.fromkeys(model for model, _ in points):
+        places = [place for place, n in enumerate(numbers) if (model, n) in points]
+        perplexities = [points[model, numbers[place]].perplexity for place in places]
+        lines.append(Line(model, places, perplexities))
     for label, _, n, perplexity in results:
         if n is None:
             ends = -0.5, len(numbers) - 0.5
