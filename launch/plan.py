@@ -21,7 +21,6 @@ is at least the time of all matrix products. Neither time includes all-reduces b
 Without --variants compilation takes seconds to minutes per shape.
 """
 
-import dataclasses
 import functools
 import re
 import sys
@@ -50,13 +49,6 @@ _VARIANTS = flags.DEFINE_bool(
     False,
     "Compile the largest step also with each of remat, bfloat16 and twice the batch.",
 )
-_CONSTANTS = {
-    "memory": flags.DEFINE_float("device_gib", None, "Memory of a device in GiB."),
-    "flops": flags.DEFINE_float("device_tflops", None, "Matrix products, TFLOP/s per device."),
-    "bandwidth": flags.DEFINE_float("device_gbs", None, "Memory bandwidth, GB/s per device."),
-    "launch": flags.DEFINE_float("launch_us", None, "Time to launch a kernel, microseconds."),
-}
-_UNITS = {"memory": 2**30, "flops": 1e12, "bandwidth": 1e9, "launch": 1e-6}
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")
 
 
@@ -66,7 +58,7 @@ def main(argv: Sequence[str]) -> None:
     jax.config.update("jax_platforms", "cpu")
     # JAX cannot load the programs of machines that are not there.
     jax.config.update("jax_enable_compilation_cache", False)
-    target = _with_constants(targets.parse_target(_TARGET.value))
+    target = targets.parse_target(_TARGET.value)
     workload = _workload()
     # Standard output has only the JSON.
     stream = sys.stderr if _OUTPUT.value == "-" else sys.stdout
@@ -76,17 +68,6 @@ def main(argv: Sequence[str]) -> None:
         say(line)
     if _OUTPUT.value:
         files.write_json(_OUTPUT.value, report.as_json(result))
-
-
-def _with_constants(target: targets.Target) -> targets.Target:
-    values = {}
-    for name, flag in _CONSTANTS.items():
-        if flag.value is None:
-            continue
-        if not 0 < flag.value < float("inf"):
-            raise InputError(f"--{flag.name}={flag.value}; expected a number above 0")
-        values[name] = flag.value * _UNITS[name]
-    return dataclasses.replace(target, device=dataclasses.replace(target.device, **values))
 
 
 def _workload() -> report.Workload:

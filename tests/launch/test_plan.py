@@ -40,12 +40,3 @@ def test_shapes_of_a_corpus(space):
     training = [row for row in result["programs"] if row["name"] == "training"]
     assert result["steps"] == 24 and sum(row["steps_per_epoch"] for row in training) > 0
     assert 0 < result["share_real"] < 1
-
-
-def test_a_run_that_does_not_fit_is_an_answer(flags):
-    done = launch("plan", *flags, "--device_gib=0.00001", "--output=-", quiet=False)
-    assert "it does not fit: " in done.stderr
-    result = json.loads(done.stdout)
-    assert result["fits"] is False
-    peak = max(row["peak"] for row in result["programs"])
-    assert result["missing_bytes"] == pytest.approx(peak - 0.00001 * 2**30)

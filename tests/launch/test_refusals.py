@@ -158,9 +158,6 @@ order --workdir=run --input=single.txt => no document has two or more sentences
 {SHAPE} --shape=4,2 => --shape=4,2; expected SEGMENTS,SENTENCES,TOKENS, all above 0
 {SHAPE} --shape=4,0,8 => --shape=4,0,8; expected SEGMENTS,SENTENCES,TOKENS, all above 0
 {SHAPE} --vocab_size=0 => --vocab_size is missing; add the size of the vocabulary, with --shape
-{SHAPE} --device_gib=0 => --device_gib=0.0; expected a number above 0
-{SHAPE} --launch_us=nan => --launch_us=nan; expected a number above 0
-{SHAPE} --device_tflops=inf => --device_tflops=inf; expected a number above 0
 {PLAN} --vocab_size=50 => --vocab_size has no effect without --shape; give both or neither
 
 prepare --train=lines.txt => --output is missing
