@@ -5,14 +5,12 @@ from collections.abc import Sequence
 from absl import flags
 
 from dclm_jax.data.corpus import SPLITS
-from dclm_jax.data.readers import STDIN
-from dclm_jax.data.text_files import input_files
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import adaptation
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.experiments.results import Store
 from dclm_jax.experiments.subjects import Subject
-from launch import _app, _evaluation
+from launch import _evaluation
 
 ADAPT = flags.DEFINE_list(
     "adapt",
@@ -47,9 +45,6 @@ TUNE_ON = flags.DEFINE_enum(
     SPLITS,
     "Split that tunes the settings of --adapt or the weight of --interpolate.",
 )
-TUNE_INPUT = flags.DEFINE_string(
-    "tune_input", None, "Text in place of --tune_on, in the format --format."
-)
 
 
 def check_settings() -> None:
@@ -81,61 +76,43 @@ def settings(kind: str) -> dict[str, float | None]:
 
 
 def check_flags(mixes: bool = False) -> None:
-    """Refuses flags that are wrong or have no effect, and tuning on the measured text.
+    """Refuses flags that are wrong or have no effect, and tuning on the measured split, to which
+    the setting would be fitted.
 
     Args:
       mixes: whether the weight of a mixture is tuned.
     """
     check_settings()
-    tunes = mixes or _num_tuned() > 0
-    if not tunes and (TUNE_ON.present or TUNE_INPUT.present):
+    tunes = mixes or _tunes()
+    if TUNE_ON.present and not tunes:
         mixing = "add --interpolate, or " if "interpolate" in flags.FLAGS else ""
         raise InputError(
-            "--tune_on and --tune_input have no effect, because nothing is tuned; "
-            f"{mixing}add --adapt without some of its settings, or remove --tune_on and "
-            "--tune_input"
+            "--tune_on has no effect, because nothing is tuned; "
+            f"{mixing}add --adapt without some of its settings, or remove --tune_on"
         )
-    _app.refuse_together("tune_input", "tune_on")
-    if tunes:
-        _require_other_text("the weight" if mixes else f"--adapt={','.join(ADAPT.value)}")
-
-
-def _require_other_text(setting: str) -> None:
-    """Refuses tuning on the measured text, to which the setting would be fitted."""
     texts = [flags.FLAGS[name].value for name in ("input", "permuted") if name in flags.FLAGS]
-    measured, split = next(filter(None, texts), None), flags.FLAGS.split
-    if measured is None and TUNE_INPUT.value is None and TUNE_ON.value == split:
+    if tunes and not any(texts) and TUNE_ON.value == flags.FLAGS.split:
+        setting = "the weight" if mixes else f"--adapt={','.join(ADAPT.value)}"
         raise InputError(
-            f"{setting} would be tuned on the measured split, {split}; choose another --tune_on or "
-            "--split"
+            f"{setting} would be tuned on the measured split, {TUNE_ON.value}; choose another "
+            "--tune_on or --split"
         )
-    if measured is not None and TUNE_INPUT.value is not None:
-        if both := _files_of(measured) & _files_of(TUNE_INPUT.value):
-            raise InputError(
-                f"{setting} would be tuned on the measured text, {min(both)}; choose another "
-                "--tune_input or --input"
-            )
 
 
-def _files_of(path: str) -> set[str]:
-    return {path} if path == STDIN else {str(file.resolve()) for file in input_files(path)}
+def _tunes() -> bool:
+    """Whether a setting of an adaptation is tuned."""
+    return any(None in adaptation.complete(kind, settings(kind)).values() for kind in ADAPT.value)
 
 
-def _num_tuned() -> int:
-    """The number of kinds of adaptation that are tuned."""
-    return sum(None in adaptation.complete(kind, settings(kind)).values() for kind in ADAPT.value)
-
-
-def reads_split(mixes: bool = False) -> bool:
+def reads_split() -> bool:
     """Whether a split of a prepared corpus is read in addition to the measured text: for tuning, or
     as the training text of dynamic evaluation."""
-    tunes_on_split = (mixes or _num_tuned() > 0) and TUNE_INPUT.value is None
-    return tunes_on_split or "dynamic" in ADAPT.value
+    return _tunes() or "dynamic" in ADAPT.value
 
 
 def open_tuning(runs: Sequence[Subject]) -> Dataset:
     """The documents to tune on."""
-    return _evaluation.open_split(runs, TUNE_ON.value, TUNE_INPUT.value)
+    return _evaluation.open_split(runs, TUNE_ON.value)
 
 
 def adapt(runs: Sequence[Subject], store: Store) -> list[Subject]:
@@ -144,20 +121,13 @@ def adapt(runs: Sequence[Subject], store: Store) -> list[Subject]:
         for kind in ADAPT.value:
             if reason := adaptation.obstacle(run.lm, kind):
                 raise InputError(f"--adapt={kind}: {run.label} {reason}")
-    times = len(runs) * _num_tuned()
-    if TUNE_INPUT.value == STDIN and times > 1:
-        raise InputError(
-            f"--tune_input=- can be read only once, but tuning reads it {times} times; write the "
-            "text to a file"
-        )
     return [_adapt_run(run, kind, runs, store) for kind in ADAPT.value for run in runs]
 
 
 def _adapt_run(run: Subject, kind: str, runs: Sequence[Subject], store: Store) -> Subject:
     numbers = adaptation.complete(kind, settings(kind))
-    data = _evaluation.directory_of([run]) if kind == "dynamic" else None
     if None not in numbers.values():
-        return run.adapted(kind, numbers, data=data)
-    adapted = store.adapted(run, kind, numbers, open_tuning(runs), data)
+        return run.adapted(kind, numbers, data=flags.FLAGS.data)
+    adapted = store.adapted(run, kind, numbers, open_tuning(runs), flags.FLAGS.data)
     assert adapted is not None
     return adapted

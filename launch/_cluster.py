@@ -16,7 +16,6 @@ _COORDINATOR = flags.DEFINE_string(
 )
 _NUM_PROCESSES = flags.DEFINE_integer("num_processes", None, "Number of processes of the job.")
 _PROCESS_ID = flags.DEFINE_integer("process_id", None, "Number of this process, counted from 0.")
-_TEXT_FLAGS = ("input", "tune_input")
 
 
 def join(*, stops_together: bool = False) -> None:
@@ -35,16 +34,15 @@ def join(*, stops_together: bool = False) -> None:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
     try:
         # At the first meeting Gloo prints to standard output, which may be the output of a result.
-        processes.together(_check_text_flags)
+        processes.together(_check_input)
     finally:
         if processes.is_first():
             os.dup2(stdout, sys.stdout.fileno())
         os.close(stdout)
 
 
-def _check_text_flags() -> None:
-    for name in _TEXT_FLAGS:
-        if name in flags.FLAGS and flags.FLAGS[name].value == "-":
-            raise InputError(
-                f"--{name} is '-', which several processes cannot share; write the text to a file"
-            )
+def _check_input() -> None:
+    if "input" in flags.FLAGS and flags.FLAGS.input == "-":
+        raise InputError(
+            "--input is '-', which several processes cannot share; write the text to a file"
+        )

@@ -172,7 +172,7 @@ def _options() -> CoherenceOptions:
     _adaptation.check_flags()
     _evaluation.check_data_flags(
         other_split=is_baseline or _adaptation.reads_split(),
-        other_text=_PERMUTED.value is not None or _adaptation.TUNE_INPUT.value is not None,
+        other_text=_PERMUTED.value is not None,
     )
     return options
 

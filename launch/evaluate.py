@@ -24,7 +24,7 @@ shows the perplexity of each class relative to the first run, with 95% intervals
 over documents.
 
 --interpolate mixes two runs, p = w p_A + (1 - w) p_B for every target. The weight w is tuned on
---tune_on or --tune_input, and used on --split or --input.
+--tune_on, and used on --split or --input.
 
 --adapt measures perplexity without and with test-time adaptation to each document. Every document
 starts from the trained run, which does not change.
@@ -127,10 +127,7 @@ def _check_flags() -> None:
     _app.refuse_together("adapt", "interpolate")
     require_at_least("--pos_tags", _POS_TAGS.value, 1)
     _adaptation.check_flags(mixes=_INTERPOLATE.value)
-    _evaluation.check_data_flags(
-        other_split=_adaptation.reads_split(mixes=_INTERPOLATE.value),
-        other_text=_adaptation.TUNE_INPUT.value is not None,
-    )
+    _evaluation.check_data_flags(other_split=_INTERPOLATE.value or _adaptation.reads_split())
     if _PLOT.value:
         figures.check_target(_PLOT.value)
 

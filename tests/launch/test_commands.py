@@ -22,7 +22,7 @@ _WITHOUT_EFFECT = {
     "order": {"batch_size"},
     "reconstruct": {"batch_size"},
     "rescore": {"batch_size"} | _RAW_TEXT,
-    "report": {"workdir", "tune_on", "tune_input", "lowercase", "unicode"} | _RAW_TEXT,
+    "report": {"workdir", "tune_on", "lowercase", "unicode"} | _RAW_TEXT,
 }
 """Flags of shared modules that a command does not list, and so refuses."""
 

@@ -132,13 +132,11 @@ def test_hanta_tags_a_split_and_text_without_tags(space, tmp_path):
     }
 
 
-@pytest.mark.parametrize("tune_on_text", [False, True])
-def test_two_runs_mixed(space, tagged, tmp_path, tune_on_text):
+@pytest.mark.parametrize("is_text", [False, True])
+def test_two_runs_mixed(space, tagged, tmp_path, is_text):
     arguments = [f"--workdirs={space.run},{space.rnnlm}", "--interpolate"]
-    if tune_on_text:
-        texts = tagged
-        arguments += [f"--input={texts['test']}", f"--tune_input={texts['valid']}"]
-        arguments += ["--format=tagged", "--by_pos", "--pos_tags=3"]
+    if is_text:
+        arguments += [f"--input={tagged['test']}", "--format=tagged", "--by_pos", "--pos_tags=3"]
     done = launch("evaluate", *arguments, f"--output={tmp_path / 'result.json'}")
     result = json.loads((tmp_path / "result.json").read_text())
     documents = {
@@ -157,8 +155,8 @@ def test_two_runs_mixed(space, tagged, tmp_path, tune_on_text):
             assert run["tokens"] == expected.tokens
         assert f"{value['mixture']['perplexity']:.4f}" in done.stdout
     assert f"mixture: {weight:.4f} ccdclm + {1 - weight:.4f} rnnlm" in done.stdout
-    if tune_on_text:
-        assert result["tuning"]["input"] == str(tagged["valid"])
+    assert result["tuning"]["split"] == "valid"
+    if is_text:
         classes = result["mixture"]["by_pos"]["classes"]
         summed = math.fsum(values["nll"] for values in classes.values())
         assert summed == pytest.approx(result["mixture"]["nll"], rel=1e-12)
@@ -166,7 +164,7 @@ def test_two_runs_mixed(space, tagged, tmp_path, tune_on_text):
         # Of the seven tags of words, three are listed.
         assert set(classes) == {"AT", "IN", "Verb", "other", "punctuation", "END"}
     else:
-        assert (result["tuning"]["split"], result["mixture"]["split"]) == ("valid", "test")
+        assert result["mixture"]["split"] == "test"
 
 
 def test_perplexity_against_context_in_a_picture(space, tmp_path):

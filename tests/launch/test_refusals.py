@@ -57,10 +57,8 @@ evaluate --workdir=run --cache_weight=0 => without --adapt=cache or --adapt=unig
 {ADAPT}=cache --split=valid => cache would be tuned on the measured split
 {ADAPT}=cache {SET} --tune_on=train => because nothing is tuned; add
 {ADAPT}=cache --interpolate => --interpolate cannot be used with --adapt
-{ADAPT}=unigram,cache --tune_input=- => once, but tuning reads it 2 times
-{BOTH} --adapt=cache --tune_input=- => but tuning reads it 2 times
 {COHERENCE} --adapt=cache --split=valid => would be tuned on the measured split
-{COHERENCE} --adapt=cache {SET} --tune_on=train => --tune_input have no effect, because
+{COHERENCE} --adapt=cache {SET} --tune_on=train => --tune_on has no effect, because
 coherence --adapt=cache --baseline=maximum_entropy => --adapt cannot be used with --baseline
 report --output=new --workdirs=run --adapt=cache --tune_on=train => --tune_on has no effect on this
 
@@ -86,10 +84,6 @@ evaluate --workdirs=run,rnnlm,seed --interpolate => --interpolate mixes two runs
 evaluate --workdir=run --interpolate => --interpolate mixes two runs; found 1
 {BOTH} --interpolate --split=valid => tuned on the measured split, valid
 {BOTH} --interpolate --tune_on=test => tuned on the measured split, test
-{BOTH} --interpolate --input=lines.txt --tune_input=./lines.txt => tuned on the measured text
-{BOTH} --interpolate --input=- --tune_input=- => on the measured text, -;
-{BOTH} --interpolate --tune_input=lines.txt --tune_on=train => \
---tune_on cannot be used with --tune_input
 {BOTH} --tune_on=train => because nothing is tuned; add --interpolate
 
 coherence --baseline=maximum_entropy => needs a prepared corpus to train on; add --data
