@@ -27,6 +27,7 @@ import numpy as np
 from dclm_jax import ngram, storage
 from dclm_jax.coherence.compare import Comparisons, OrderTest, compare
 from dclm_jax.coherence.measure import CoherenceOptions, CoherenceResults, measure_coherence
+from dclm_jax.data.alternatives import Choice
 from dclm_jax.data.corpus import TrainingText
 from dclm_jax.data.documents import PLAIN, Document, TextOptions, columns
 from dclm_jax.data.readers import parse_documents
@@ -41,13 +42,12 @@ from dclm_jax.evaluation.adaptation import Adaptation, adapt
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.distributions import (
     DIVERGENCE,
-    NO_CONTEXT,
     SURPRISAL,
     column_names,
     surprisal_columns,
 )
 from dclm_jax.evaluation.measures import new_measures
-from dclm_jax.evaluation.minimal_pairs import Choice, Outcome, Request
+from dclm_jax.evaluation.minimal_pairs import Outcome, Request
 from dclm_jax.evaluation.perplexity import Perplexity, measure
 from dclm_jax.evaluation.scoring import Progress, Scorer, WordScorer, with_no_context
 from dclm_jax.models.base import DocumentModel, Params
@@ -109,15 +109,16 @@ class DocumentState:
         Args:
           no_context_too: as in `LanguageModel.score`.
         """
+        states, reader = [self.state], self.lm.reader
         if no_context_too:
             self.lm.require_language_model("a score without context")
+            states.append(reader.open(1))
         words = _words(candidates, "the candidates are")
         ids = list(map(self.lm.vocabulary.encode, words))
-        scores = score_after(self.lm.reader, self.state, [0] * len(ids), ids)
-        no_context = itertools.repeat(None)
-        if no_context_too:
-            no_context = score_after(self.lm.reader, self.lm.reader.open(1), [0] * len(ids), ids)
-        return list(map(SentenceScore.of, words, ids, scores, no_context))
+        names = surprisal_columns(no_context_too=no_context_too)
+        nll = (score_after(reader, state, [0] * len(ids), ids) for state in states)
+        measures = (dict(zip(names, values, strict=True)) for values in zip(*nll, strict=True))
+        return list(map(SentenceScore.of, words, ids, measures))
 
     def next_words(self, prefix: Sentence = "", k: int = 10) -> list[tuple[str, float]]:
         """The k likeliest next words with their log-probabilities in nats, likeliest first.
@@ -143,10 +144,10 @@ class DocumentState:
         """A continuation of the document; see `LanguageModel.generate`."""
         self.lm.require_generating()
         limits, keys = (
-            [Limits(num_sentences, max_sentence_words)],
+            Limits(num_sentences, max_sentence_words),
             generation.random_keys([seed], [0]),
         )
-        (text,) = generation.generate(self.state, decoding, limits, keys)
+        (text,) = generation.generate(self.state, decoding, [limits], keys)
         return self.lm.to_words(text)
 
     def stream(
@@ -166,13 +167,13 @@ class DocumentState:
             beam search.
         """
         self.lm.require_generating()
-        limits, (key,) = (
+        limits, keys = (
             Limits(num_sentences, max_sentence_words),
             generation.random_keys([seed], [0]),
         )
         (words,) = _words([prefix])
         begun = self.lm.vocabulary.encode(words)
-        for word, log_prob in generation.stream(self.state, decoding, limits, key, begun):
+        for word, log_prob in generation.stream(self.state, decoding, limits, keys[0], begun):
             yield self.lm.vocabulary.words[word], log_prob
 
     @property
@@ -193,9 +194,10 @@ class LanguageModel:
       num_parameters: number of trained scalars, or of stored n-grams of all orders.
       vocabulary: the words and their ids.
       config: configuration of the training run.
+      make_scorer, make_reader: functions that make `scorer` and `reader` at first use; a model that
+        only scores whole documents has no reader.
       step: training step of the parameters; None for n-gram models.
       text: text options of the training corpus, and its OOV rates.
-      make_scorer, make_reader: functions that make `scorer` and `reader` at first use.
       model, params: a model of the registry and its parameters; None for other models.
       batch_size: maximum number of documents scored or encoded together.
       adaptation: test-time adaptation to each scored document, if any.
@@ -206,15 +208,15 @@ class LanguageModel:
     num_parameters: int
     vocabulary: Vocabulary
     config: dict[str, Any]
-    step: int | None
-    make_scorer: Callable[[], WordScorer] = dataclasses.field(repr=False)
-    make_reader: Callable[[], SentenceReader[Any]] = dataclasses.field(repr=False)
+    make_scorer: Callable[[], WordScorer]
+    make_reader: Callable[[], SentenceReader[Any]] | None = None
+    step: int | None = None
     model: DocumentModel | None = None
-    params: Params | None = dataclasses.field(default=None, repr=False)
+    params: Params | None = None
     text: TrainingText = TrainingText()
     batch_size: int = DEFAULT_BATCH_SIZE
     adaptation: Adaptation | None = None
-    unadapted: "LanguageModel | None" = dataclasses.field(default=None, repr=False)
+    unadapted: "LanguageModel | None" = None
 
     def __repr__(self) -> str:
         return f"LanguageModel({self.summary}, {len(self.vocabulary):,} entries)"
@@ -227,6 +229,11 @@ class LanguageModel:
     @functools.cached_property
     def reader(self) -> SentenceReader[Any]:
         """Reads word ids incrementally."""
+        if self.make_reader is None:
+            raise InputError(
+                f"{self.title} only scores whole documents; use a single model without adaptation "
+                "to read incrementally or generate"
+            )
         return self.make_reader()
 
     @functools.cached_property
@@ -275,12 +282,16 @@ class LanguageModel:
         return generation.require_words(self.reader)
 
     @property
+    def title(self) -> str:
+        """The name, and the kind of test-time adaptation, if any."""
+        return f"{self.name} + {self.adaptation.kind}" if self.adaptation else self.name
+
+    @property
     def summary(self) -> str:
         """Name, size, step and precision in one line."""
-        name = f"{self.name} + {self.adaptation.kind}" if self.adaptation else self.name
         step = "" if self.step is None else f", step {self.step:,}"
         precision = self.matmul_precision and f", matmul precision {self.matmul_precision}"
-        return f"{name}, {self.num_parameters:,} parameters{step}{precision or ''}"
+        return f"{self.title}, {self.num_parameters:,} parameters{step}{precision or ''}"
 
     def encode(self, document: Document | Sequence[Sentence]) -> list[np.ndarray]:
         """The word ids of a document's sentences; sentences without words are omitted."""
@@ -388,47 +399,38 @@ class LanguageModel:
         """
         if no_context_too:
             self.require_language_model("a score without context")
-        names = column_names(measures, no_context_too=no_context_too)
-        encoded = _encoded(self.vocabulary, documents, keep_empty=True)
         surprisals = surprisal_columns(no_context_too=no_context_too)
-        without_words = SentenceScore(0.0, [], [], {name: [] for name in [*surprisals, *names]})
-        scored = (
-            self._measured(encoded, no_context_too, names)
-            if names
-            else self._scored(encoded, no_context_too)
-        )
-        for document, *values in scored:
+        others = column_names(measures, no_context_too=no_context_too)
+        without_words = SentenceScore(0.0, [], [], {name: [] for name in [*surprisals, *others]})
+        encoded = _encoded(self.vocabulary, documents, keep_empty=True)
+        for document, measured in self._measured(encoded, surprisals, others):
             words = filter(None, document.words)
-            scores = map(SentenceScore.of, words, document.sentences, *values)
+            scores = map(SentenceScore.of, words, document.sentences, measured)
             cells = {}
             if isinstance(document.passed, Document) and document.passed.rows:
                 cells = columns(document.passed)
             yield DocumentScore.of(document.id, document.aligned(scores, without_words), cells)
 
-    def _scored(self, documents: Iterable[Any], no_context_too: bool) -> Iterator[Any]:
-        """Documents with the nats of every sentence, and with the nats without context."""
-        if no_context_too:
-            return with_no_context(self.scorer, documents)
-        return self.scorer.score(documents)
-
     def _measured(
-        self, documents: Iterable[Any], no_context_too: bool, names: Sequence[str]
-    ) -> Iterator[Any]:
-        """Documents with the nats of every sentence, their nats without context or None, and the
-        measures of these names."""
+        self, documents: Iterable[OfSentence], surprisals: Sequence[str], others: Sequence[str]
+    ) -> Iterator[tuple[OfSentence, list[dict[str, np.ndarray]]]]:
+        """Documents with the surprisals and other measures of these names of every sentence."""
+        no_context_too = len(surprisals) > 1
+        if not others:
+            score = functools.partial(with_no_context, self.scorer)
+            for document, *nll in (score if no_context_too else self.scorer.score)(documents):
+                sentences = zip(*nll, strict=True)
+                yield document, [dict(zip(surprisals, nats, strict=True)) for nats in sentences]
+            return
         model, params = self.require_distribution()
-        others_too = no_context_too or DIVERGENCE in names
-        if others_too:
+        if DIVERGENCE in others:
             self.require_language_model("a divergence")
+            no_context_too = True
         for document, measured in distributions.measure(
-            model, params, documents, no_context_too=others_too, batch_size=self.batch_size
+            model, params, documents, no_context_too=no_context_too, batch_size=self.batch_size
         ):
-            no_context = [
-                sentence[f"{SURPRISAL}{NO_CONTEXT}"] if no_context_too else None
-                for sentence in measured
-            ]
-            requested = [{name: sentence[name] for name in names} for sentence in measured]
-            yield document, [sentence[SURPRISAL] for sentence in measured], no_context, requested
+            names = [*surprisals, *others]
+            yield document, [{name: sentence[name] for name in names} for sentence in measured]
 
     def minimal_pairs(
         self, choices: Iterable[Choice | Sequence[Sentence]], *, last_word: bool = False
@@ -436,7 +438,7 @@ class LanguageModel:
         """Chooses among alternative sentences; input may be larger than memory.
 
         Args:
-          choices: `evaluation.minimal_pairs.Choice`s, or lists of alternatives, the right one
+          choices: `data.alternatives.Choice`s, or lists of alternatives, the right one
             first. `evaluation.minimal_pairs.accuracies` averages the outcomes.
           last_word: whether to compute the rank of the last word of the right alternative.
         """
@@ -470,11 +472,10 @@ class LanguageModel:
         """The model and the parameters of a single model without adaptation, whose distribution of
         the next word is the distribution that is scored."""
         if self.model is None or self.params is None:
-            kind = "a model with test-time adaptation" if self.adaptation else f"the {self.name}"
             others = ", ".join(distributions.WORD_MEASURES[1:])
             raise InputError(
-                f"{kind} scores only the words of a text, so that {others} are not known; choose "
-                "the measure surprisal, or a single neural model without adaptation"
+                f"{self.title} scores only the words of a text, so that {others} are not known; "
+                "choose the measure surprisal, or a single neural model without adaptation"
             )
         return self.model, self.params
 
@@ -686,7 +687,7 @@ class LanguageModel:
     def to_words(self, text: generation.Text) -> GeneratedText:
         """A generated text as words, with its scores."""
         sentences = [
-            SentenceScore.of(self.vocabulary.decode(ids.tolist()), ids, -log_probs)
+            SentenceScore.of(self.vocabulary.decode(ids.tolist()), ids, {SURPRISAL: -log_probs})
             for ids, log_probs in zip(text.sentences, text.log_probs, strict=True)
         ]
         log_probs = [*(sentence.log_prob for sentence in sentences), *text.decisions]
@@ -786,7 +787,7 @@ class LanguageModel:
         return dataclasses.replace(
             self,
             make_scorer=make_scorer,
-            make_reader=no_reader("an adapted model"),
+            make_reader=None,
             model=None,
             params=None,
             adaptation=adaptation,
@@ -825,7 +826,6 @@ def restore(
                 num_parameters=sum(counted.counts),
                 vocabulary=counted.vocabulary,
                 config=counted.config,
-                step=None,
                 text=text,
                 make_scorer=lambda: counted.scorer,
                 make_reader=lambda: counted.scorer,
@@ -878,31 +878,15 @@ def mix(
     assert weight is not None
     scorer = interpolation.MixedScorer(*scorers, weight)
 
-    return dataclasses.replace(
-        first,
+    return LanguageModel(
         name="mixture",
         num_parameters=first.num_parameters + second.num_parameters,
+        vocabulary=first.vocabulary,
         config={"weight": weight, "first": first.config, "second": second.config},
-        step=None,
         make_scorer=lambda: scorer,
-        make_reader=no_reader("a mixture"),
-        model=None,
-        params=None,
-        adaptation=None,
-        unadapted=None,
+        text=first.text,
+        batch_size=first.batch_size,
     )
-
-
-def no_reader(model: str) -> Callable[[], Reader]:
-    """The `make_reader` of a model that only scores whole documents."""
-
-    def refuse() -> Reader:
-        raise InputError(
-            f"{model} only scores whole documents; use a single model without adaptation to read "
-            "incrementally or generate"
-        )
-
-    return refuse
 
 
 def _without_context(name: str) -> InputError:

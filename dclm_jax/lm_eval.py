@@ -40,7 +40,6 @@ them is chance; a warning counts the items. An OOV word is never greedy, and is 
 """
 
 import collections
-import dataclasses
 import logging
 import sys
 from collections.abc import Iterator, Sequence
@@ -98,21 +97,33 @@ def per_target(document: Any, results: Sequence[LogLikelihood]) -> dict[str, tup
     return {"word_perplexity": (log_likelihood, log_likelihood.targets)}
 
 
-@dataclasses.dataclass(frozen=True)
-class _Arguments:
-    workdir: str
-    batch_size: int = DEFAULT_BATCH_SIZE
-    matmul_precision: str = SCORING_PRECISION
-
-
 class HarnessModel(LM):
     """A run as a model of the harness."""
 
-    def __init__(self, **arguments: Any):
-        """Restores the run of the argument `workdir`; see the module for other arguments."""
+    def __init__(
+        self,
+        workdir: str = "",
+        batch_size: int | str = 1,
+        matmul_precision: str = SCORING_PRECISION,
+        **others: Any,
+    ):
+        """Restores a run; see the module for the arguments. The harness passes batch_size 1 or auto
+        unless it is given, and the device of other models."""
         super().__init__()
-        options = _arguments(arguments)
-        self._lm = restore(**dataclasses.asdict(options))
+        names = "workdir", "batch_size", "matmul_precision"
+        for name in others.keys() - {"device", "max_batch_size"}:
+            raise InputError(f"model_args: {brief(name)} is unknown{did_you_mean(name, names)}")
+        if not workdir:
+            raise InputError(
+                "model_args: workdir is missing; add --model_args workdir=RUN, the directory of a "
+                "trained run"
+            )
+        size = str(batch_size)
+        if size == "1" or size.startswith("auto"):
+            size = str(DEFAULT_BATCH_SIZE)
+        if not size.isdecimal():
+            raise InputError(f"batch_size is {brief(size)}; expected a whole number, or auto")
+        self._lm = restore(workdir, batch_size=int(size), matmul_precision=matmul_precision)
         self._lm.require_language_model(f"the model {NAME}")
 
     def loglikelihood(self, requests: list[Instance]) -> list[tuple[float, bool]]:
@@ -147,27 +158,6 @@ class HarnessModel(LM):
 
 # By its name, because `python -m` loads this module under two names.
 model_registry.register(NAME, target=f"dclm_jax.lm_eval:{HarnessModel.__name__}")
-
-
-def _arguments(arguments: dict[str, Any]) -> _Arguments:
-    """The arguments of the model. The harness adds `batch_size`, 1 or auto unless it is given, and
-    the device of other models; JAX chooses the device."""
-    names = [field.name for field in dataclasses.fields(_Arguments)]
-    values = {key: arguments[key] for key in arguments.keys() - {"device", "max_batch_size"}}
-    for name in values:
-        if name not in names:
-            raise InputError(f"model_args: {brief(name)} is unknown{did_you_mean(name, names)}")
-    if not values.get("workdir"):
-        raise InputError(
-            "model_args: workdir is missing; add --model_args workdir=RUN, the directory of a "
-            "trained run"
-        )
-    size = str(values.pop("batch_size", 1))
-    if size == "1" or size.startswith("auto"):
-        return _Arguments(**values)
-    if not size.isdecimal():
-        raise InputError(f"batch_size is {brief(size)}; expected a whole number, or auto")
-    return _Arguments(**values, batch_size=int(size))
 
 
 def _unknown_answers(requests: Sequence[Instance], scores: Sequence[Continuation]) -> Iterator[str]:

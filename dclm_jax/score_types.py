@@ -64,19 +64,10 @@ class SentenceScore:
         cls,
         words: Sequence[str],
         ids: np.ndarray,
-        nll: np.ndarray,
-        no_context: np.ndarray | None = None,
-        measures: Mapping[str, np.ndarray] = MappingProxyType({}),
+        measures: Mapping[str, np.ndarray],
     ) -> "SentenceScore":
-        """The score of a sentence from the nats [M + 1] of its words and END, with context and,
-        optionally, without, and from other measures of its targets."""
-        surprisals = {SURPRISAL: nll}
-        if no_context is not None:
-            surprisals[f"{SURPRISAL}{NO_CONTEXT}"] = no_context
-        values = {
-            name: array.astype(np.float64).tolist()
-            for name, array in {**surprisals, **measures}.items()
-        }
+        """The score of a sentence from the measures [M + 1] of its words and END, in nats."""
+        values = {name: array.astype(np.float64).tolist() for name, array in measures.items()}
         log_prob = math.fsum(-surprisal for surprisal in values[SURPRISAL])
         known = [*(ids != UNKNOWN).tolist(), True]
         return cls(log_prob, [*words, END_TOKEN], known, values)

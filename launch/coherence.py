@@ -72,7 +72,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.experiments.results import Store
 from dclm_jax.experiments.subjects import Subject
-from dclm_jax.language_model import LanguageModel, no_reader
+from dclm_jax.language_model import LanguageModel
 from launch import _adaptation, _app, _cluster, _evaluation
 from launch._fields import define_fields, values_of
 
@@ -203,9 +203,7 @@ def _baseline(kind: type[OrderingBaseline]) -> tuple[list[Subject], _Texts]:
         num_parameters=0,
         vocabulary=train.vocabulary,
         config={"data": {"directory": values.data}},
-        step=None,
         make_scorer=trained,
-        make_reader=no_reader("a baseline"),
         text=train.manifest.training_text,
     )
     # Bad text is refused before training.

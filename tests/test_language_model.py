@@ -289,7 +289,7 @@ def test_a_string_has_no_tags_though_the_training_text_had():
         (lambda lm: lm.surprisals(None), "documents are None; expected a list of docu"),
         (
             lambda lm: dclm_jax.mix(lm, lm, 0.5).read(TEXT),
-            "a mixture only scores whole documents; use",
+            "mixture only scores whole documents; use",
         ),
         (
             lambda lm: language_model("standard_autoencoder").read(TEXT),

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dclm_jax import score_types
+from dclm_jax.data.alternatives import Choice
 from dclm_jax.evaluation import minimal_pairs
-from dclm_jax.evaluation.minimal_pairs import CRITERIA, LAST_WORD, Accuracy, Choice, Outcome
+from dclm_jax.evaluation.minimal_pairs import CRITERIA, LAST_WORD, Accuracy, Outcome
 from dclm_jax.evaluation.significance import (
     Difference,
     difference_table,

@@ -198,10 +198,10 @@ ADAPTED = language_model("adclm").adapt("unigram", weight=0.1, strength=30)
         ("standard_autoencoder", ["divergence"], "a divergence needs a language model"),
         (
             *(MIXTURE, ["entropy"]),
-            "the mixture scores only the words of a text, so that entropy, entropy_reduction, rank,"
+            "mixture scores only the words of a text, so that entropy, entropy_reduction, rank,"
             " divergence are not known; choose the measure surprisal, or a single neural model",
         ),
-        (ADAPTED, ["entropy"], "a model with test-time adaptation scores only the words of a text"),
+        (ADAPTED, ["entropy"], "adclm + unigram scores only the words of a text"),
     ],
 )
 def test_a_distribution_that_is_not_scored_is_refused(lm, measures, message):

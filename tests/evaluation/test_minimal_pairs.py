@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from dclm_jax import language_model as api
+from dclm_jax.data.alternatives import Choice
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.minimal_pairs import (
     LAST_WORD,
     PER_TARGET,
     TOTAL,
-    Choice,
     Request,
     accuracies,
     differences,
@@ -202,5 +202,5 @@ def test_last_words_that_are_all_unknown_and_other_models_are_refused():
     mixed, of_adclm = mixture.minimal_pairs(PAIRS), language_model("adclm").minimal_pairs(PAIRS)
     for outcome, expected in zip(mixed, of_adclm, strict=True):
         np.testing.assert_allclose(outcome.log_probs, expected.log_probs, rtol=1e-5)
-    with pytest.raises(InputError, match="the mixture scores only the words of a text"):
+    with pytest.raises(InputError, match="mixture scores only the words of a text"):
         mixture.minimal_pairs(PAIRS, last_word=True)

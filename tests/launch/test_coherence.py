@@ -12,7 +12,7 @@ from dclm_jax.data.readers import read_documents
 from dclm_jax.evaluation.datasets import open_split
 from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.reading.reader import Reader
-from tests.launch.support import launch, refuse
+from tests.launch.support import launch
 
 
 @pytest.fixture(scope="module")

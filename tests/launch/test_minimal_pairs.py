@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import dclm_jax
-from dclm_jax.data.alternatives import PairColumns, read_alternatives
+from dclm_jax.data.alternatives import Choice, PairColumns, read_alternatives
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.minimal_pairs import Choice, accuracies
+from dclm_jax.evaluation.minimal_pairs import accuracies
 from dclm_jax.experiments.pair_files import require_free_names
 from tests.launch.support import launch
 
