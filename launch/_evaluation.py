@@ -11,9 +11,8 @@ from absl import flags
 from rich import progress
 from rich.console import Console
 
-import dclm_jax
 from dclm_jax import processes
-from dclm_jax.data.corpus import SPLITS, TrainingText, open_corpus, source_split
+from dclm_jax.data.corpus import SPLITS, TrainingText
 from dclm_jax.data.documents import PLAIN, Document, TextOptions
 from dclm_jax.data.readers import read_alike, read_documents
 from dclm_jax.data.text_files import UTF8
@@ -80,27 +79,21 @@ def define_workdirs() -> None:
 
 def restore() -> Subject:
     """The run of --workdir."""
-    if not _WORKDIR.value:
-        raise InputError("--workdir is missing; add --workdir=RUN, the directory of a trained run")
-    lm = dclm_jax.restore(_WORKDIR.value, **_restore_options())
-    return Subject(lm.name, _WORKDIR.value, lm)
+    (run,) = restore_all()
+    return run
 
 
 def restore_all() -> list[Subject]:
     """The run of --workdir, or the runs of --workdirs, which must have one vocabulary."""
-    if flags.FLAGS.workdirs is None:
-        return [restore()]
-    _app.refuse_together("workdirs", "workdir")
-    return subjects.restore_all(expand_workdirs(), **_restore_options())
-
-
-def _restore_options() -> dict[str, Any]:
-    return {"batch_size": _BATCH_SIZE.value, "matmul_precision": MATMUL_PRECISION.value}
-
-
-def expand_workdirs() -> list[str]:
-    """The runs that --workdirs names."""
-    return subjects.expand_workdirs(flags.FLAGS.workdirs.split(","))
+    if "workdirs" in flags.FLAGS and flags.FLAGS.workdirs is not None:
+        _app.refuse_together("workdirs", "workdir")
+        workdirs = subjects.expand_workdirs(flags.FLAGS.workdirs.split(","))
+    elif not _WORKDIR.value:
+        raise InputError("--workdir is missing; add --workdir=RUN, the directory of a trained run")
+    else:
+        workdirs = [_WORKDIR.value]
+    precision = MATMUL_PRECISION.value
+    return subjects.restore_all(workdirs, batch_size=_BATCH_SIZE.value, matmul_precision=precision)
 
 
 def require_language_models(models: Iterable[LanguageModel], command: str) -> None:
@@ -229,17 +222,15 @@ def read_words(runs: Sequence[Subject], command: str, **more: Any) -> Iterator[D
     if flags.FLAGS.input is not None:
         yield from read_text([run.lm for run in runs], flags.FLAGS.input, **more)
         return
-    directory = directory_of(runs)
-    data = open_corpus(directory, flags.FLAGS.split)
-    datasets.require_vocabulary(data, directory, runs[0].lm.vocabulary)
-    if source_split(data.split) in data.manifest.splits:
-        require_language_models((run.lm for run in runs), f"{command} of paired documents")
-    documents = (
-        Document(name, list(map(data.vocabulary.decode, data.document(index))))
-        for index, name in enumerate(data.document_ids)
-    )
-    lm, name = runs[0].lm, f"{directory}, {data.split}"
-    yield from counting_unknown(documents, _ids_of(lm), lm.text, name)
+    lm, dataset = runs[0].lm, open_split(runs, flags.FLAGS.split)
+
+    def documents() -> Iterator[Document]:
+        for document in dataset.documents:
+            if document.source is not None:
+                require_language_models((run.lm for run in runs), f"{command} of paired documents")
+            yield Document(document.id, list(map(lm.vocabulary.decode, document.sentences)))
+
+    yield from counting_unknown(documents(), _ids_of(lm), lm.text, dataset.title)
 
 
 def store() -> Store:

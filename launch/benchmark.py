@@ -37,16 +37,15 @@ _SUITE = flags.DEFINE_enum(
     "or TPU, at several sizes and precisions).",
 )
 _ROWS = flags.DEFINE_list("rows", None, f"Benchmarks in place of --suite: {', '.join(rows.ROWS)}.")
-_ROUNDS = flags.DEFINE_integer("rounds", 5, "Number of turns of each contender.")
-_SEED = flags.DEFINE_integer("seed", 0, "Random seed for documents, batches and parameters.")
+_ROUNDS = flags.DEFINE_integer("rounds", 5, "Number of turns of each contender.", lower_bound=1)
+_SEED = flags.DEFINE_integer(
+    "seed", 0, "Random seed for documents, batches and parameters.", lower_bound=0
+)
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")
 
 
 def main(argv: Sequence[str]) -> int | None:
     del argv
-    for name, value, least in (("rounds", _ROUNDS.value, 1), ("seed", _SEED.value, 0)):
-        if value < least:
-            raise InputError(f"--{name} is {value}; choose at least {least}")
     if _ROWS.value is not None and _SUITE.present:
         raise InputError("--rows replaces --suite; remove --suite or --rows")
     names = rows.SUITES[_SUITE.value] if _ROWS.value is None else _ROWS.value

@@ -53,7 +53,7 @@ import dataclasses
 import functools
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from absl import flags
@@ -100,13 +100,8 @@ _TSV = flags.DEFINE_string(
     "TSV file for the accuracy of every document. A document named NA is written \\NA.",
 )
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")
-
-
-class _Texts(NamedTuple):
-    """A split or text in memory, and the permutations of each document from --permuted."""
-
-    dataset: Dataset
-    permutations: list[np.ndarray] | None
+Permutations = list[np.ndarray] | None
+"""The permutations of each document from --permuted."""
 
 
 def main(argv: Sequence[str]) -> None:
@@ -114,17 +109,17 @@ def main(argv: Sequence[str]) -> None:
     _cluster.join()
     options, store = _options(), _evaluation.store()
     name = _BASELINE.value
-    subjects, texts = _models(store) if name is None else _baseline(_BASELINES[name])
+    subjects, dataset, permutations = (
+        _models(store) if name is None else _baseline(_BASELINES[name])
+    )
 
     def results_of(subject: Subject) -> measure.CoherenceResults:
         def measured(test: OrderTest[Any]) -> OrderResult[Any]:
-            result = store.order_test(subject, texts.dataset, test)
+            result = store.order_test(subject, dataset, test)
             assert result is not None
             return result
 
-        return measure.measure_coherence(
-            texts.dataset.sentences, options, measured, given=texts.permutations
-        )
+        return measure.measure_coherence(dataset.sentences, options, measured, given=permutations)
 
     results = {subject.label: results_of(subject) for subject in subjects}
     _evaluation.notify_of_saved(store)
@@ -135,16 +130,18 @@ def main(argv: Sequence[str]) -> None:
     pairs = measure.paired(results)
     if files.STDOUT not in (_OUTPUT.value, _TSV.value):
         for subject in subjects:
-            print(_summary(subject), results[subject.label], sep="\n")
+            adaptation = subject.lm.adaptation
+            about = f"{subject.label}: {adaptation}" if adaptation else subject.lm.summary
+            print(about, results[subject.label], sep="\n")
         for lines in (measure.table(results), measure.paired_table(results, pairs)):
             print(*(["", *lines] if lines else []), sep="\n")
     if _TSV.value:
         with files.open_output(_TSV.value) as file:
-            names = [document.id for document in texts.dataset.documents]
+            names = [document.id for document in dataset.documents]
             file.writelines(measure.separated_rows(results, names))
     if _OUTPUT.value:
         values = [
-            results[subject.label].to_json() | _description(subject) | texts.dataset.source
+            results[subject.label].to_json() | subject.to_json() | dataset.source
             for subject in subjects
         ]
         files.write_json(_OUTPUT.value, measure.joined(results, values, pairs))
@@ -177,15 +174,15 @@ def _options() -> CoherenceOptions:
     return options
 
 
-def _models(store: Store) -> tuple[list[Subject], _Texts]:
+def _models(store: Store) -> tuple[list[Subject], Dataset, Permutations]:
     """The runs, also with test-time adaptation, and the documents to measure."""
     runs = _evaluation.restore_all()
     _evaluation.require_language_models((run.lm for run in runs), "launch.coherence")
-    texts = _open(runs)
-    return [*runs, *_adaptation.adapt(runs, store)], texts
+    dataset, permutations = _open(runs)
+    return [*runs, *_adaptation.adapt(runs, store)], dataset, permutations
 
 
-def _baseline(kind: type[OrderingBaseline]) -> tuple[list[Subject], _Texts]:
+def _baseline(kind: type[OrderingBaseline]) -> tuple[list[Subject], Dataset, Permutations]:
     """A trained baseline as a model that scores documents, and the documents to measure."""
     values = flags.FLAGS
     _app.refuse_together("baseline", "workdir", "workdirs", "batch_size", "matmul_precision")
@@ -207,12 +204,12 @@ def _baseline(kind: type[OrderingBaseline]) -> tuple[list[Subject], _Texts]:
         text=train.manifest.training_text,
     )
     # Bad text is refused before training.
-    texts = _open([Subject(kind.name, "", lm)])
+    dataset, permutations = _open([Subject(kind.name, "", lm)])
     lm = dataclasses.replace(lm, num_parameters=trained().num_parameters)
-    return [Subject(kind.name, "", lm)], texts
+    return [Subject(kind.name, "", lm)], dataset, permutations
 
 
-def _open(runs: Sequence[Subject]) -> _Texts:
+def _open(runs: Sequence[Subject]) -> tuple[Dataset, Permutations]:
     """The documents of --permuted, --input or --data and --split, and the permutations of
     --permuted."""
     values, permutations = flags.FLAGS, None
@@ -229,33 +226,12 @@ def _open(runs: Sequence[Subject]) -> _Texts:
         dataset, permutations = open_permutations(
             first.vocabulary, read, _PERMUTED.value, values.input, report=_evaluation.notify
         )
-    source = dataset.source
-    name = source.get("input") or f"{source['data']}, {source['split']}"
     counted = _evaluation.counting_unknown(
-        dataset.documents, lambda document: document.sentences, first.text, name
+        dataset.documents, lambda document: document.sentences, first.text, dataset.title
     )
     # Text is read once.
     documents = list(counted)
-    return _Texts(dataclasses.replace(dataset, read=lambda tagger: documents), permutations)
-
-
-def _summary(subject: Subject) -> str:
-    """The line of a model for the terminal."""
-    if _BASELINE.value is not None:
-        return f"{subject.lm.summary}, trained on {flags.FLAGS.data}"
-    if subject.lm.adaptation:
-        return f"{subject.label}: {subject.lm.adaptation}"
-    return subject.lm.summary
-
-
-def _description(subject: Subject) -> dict[str, Any]:
-    """The model in the result."""
-    if _BASELINE.value is None:
-        return subject.to_json()
-    return {
-        "model": subject.lm.name,
-        "parameters": subject.lm.num_parameters,
-    }
+    return dataclasses.replace(dataset, read=lambda tagger: documents), permutations
 
 
 if __name__ == "__main__":

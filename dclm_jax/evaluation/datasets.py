@@ -68,6 +68,11 @@ class Dataset:
         return self.source.get("split") or self.source["input"]
 
     @property
+    def title(self) -> str:
+        """The directory of the corpus and the split, or the text."""
+        return self.name if self.is_text else f"{self.source['data']}, {self.name}"
+
+    @property
     def is_text(self) -> bool:
         """Whether this is no split of a prepared corpus. Results of text are not saved."""
         return self.source.get("split") is None
