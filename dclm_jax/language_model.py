@@ -322,10 +322,6 @@ class LanguageModel:
             options = dataclasses.replace(options, format=PLAIN.format)
         return dataclasses.replace(options, **others)
 
-    def score_text(self, text: str, options: TextOptions | None = None) -> list[DocumentScore]:
-        """The scores of `documents(text, options)`."""
-        return list(self.score(self.documents(text, options)))
-
     def read_text(self, text: str, options: TextOptions | None = None) -> DocumentState:
         """The state after the only document of `documents(text, options)`."""
         document, *others = self.documents(text, options)
@@ -918,7 +914,7 @@ def _encoded(
     if isinstance(documents, str) or not isinstance(documents, Iterable):
         raise InputError(
             f"documents are {brief(documents)}; expected a list of documents (for raw text: "
-            "score_text)"
+            "score(documents(text)))"
         )
     num_documents = empty_sentences = empty_documents = 0
     for index, document in enumerate(documents):
@@ -948,7 +944,7 @@ def _words(document: Document | Sequence[Sentence], what: str = "a document is")
     if isinstance(sentences, str) or not isinstance(sentences, Iterable):
         raise InputError(
             f"{what} {brief(sentences)}; expected a list of sentences, such as "
-            '["a sentence .", "another one ."] (for raw text: score_text, read_text, documents)'
+            '["a sentence .", "another one ."] (for raw text: read_text, documents)'
         )
     return [
         sentence.split() if isinstance(sentence, str) else _checked(sentence)

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -50,11 +50,11 @@ Read = TypeVar("Read")
 flags.disclaim_key_flags()
 
 
-def declare_run_flags() -> None:
-    """Lists --workdir, --matmul_precision and the flags of text, but not --batch_size, in a
-    launcher's --help."""
-    for name in ("workdir", MATMUL_PRECISION.name, *(flag.name for flag in _OF_TEXT)):
-        flags.declare_key_flag(name)
+def declare_flags(*, without: Collection[str] = ()) -> None:
+    """Lists the flags of this module in a launcher's --help, except flags that have no effect."""
+    for flag in (_WORKDIR, _BATCH_SIZE, MATMUL_PRECISION, *_OF_TEXT):
+        if flag.name not in without:
+            flags.declare_key_flag(flag.name)
 
 
 def define_data_flags() -> None:

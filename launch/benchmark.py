@@ -7,9 +7,8 @@
     python -m launch.benchmark --suite=accelerator              # on a GPU or TPU
 
 For each benchmark the command prints the measured value (a ratio or targets per second), the
-smallest acceptable value, the aim, and a verdict. Values are medians over rounds in which the
-contenders take turns. The exit code is 1 if a peer computes a different loss from the same
-parameters. The command needs Linux. launch/benchmark.md describes the method and has results.
+smallest acceptable value, the aim, and a verdict. The command needs Linux. launch/benchmark.md
+describes the method and has results.
 """
 
 import contextlib

@@ -21,15 +21,13 @@ sets.
                original position is the most probable (ties shared), mean reciprocal rank, chance
 
 The first sentence, such as a headline, can reveal the order. The accuracy with only the first
-sentence moved is therefore printed too, with a warning from 75%. --fix_first=1 permutes only the
-other sentences.
+sentence moved is therefore printed too, with a warning from 75%.
 
 Several runs of one vocabulary score the same orders. Tables have the accuracies of all runs, also
 by the number of sentences per document, and the difference between any two runs. A difference has a
 95% interval from a bootstrap over documents, and the p-value of a paired permutation test over
 documents, also corrected for all pairs (Holm 1979). --adapt adds each run with test-time adaptation
-to every order of every document (launch.evaluate --help). Results on splits are saved in
-RUN/results and not measured again (launch/README.md).
+to every order of every document (launch.evaluate --help).
 
 --permuted reads permutations from a folder with one text per file (Barzilay and Lapata 2008):
 NAME.perm-1 is a document, and NAME.perm-2, ... are its permutations. With --input the documents
@@ -37,7 +35,7 @@ come from the input, and NAME.perm-1, NAME-1 or NAME_1, ... are permutations of 
 
 --baseline measures a baseline of sentence ordering (Lin et al. 2015, section 6.1) instead of a run:
 a maximum-entropy classifier of neighbouring sentences, or a recurrent classifier of three sentences
-after Li and Hovy (2014). The baseline is trained on --data.
+after Li and Hovy (2014).
 
 --tsv has one row per run, test and document: name, sentences, words, pairs (in insertion: inserted
 sentences), accuracy, and log P in nats of the document and of its other orders (mean), also per

@@ -12,8 +12,7 @@ UNKNOWN. Perplexities are comparable only between equal vocabularies and target 
 printed. Bits per word include the nats of END, so they are not log2(perplexity).
 
 Several runs must have one vocabulary. --plot shows their perplexity against n, the number of
-context sentences of larger-context models (model.context_sentences). Results on splits are saved in
-RUN/results and not measured again (launch/README.md).
+context sentences of larger-context models (model.context_sentences).
 
 --by_pos measures the perplexity of each part of speech (Wang and Cho 2015, section 6.2): exp(sum of
 -log P / number of words). Tags come from the text (formats tagged, treebank, jsonl). For text

@@ -8,16 +8,9 @@
         --method=sample --top_p=0.9 --samples=10
 
 Every document of --context is continued after its last sentence. Without --context a new document
-is begun. --method chooses the words:
-
-    greedy   the most probable next word
-    beam     the most probable text that beam search finds; --length_normalization divides log P by
-             a power of the length
-    sample   words drawn from the model, restricted by --temperature, --top_k and --top_p; the words
-             of document n depend on --seed, not on the other documents
-
-Sentences without words are never generated. Without --output the text is printed, one sentence per
-line and a blank line between documents. A line of --output is a document and sample:
+is begun. Random words of document n depend on --seed, not on the other documents. Sentences
+without words are never generated. Without --output the text is printed, one sentence per line and a
+blank line between documents. A line of --output is a document and sample:
     {"id": "story.txt:1", "sample": 0, "continuation": ["it was late .", ...], "unit": "nats",
         "log_prob": -31.4, "log_probs": [[-2.1, -0.8, -4.0, -0.3, -0.1], ...], "has_ended": false}
 log_probs has log P of every word and of <END>, under the model without temperature, top-k or top-p.
@@ -37,7 +30,7 @@ from dclm_jax.files import json_text, open_output
 from dclm_jax.language_model import DEFAULT_MAX_SENTENCE_WORDS, DEFAULT_NUM_SENTENCES, GeneratedText
 from launch import _app, _decoding, _evaluation
 
-_evaluation.declare_run_flags()
+_evaluation.declare_flags(without=["batch_size"])
 flags.adopt_module_key_flags(_decoding)
 _CONTEXT = flags.DEFINE_string(
     "context", None, "Documents to continue; '-' is standard input. Default: begin a document."

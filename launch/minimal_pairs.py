@@ -50,10 +50,7 @@ from dclm_jax.experiments.score_files import format_of
 from launch import _app, _evaluation
 
 # --text_key and --divider, of texts in other formats, have no effect.
-for _name in ("workdir", "batch_size", "matmul_precision", "encoding", "format", "quoted"):
-    flags.declare_key_flag(_name)
-for _name in ("lowercase", "normalize", "language", "unicode"):
-    flags.declare_key_flag(_name)
+_evaluation.declare_flags(without=["text_key", "divider"])
 _evaluation.define_workdirs()
 _INPUT = flags.DEFINE_string("input", None, "Table or JSON lines of pairs; '-' is standard input.")
 _ALTERNATIVES = flags.DEFINE_list(

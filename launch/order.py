@@ -33,7 +33,7 @@ from dclm_jax.tables import aligned
 from launch import _app, _evaluation
 
 _evaluation.define_data_flags()
-_evaluation.declare_run_flags()
+_evaluation.declare_flags(without=["batch_size"])
 _BEAM = flags.DEFINE_integer("beam", DEFAULT_BEAM, "Beam width.", lower_bound=1)
 _SHUFFLE = flags.DEFINE_bool(
     "shuffle", True, "Shuffle the sentences first, and measure their new order."

@@ -11,9 +11,6 @@ extra `plan`:
 
     pip install -e '.[plan]'
 
-If these packages find no TPU and no GPU, other commands report this on standard error and use the
-CPU. JAX_PLATFORMS=cpu makes other commands use the CPU without a search.
-
 On a TPU the time is XLA's estimate of the cycles of every kernel. XLA has no estimate for a fused
 token scan, whose time is the time of its memory traffic. On an H100 the time is a roofline
 estimate. Each loop takes its launch time or its memory-traffic time, whichever is longer. The total

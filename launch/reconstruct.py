@@ -7,8 +7,8 @@
     python -m launch.reconstruct --outputs=outputs.jsonl,others.txt --input=reviews.txt
 
 --workdir reconstructs the documents of a split or of --input, and measures the reconstructions.
-launch.generate documents the decoding options (--method). Temperature, top-k and top-p act on the
-decision to end the document, too. A line of --output is a document:
+Temperature, top-k and top-p act on the decision to end the document, too. A line of --output is a
+document:
     {"id": "0", "input": ["the hotel is nice ."], "sentences": ["the hotel was nice ."],
         "unit": "nats", "log_prob": -7.1, "has_ended": true}
 
@@ -43,7 +43,7 @@ from dclm_jax.experiments.subjects import Subject
 from dclm_jax.language_model import DEFAULT_MAX_LENGTH_RATIO
 from launch import _app, _decoding, _evaluation
 
-_evaluation.declare_run_flags()
+_evaluation.declare_flags(without=["batch_size"])
 flags.adopt_module_key_flags(_decoding)
 # Sources may have OOV words, which are reconstructed as UNKNOWN.
 flags.set_default(_decoding.ALLOW_UNKNOWN, True)

@@ -11,12 +11,7 @@
 
 A list has several hypotheses per segment, such as translations or transcripts. The command chooses
 one hypothesis per segment, and scores each hypothesis after the hypotheses that were chosen before
-it in its document.
-
---nbest is a file in Moses format, `id ||| words ||| features ||| score`, a Kaldi `words_text` file,
-or a Kaldi folder with `words_text` and cost files. Features are written `NAME= value` or
-`NAME=value`; a missing feature is 0, and a note counts such hypotheses. Hypotheses may be empty
-(silence).
+it in its document. launch/text.md describes the formats of --nbest.
 
 The score of a hypothesis is a weighted sum of log P (nats) under each model, the decoder's total
 `score`, the features of the list, and `words`, the number of words. By default the weights of

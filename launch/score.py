@@ -12,10 +12,7 @@
 
 The surprisal of a word is -log P(word | everything before it in its document), in nats. Every
 sentence ends with <END>, which is predicted too. An OOV word has the surprisal of UNKNOWN and is
-marked as OOV (known is 0). With --oov=blank an OOV word has no surprisal, and sums omit OOV words.
-
-The extension of --output (.jsonl, .tsv or .html) sets the format, unless --output_format does.
-There is no CSV output.
+marked as OOV (known is 0).
 
 tsv has one row per target (word or <END>). Columns: document, sentence and position (from 1), word,
 surprisal, known (1 or 0), sentence_log_prob, document_log_prob, then columns of the input. A word
@@ -58,8 +55,8 @@ without context.
                        that these sentences give about the word
 In jsonl a sentence has a list of numbers under the NAME of each measure. --no_context_too adds
 NAME_no_context of each measure except divergence. --bits writes all values except ranks in bits.
-With --oov=blank OOV words have no rank and no entropy reduction either. N-gram models and models of
-bags of words have only the surprisal.
+With --oov=blank OOV words have no surprisal, rank and entropy reduction, and sums omit OOV words.
+N-gram models and models of bags of words have only the surprisal.
 
 Columns of the input table other than its text and id, and such keys of JSON lines, are repeated in
 the result: at every word in tsv; in jsonl under "columns" of the document or, if they differ within

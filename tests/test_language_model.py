@@ -221,7 +221,7 @@ def test_raw_text_is_scored_and_read():
     pytest.importorskip("sacremoses")
     raw = TrainingText(TextOptions("prose", lowercase=True))
     lm = dataclasses.replace(language_model("ccdclm"), text=raw)
-    (score,) = lm.score_text("The cat sat. It slept.")
+    (score,) = lm.score(lm.documents("The cat sat. It slept."))
     assert [sentence.text for sentence in score.sentences] == TEXT
     state = lm.read_text("The cat sat. It slept.")
     assert state.vector.tolist() == lm.read(TEXT).vector.tolist()
@@ -256,7 +256,7 @@ def test_a_string_has_no_tags_though_the_training_text_had():
     [
         (lambda lm: lm.read([]).generate("2"), "num_sentences is '2'; expected a whole"),
         (lambda lm: lm.read([]).generate(2, "beam"), "decoding is 'beam'; expected a Decoding"),
-        (lambda lm: [*lm.score("The cat.")], "(for raw text: score_text)"),
+        (lambda lm: [*lm.score("The cat.")], "(for raw text: score(documents(text)))"),
         (lambda lm: lm.perplexity("The cat."), "documents are 'The cat.'; expected a list of"),
         (lambda lm: lm.read("the cat ."), 'sentences, such as ["a sentence .", "another one ."]'),
         (lambda lm: [*lm.score([[[3, 4]]])], "a word is 3; expected a string without white space"),
@@ -276,7 +276,7 @@ def test_a_string_has_no_tags_though_the_training_text_had():
         (lambda lm: dclm_jax.mix(lm, lm, float("nan")), "the weight of a mixture is nan"),
         (lambda lm: lm.documents(""), "text: is empty"),
         (lambda lm: lm.documents(["a"]), "text is ['a']; expected a string"),
-        (lambda lm: lm.score_text("\ud800"), "text has half of a surrogate pair"),
+        (lambda lm: lm.documents("\ud800"), "text has half of a surrogate pair"),
         (lambda lm: lm.documents("a", TextOptions("sotu")), "unknown format 'sotu'; expected one"),
         (
             lambda lm: dclm_jax.mix(lm, lm, 0.5).attention([]),
