@@ -30,8 +30,7 @@ documents, also corrected for all pairs (Holm 1979). --adapt adds each run with 
 to every order of every document (launch.evaluate --help).
 
 --permuted reads permutations from a folder with one text per file (Barzilay and Lapata 2008):
-NAME.perm-1 is a document, and NAME.perm-2, ... are its permutations. With --input the documents
-come from the input, and NAME.perm-1, NAME-1 or NAME_1, ... are permutations of NAME.
+NAME.perm-1 is a document, and NAME.perm-2, ... are its permutations.
 
 --baseline measures a baseline of sentence ordering (Lin et al. 2015, section 6.1) instead of a run:
 a maximum-entropy classifier of neighbouring sentences, or a recurrent classifier of three sentences
@@ -147,16 +146,13 @@ def main(argv: Sequence[str]) -> None:
 
 def _options() -> CoherenceOptions:
     """The tests that flags request. Refuses combinations of flags that have no effect."""
-    values = flags.FLAGS
     _app.refuse_without("bootstrap", "permutation_pool")
     _app.refuse_together("baseline", "adapt")
     _app.refuse_together(
-        "permuted", "permutations", "bootstrap", "fix_first", "extra_tests", "split"
+        "permuted", "permutations", "bootstrap", "fix_first", "extra_tests", "input", "split"
     )
     options = CoherenceOptions(**values_of(_OPTIONS))
     if _PERMUTED.value is not None:
-        if values.input == files.STDOUT:
-            raise InputError("--input is -; choose a folder with the documents of --permuted")
         if _BASELINE.value is None and not _adaptation.reads_split():
             _app.refuse_together("permuted", "data")
     elif _TSV.value and not options.permutations and not options.asks_for(INSERTION):
@@ -208,8 +204,7 @@ def _baseline(kind: type[OrderingBaseline]) -> tuple[list[Subject], Dataset, Per
 
 
 def _open(runs: Sequence[Subject]) -> tuple[Dataset, Permutations]:
-    """The documents of --permuted, --input or --data and --split, and the permutations of
-    --permuted."""
+    """The documents of --permuted, --input or --data and --split, and their permutations."""
     values, permutations = flags.FLAGS, None
     first, trained = runs[0].lm, [run.lm.text.options for run in runs]
     if _PERMUTED.value is None:
@@ -222,7 +217,7 @@ def _open(runs: Sequence[Subject]) -> tuple[Dataset, Permutations]:
             report=_evaluation.notify,
         )
         dataset, permutations = open_permutations(
-            first.vocabulary, read, _PERMUTED.value, values.input, report=_evaluation.notify
+            first.vocabulary, read, _PERMUTED.value, report=_evaluation.notify
         )
     counted = _evaluation.counting_unknown(
         dataset.documents, lambda document: document.sentences, first.text, dataset.title

@@ -1,4 +1,4 @@
-"""Permutations in files: both layouts, and what does not match."""
+"""Permutations in files, and what does not match."""
 
 import re
 
@@ -41,56 +41,27 @@ def test_documents_and_permutations_of_them_in_one_folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("original", "names"),
+    ("texts", "message"),
     [
-        ("wsj_0001.pos.text", ["wsj_0001.pos.text_1", "wsj_0001.pos.text_2"]),
-        ("one.txt", ["one.perm-1.txt", "one.perm-2"]),
-        ("sub/one", ["sub/one-1", "sub/one-2.txt"]),
-        ("one-7", ["one-7-1", "one-7_2"]),
+        ({"a.perm-2": ["a b", "c", "g"]}, "a.perm-2: sentence 3, 'g', is not in its document;"),
+        ({"a.perm-2": ["c", "c", "a b"]}, "a.perm-2: sentence 2, 'c', is not in its document;"),
+        ({"a.perm-2": A[1:]}, "a.perm-2: has 2 of 3 sentences of its document; add"),
+        ({"a.perm-2": A, "b.perm-2": A}, "b.perm-2: has no document b.perm-1 in FOLDER; add it"),
+        ({"a.perm-2.txt": A}, "a.perm-2.txt: has no document a.perm-1.txt in FOLDER; add it"),
+        ({"a.perm-2": A, "readme": A}, "readme: is not named as a permutation; rename it as NAME"),
+        ({"a.perm-2": [*A, "", *A]}, "a.perm-2: has 2 documents; expected one per file"),
+        ({"a.perm-2": A, "b.perm-1": B}, "b.perm-1: has no permutation; add one"),
     ],
 )
-def test_permutations_belong_to_the_document_of_their_name(tmp_path, original, names):
-    documents = folder(tmp_path / "documents", {original: A})
-    shuffled = [permuted(A, 2, 1, 0), permuted(A, 0, 2, 1)]
-    permutations = folder(tmp_path / "permuted", dict(zip(names, shuffled, strict=True)))
-    (permuted_document,) = read_permutations(read_documents, permutations, documents)
-    np.testing.assert_array_equal(permuted_document.orders, [[2, 1, 0], [0, 2, 1]])
-    assert permuted_document.document.id == f"{original}:1"
-
-
-@pytest.mark.parametrize(
-    ("permutations", "message"),
-    [
-        ({"a-1": ["a b", "c", "g"]}, "a-1: sentence 3, 'g', is not in its document; correct it"),
-        ({"a-1": ["c", "c", "a b"]}, "a-1: sentence 2, 'c', is not in its document; correct it"),
-        ({"a-1": A[1:]}, "a-1: has 2 of 3 sentences of its document; add"),
-        ({"a-1": A, "b-1": A}, "b-1: has no document b in DOCUMENTS; add it"),
-        (
-            {"a-1": A, "readme": A},
-            "readme: is not named as a permutation; rename it as NAME",
-        ),
-        ({"a-1": [*A, "", *A]}, "a-1: has 2 documents; expected one per file"),
-        ({"b.perm-1": B}, "b.perm-1: has no document b in"),
-    ],
-)
-def test_what_does_not_match_is_named(tmp_path, permutations, message):
-    documents = folder(tmp_path / "documents", {"a.txt": A})
-    permuted_folder = folder(tmp_path / "permuted", permutations)
-    message = message.replace("DOCUMENTS", documents)
+def test_what_does_not_match_is_named(tmp_path, texts, message):
+    permuted_folder = folder(tmp_path, {"a.perm-1": A, **texts})
+    message = message.replace("FOLDER", permuted_folder)
     with pytest.raises(InputError, match=re.escape(f"{permuted_folder}/{message}")):
-        read_permutations(read_documents, permuted_folder, documents)
-
-
-def test_what_is_missing_is_named(tmp_path):
-    documents = folder(tmp_path / "documents", {"a.txt": A, "b.txt": B})
-    permuted_folder = folder(tmp_path / "permuted", {"a-1": A})
-    with pytest.raises(InputError, match="documents/b.txt: has no permutation; add one"):
-        read_permutations(read_documents, permuted_folder, documents)
-    with pytest.raises(InputError, match="permuted/a-1: is not named as a permutation"):
         read_permutations(read_documents, permuted_folder)
-    alone = folder(tmp_path / "alone", {"a.perm-2": A})
-    with pytest.raises(InputError, match=re.escape("has no document a.perm-1 in")):
-        read_permutations(read_documents, alone)
-    for none in ("nowhere", "documents/a.txt"):
+
+
+def test_a_folder_is_required(tmp_path):
+    path = folder(tmp_path, {"a.perm-1": A})
+    for none in (f"{path}/nowhere", f"{path}/a.perm-1"):
         with pytest.raises(InputError, match="is not a folder; expected a folder with"):
-            read_permutations(read_documents, permuted_folder, str(tmp_path / none))
+            read_permutations(read_documents, none)

@@ -93,10 +93,10 @@ coherence --baseline=maximum_entropy => needs a prepared corpus to train on; add
 {BASELINE} --training_seed=-1 => --training_seed=-1
 {BASELINE} --lowercase => --lowercase has no effect without
 coherence --baseline=grid --data=corpus => --baseline
-{COHERENCE} --training_seed=1 => --training_seed has no effect without --baseline
 {COHERENCE} --permuted=x --extra_tests=swaps => --extra_tests cannot be used with --permuted
 {COHERENCE} --permuted=x --bootstrap=3 => --bootstrap cannot be used with --permuted
 {COHERENCE} --permuted=x --data=y => --data cannot be used with --permuted
+{COHERENCE} --permuted=x --input=y => --input cannot be used with --permuted
 {COHERENCE} --tsv=t --permutations=0 --bootstrap=2 => --tsv has no rows without a test
 {COHERENCE} --tsv=- --output=- => --output and --tsv are both standard output
 {COHERENCE} --workdirs=a,b => --workdir cannot be used with --workdirs
@@ -133,8 +133,8 @@ minimal_pairs --workdir=run --input=pairs.jsonl => \
 pairs.jsonl:1: there is no column 'sentence_good'; choose from: 'good', 'bad'
 
 benchmark --rounds=two => two
-benchmark --rounds=0 => --rounds is 0
-benchmark --seed=-1 => --seed is -1
+benchmark --rounds=0 => --rounds=0
+benchmark --seed=-1 => --seed=-1
 benchmark --rows=train_adclm_15 => did you mean 'train_adclm_16'
 benchmark --output=blank.txt/x.json => blank.txt/x.json
 corrupt --data=corpus => --output
