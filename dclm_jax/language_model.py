@@ -926,14 +926,8 @@ def _encoded(
             continue
         num_documents += 1
         name = document.id if isinstance(document, Document) else str(index)
-        ids = datasets.encode(vocabulary, with_words)
-        yield _Document(
-            passed=document,
-            words=words,
-            sentences=ids.sentences,
-            characters=ids.characters,
-            id=name,
-        )
+        encoded = datasets.encode(vocabulary, with_words, name)
+        yield _Document(**vars(encoded), passed=document, words=words)
     if num_documents and (empty_sentences or empty_documents):
         note = f"; documents without words: {empty_documents:,}" if empty_documents else ""
         _warn(f"sentences without words omitted: {empty_sentences:,}{note}")

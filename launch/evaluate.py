@@ -54,7 +54,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from dclm_jax import files
-from dclm_jax.errors import InputError, require_at_least
+from dclm_jax.errors import InputError
 from dclm_jax.evaluation import interpolation, parts_of_speech
 from dclm_jax.experiments import figures
 from dclm_jax.experiments.evaluation import context_point, evaluate
@@ -72,9 +72,6 @@ _PLOT = flags.DEFINE_string(
     "Figure of perplexity against n, or of parts of speech with --by_pos (PNG, PDF or SVG).",
 )
 _BY_POS = flags.DEFINE_bool("by_pos", False, "Measure each part of speech, too.")
-_POS_TAGS = flags.DEFINE_integer(
-    "pos_tags", 10, "Number of most frequent tags in the table of --by_pos."
-)
 _INTERPOLATE = flags.DEFINE_bool(
     "interpolate", False, "Mix the two runs of --workdirs, and measure the mixture too."
 )
@@ -104,7 +101,6 @@ def main(argv: Sequence[str]) -> None:
         adapted=adapted,
         mixture=mixture,
         tagger=tagger,
-        num_tags=_POS_TAGS.value,
     )
     _evaluation.notify_of_saved(store)
     to_stdout = _OUTPUT.value == files.STDOUT
@@ -122,9 +118,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _check_flags() -> None:
-    _app.refuse_without("by_pos", "pos_tags")
     _app.refuse_together("adapt", "interpolate")
-    require_at_least("--pos_tags", _POS_TAGS.value, 1)
     _adaptation.check_flags(mixes=_INTERPOLATE.value)
     _evaluation.check_data_flags(other_split=_INTERPOLATE.value or _adaptation.reads_split())
     if _PLOT.value:

@@ -170,7 +170,7 @@ class TagSums:
           The classes by decreasing frequency, then "other", "punctuation" and END if they have
           targets. A class is listed if any of its tags is among the most frequent.
         """
-        require_at_least("pos_tags", num_tags, 1)
+        require_at_least("num_tags", num_tags, 1)
         last = (OTHER_CLASS, PUNCTUATION_CLASS, END_CLASS)
         counts = collections.Counter()
         for document in self._documents:

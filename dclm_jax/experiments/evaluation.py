@@ -163,7 +163,6 @@ def evaluate(
     adapted: Sequence[Subject] = (),
     mixture: Mixture | None = None,
     tagger: Tagger | None = None,
-    num_tags: int = 10,
 ) -> Evaluation:
     """Measures models of one vocabulary on the same documents.
 
@@ -175,7 +174,6 @@ def evaluate(
       adapted: for each kind of test-time adaptation, the adapted models in the order of `runs`.
       mixture: mixture of two models, measured as well.
       tagger: tagger for measures by part of speech, if any.
-      num_tags: number of the most frequent tags whose classes are listed.
     """
     subjects, kinds, store = [*runs, *adapted], of_numbers(), store or Store()
     interpolation.no_document([run.lm.scorer for run in runs])
@@ -209,7 +207,7 @@ def evaluate(
         subject.lm.with_training_oov(dataclasses.replace(measured, **dataset.counts))
         for subject, measured in zip(subjects, sums, strict=True)
     ]
-    classes = by_tag.classes(num_tags) if by_tag else []
+    classes = by_tag.classes() if by_tag else []
     source = tagger.source if tagger else ""
     return Evaluation(
         subjects, len(runs), perplexities, numbers, dataset.source, mixture, classes, source

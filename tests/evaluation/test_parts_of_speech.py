@@ -76,7 +76,7 @@ def test_classes_by_hand():
         (10, ["Noun", "IN", "UH", "VBD", "punctuation", "END"]),
     ):
         assert [group.name for group in by_hand().classes(num_tags)] == names
-    with pytest.raises(InputError, match="pos_tags is 0; expected at least 1"):
+    with pytest.raises(InputError, match="num_tags is 0; expected at least 1"):
         by_hand().classes(0)
 
 

@@ -136,7 +136,7 @@ def test_hanta_tags_a_split_and_text_without_tags(space, tmp_path):
 def test_two_runs_mixed(space, tagged, tmp_path, is_text):
     arguments = [f"--workdirs={space.run},{space.rnnlm}", "--interpolate"]
     if is_text:
-        arguments += [f"--input={tagged['test']}", "--format=tagged", "--by_pos", "--pos_tags=3"]
+        arguments += [f"--input={tagged['test']}", "--format=tagged", "--by_pos"]
     done = launch("evaluate", *arguments, f"--output={tmp_path / 'result.json'}")
     result = json.loads((tmp_path / "result.json").read_text())
     documents = {
@@ -161,8 +161,7 @@ def test_two_runs_mixed(space, tagged, tmp_path, is_text):
         summed = math.fsum(values["nll"] for values in classes.values())
         assert summed == pytest.approx(result["mixture"]["nll"], rel=1e-12)
         assert classes["IN"]["nll"] != result["runs"][0]["by_pos"]["classes"]["IN"]["nll"]
-        # Of the seven tags of words, three are listed.
-        assert set(classes) == {"AT", "IN", "Verb", "other", "punctuation", "END"}
+        assert {"AT", "IN", "Verb", "punctuation", "END"} < set(classes)
     else:
         assert result["mixture"]["split"] == "test"
 

@@ -78,7 +78,6 @@ evaluate --workdir=run --data={TOO_LONG} => : File name too long
 evaluate --workdirs=run,other_run => other_run (53 entries, fingerprint
 evaluate --workdirs=run,run => names run twice
 evaluate --workdirs=run, => --workdirs has an empty name
-{BOTH} --pos_tags=3 => --pos_tags has no effect without --by_pos
 {BOTH} --by_pos --plot=a.xyz => a.xyz: cannot write the figure
 evaluate --workdirs=run,rnnlm,seed --interpolate => --interpolate mixes two runs; found 3
 evaluate --workdir=run --interpolate => --interpolate mixes two runs; found 1
