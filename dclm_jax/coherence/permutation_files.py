@@ -7,7 +7,6 @@ have an extension, such as NAME.perm-1.txt.
 import pathlib
 import re
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -25,16 +24,9 @@ Read = Callable[[str], Iterable[Document]]
 """Reads the documents of a folder, named as by `readers.read_documents`."""
 
 
-class PermutedDocument(NamedTuple):
-    """A document, and orders int [P, S] of its sentences."""
-
-    document: Document
-    orders: np.ndarray
-
-
-def read_permutations(read: Read, folder: str) -> list[PermutedDocument]:
-    """The documents of a folder and their permutations, in the order of the files; `read` is the
-    reader of the folder."""
+def read_permutations(read: Read, folder: str) -> list[tuple[Document, np.ndarray]]:
+    """The documents of a folder, each with the orders int [P, S] of its sentences, in the order of
+    the files; `read` is the reader of the folder."""
     texts = _texts(read, folder)
     orders: dict[str, list[np.ndarray]] = {}
     for label, text in texts.items():
@@ -63,10 +55,7 @@ def read_permutations(read: Read, folder: str) -> list[PermutedDocument]:
     for label, permutations in orders.items():
         if not permutations:
             raise InputError(f"{folder}/{label}: has no permutation; add one to {folder}")
-    return [
-        PermutedDocument(texts[label], np.array(permutations))
-        for label, permutations in orders.items()
-    ]
+    return [(texts[label], np.array(permutations)) for label, permutations in orders.items()]
 
 
 def open_permutations(

@@ -33,11 +33,11 @@ def test_documents_and_permutations_of_them_in_one_folder(tmp_path):
         "ntsb-1.perm-2.txt": permuted(B, 3, 2, 1, 0),
     }
     first, second = read_permutations(read_documents, folder(tmp_path / "all", texts))
-    assert [" ".join(words) for words in first.document.sentences] == A
+    assert [" ".join(words) for words in first[0].sentences] == A
     # In the order of the files' names.
-    np.testing.assert_array_equal(first.orders, [[1, 0, 2], [2, 0, 1]])
+    np.testing.assert_array_equal(first[1], [[1, 0, 2], [2, 0, 1]])
     # Of equal sentences the first comes first.
-    np.testing.assert_array_equal(second.orders, [[3, 0, 1, 2]])
+    np.testing.assert_array_equal(second[1], [[3, 0, 1, 2]])
 
 
 @pytest.mark.parametrize(
