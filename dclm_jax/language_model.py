@@ -48,7 +48,7 @@ from dclm_jax.evaluation.distributions import (
 )
 from dclm_jax.evaluation.measures import new_measures
 from dclm_jax.evaluation.minimal_pairs import Outcome, Request
-from dclm_jax.evaluation.perplexity import Perplexity, measure
+from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.evaluation.scoring import Progress, Scorer, WordScorer, with_no_context
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.nn.precision import SCORING_PRECISION
@@ -698,7 +698,9 @@ class LanguageModel:
         """The perplexity of documents, as `score` takes them; documents without words are omitted.
         `on_document` is called with the number of documents so far."""
         dataset = self._dataset(documents)
-        measured = measure(self.scorer, dataset.documents, on_document=on_document)
+        (measured,) = interpolation.measure(
+            [self.scorer], dataset.documents, on_document=on_document
+        )
         return self.with_training_oov(dataclasses.replace(measured, **dataset.counts))
 
     def coherence(
@@ -744,7 +746,9 @@ class LanguageModel:
         them."""
         new = new_measures()
         dataset = self._dataset(documents)
-        measure(self.scorer, dataset.documents, measures=new, on_document=on_document)
+        interpolation.measure(
+            [self.scorer], dataset.documents, measures=[new], on_document=on_document
+        )
         return {each.name: each.value() for each in new}
 
     def with_training_oov(self, measured: Perplexity) -> Perplexity:

@@ -20,7 +20,7 @@ import numpy as np
 from dclm_jax.data.corpus import open_corpus, read_manifest, split_files
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import DivergenceError, InputError
-from dclm_jax.evaluation import interpolation, perplexity
+from dclm_jax.evaluation import interpolation
 from dclm_jax.evaluation.caches import (
     CachedScorer,
     NeuralCache,
@@ -311,7 +311,9 @@ class _Dynamic:
                     continue
                 scorer = self._scorer(rate, decay, name=f"{self._name} (tuning)")
                 try:
-                    measured = perplexity.measure(scorer, first_documents, on_document=on_document)
+                    (measured,) = interpolation.measure(
+                        [scorer], first_documents, on_document=on_document
+                    )
                     perplexities[rate, decay] = measured.perplexity
                 except DivergenceError as diverged:
                     perplexities[rate, decay], error = math.inf, diverged

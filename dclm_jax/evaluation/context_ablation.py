@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dclm_jax.evaluation import perplexity
+from dclm_jax.evaluation import interpolation
 from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.evaluation.scoring import Document, WordScorer
 
@@ -45,4 +45,5 @@ def rearranged(
 ) -> float:
     """The perplexity of the sentences of `documents` in one of `ARRANGEMENTS`."""
     arranged = ARRANGEMENTS[arrangement](documents, np.random.default_rng(seed))
-    return perplexity.measure(scorer, arranged).perplexity
+    (measured,) = interpolation.measure([scorer], arranged)
+    return measured.perplexity

@@ -1,4 +1,4 @@
-"""Perplexities of several models in one pass over the documents, and mixtures of two models.
+"""Perplexities of models in one pass over the documents, and mixtures of two models.
 
 The mixture of A and B has p = w p_A + (1 - w) p_B for every target, with one weight w that is tuned
 on text that is not evaluated.
@@ -12,11 +12,11 @@ import numpy as np
 from scipy import optimize
 
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.datasets import Dataset, Encoded
+from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.measures import Measure
 from dclm_jax.evaluation.parts_of_speech import TagSums
 from dclm_jax.evaluation.perplexity import Perplexity
-from dclm_jax.evaluation.scoring import Scored, WordScorer
+from dclm_jax.evaluation.scoring import Scored, WordScorer, sentences_to_score
 
 # Maximum number of targets per partial sum, which bounds memory.
 _CHUNK = 2**20
@@ -57,18 +57,18 @@ class MixedScorer:
 
 def measure(
     scorers: Sequence[WordScorer],
-    documents: Iterable[Encoded],
+    documents: Iterable[Any],
     *,
     weight: float | None = None,
     by_tag: TagSums | None = None,
     measures: Sequence[Sequence[Measure]] = (),
     on_document: Callable[[int], None] = lambda done: None,
 ) -> list[Perplexity]:
-    """The perplexities of models on the same whole documents, which are streamed.
+    """The perplexities of models that share one vocabulary on the same documents, scored whole.
 
     Args:
-      scorers: scorers of models that share one vocabulary.
-      documents: documents to score, with tags if `by_tag` is given.
+      scorers: the models' scorers.
+      documents: a stream of documents, as `Scorer.score` takes them; for `by_tag` with tags.
       weight: weight of the first of two models. If given, their mixture is evaluated as a third
         model.
       by_tag: sums by part of speech, to which the documents are added for all models.
@@ -81,12 +81,13 @@ def measure(
     for document, scores in _score(scorers, documents):
         if weight is not None:
             scores = [*scores, _mixed(weight, scores)]
-        totals = [
-            total.add(document.sentences, nll, document.characters)
-            for total, nll in zip(totals, scores, strict=True)
-        ]
-        for total, model_measures, nll in zip(totals, measures, scores, strict=False):
-            total.add_to(model_measures, document.sentences, nll)
+        sentences, _ = sentences_to_score(document)
+        totals = [total.add(document, nll) for total, nll in zip(totals, scores, strict=True)]
+        for model_measures, nll in zip(measures, scores, strict=False):
+            if totals[0].objective == "bags":
+                nll = [words_and_end[:-1] for words_and_end in nll]
+            for model_measure in model_measures:
+                model_measure.add(sentences, nll)
         if by_tag is not None:
             by_tag.add(document.tags or [], scores)
         on_document(totals[0].documents)
@@ -121,10 +122,8 @@ def tune(
     )
     weight = best_weight(a, b)
     for document, scores in scored:
-        totals = [
-            total.add(document.sentences, nll, document.characters)
-            for total, nll in zip(totals, [*scores, _mixed(weight, scores)], strict=True)
-        ]
+        scores = [*scores, _mixed(weight, scores)]
+        totals = [total.add(document, nll) for total, nll in zip(totals, scores, strict=True)]
     totals[0].require_words("tune the weight on")
     return Mixture(weight, totals, dataset.source)
 

@@ -2,15 +2,14 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.measures import Measure
-from dclm_jax.evaluation.scoring import Document, WordScorer, sentences_to_score
+from dclm_jax.evaluation.scoring import sentences_to_score
 
 COUNTING_RULE = "END is predicted and counted, START never is"
 COUNTING_RULES = {
@@ -97,12 +96,14 @@ class Perplexity:
         """The result of the function `warning` for these OOV rates."""
         return warning(self.oov_rate, self.own_oov_rate)
 
-    def add(self, document: Document, nll: list[np.ndarray], characters: int = 0) -> "Perplexity":
-        """The sums with one more document, scored by `Scorer.score`."""
-        known = [np.append(np.not_equal(ids, UNKNOWN), True) for ids in document]
-        words = sum(map(len, document))
-        ends = len(document) if self.objective == "words" else 0
-        oov_words = words + len(document) - sum(int(mask.sum()) for mask in known)
+    def add(self, document: Any, nll: list[np.ndarray]) -> "Perplexity":
+        """The sums with one more document, scored whole by `Scorer.score`; `datasets.Encoded`
+        documents have `characters`."""
+        sentences, _ = sentences_to_score(document)
+        known = [np.append(np.not_equal(ids, UNKNOWN), True) for ids in sentences]
+        words = sum(map(len, sentences))
+        ends = len(sentences) if self.objective == "words" else 0
+        oov_words = words + len(sentences) - sum(int(mask.sum()) for mask in known)
         known_nll = [nats[mask] for nats, mask in zip(nll, known, strict=True)]
         return dataclasses.replace(
             self,
@@ -110,20 +111,11 @@ class Perplexity:
             tokens=self.tokens + words + ends,
             words=self.words + words,
             oov_words=self.oov_words + oov_words,
-            sentences=self.sentences + len(document),
+            sentences=self.sentences + len(sentences),
             documents=self.documents + 1,
             known_nll=self.known_nll + _sum(known_nll),
-            characters=self.characters + characters,
+            characters=self.characters + getattr(document, "characters", 0),
         )
-
-    def add_to(
-        self, measures: Iterable[Measure], sentences: Document, nll: Sequence[np.ndarray]
-    ) -> None:
-        """Gives a document, scored by `Scorer.score`, to measures of targets."""
-        if self.objective == "bags":
-            nll = [words_and_end[:-1] for words_and_end in nll]
-        for measure in measures:
-            measure.add(sentences, nll)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Perplexity":
@@ -205,28 +197,3 @@ def _sum(nll: list[np.ndarray]) -> float:
 def _perplexity(nll: float, targets: int) -> float:
     with np.errstate(over="ignore"):
         return float(np.exp(nll / targets)) if targets else math.nan
-
-
-def measure(
-    scorer: WordScorer,
-    documents: Iterable[Any],
-    *,
-    measures: Sequence[Measure] = (),
-    on_document: Callable[[int], None] = lambda done: None,
-) -> Perplexity:
-    """The perplexity of documents (word ids, as `Scorer.score` takes them), each scored whole.
-
-    Args:
-      scorer: the model's scorer.
-      documents: a stream of documents; `datasets.Encoded` documents have `characters`.
-      measures: measures to which every document is added.
-      on_document: called with the number of documents so far.
-    """
-    total = Perplexity(vocabulary_size=scorer.vocab_size, objective=scorer.objective)
-    for document, nll in scorer.score(documents):
-        sentences, _ = sentences_to_score(document)
-        total = total.add(sentences, nll, getattr(document, "characters", 0))
-        total.add_to(measures, sentences, nll)
-        on_document(total.documents)
-    total.require_words("score")
-    return total

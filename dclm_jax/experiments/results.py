@@ -18,7 +18,7 @@ from dclm_jax import files, processes, storage
 from dclm_jax.coherence.compare import OrderTest
 from dclm_jax.coherence.results import OrderResult
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import adaptation, context_ablation, measures, perplexity
+from dclm_jax.evaluation import adaptation, context_ablation, interpolation, measures
 from dclm_jax.evaluation.adaptation import Adaptation
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.measures import Measure
@@ -134,10 +134,10 @@ class Store:
 
         def compute(on_document: Progress) -> dict[str, Any]:
             new = measures.new_measures()
-            sums = perplexity.measure(
-                subject.lm.scorer,
+            (sums,) = interpolation.measure(
+                [subject.lm.scorer],
                 dataset.documents,
-                measures=new,
+                measures=[new],
                 on_document=lambda done: on_document(done, dataset.num_documents or 0),
             )
             return of_pass(sums, new)

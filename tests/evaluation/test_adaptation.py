@@ -17,7 +17,7 @@ from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.evaluation import adaptation, dynamic
 from dclm_jax.evaluation.adaptation import Adaptation, Trial
 from dclm_jax.evaluation.caches import CachedScorer, NeuralCache, NeuralSetting
-from dclm_jax.evaluation.perplexity import measure
+from dclm_jax.evaluation.interpolation import measure
 from dclm_jax.language_model import LanguageModel
 from tests.test_read_document import language_model
 
@@ -41,9 +41,9 @@ def test_given_settings_are_not_tuned(lm, documents):
     model, params = lm.model, lm.params
     assert model is not None and params is not None
     scorer = CachedScorer(NeuralCache(model, params), NeuralSetting(0.5, 9, 5.0), 0.3)
-    expected = measure(scorer, [lm.encode(document) for document in documents]).perplexity
+    (expected,) = measure([scorer], [lm.encode(document) for document in documents])
     measured = adapted.perplexity(documents)
-    assert measured.perplexity == pytest.approx(expected, rel=1e-6)
+    assert measured.perplexity == pytest.approx(expected.perplexity, rel=1e-6)
     assert measured.characters and measured.own_oov_rate is not None
     assert adapted.summary.startswith("ccdclm + cache, ")
     # It is one more model that scores documents, and scores them alike.
@@ -111,7 +111,7 @@ def test_dynamic_evaluation_tries_rates_then_decays(lm, data, documents, monkeyp
     scale = dynamic.root_mean_square(model, params, map(training.document, order), sentences=2)
     rate, decay = sound[0].setting.values()
     scorer = dynamic.DynamicScorer(model, params, scale, rate, decay, sentences=2)
-    assert measure(scorer, map(lm.encode, documents)).perplexity == expected.perplexity
+    assert measure([scorer], map(lm.encode, documents))[0].perplexity == expected.perplexity
 
     decays = lm.adapt("dynamic", tune_on=documents, rate=0.003).adaptation.trials
     assert {tuple(trial.setting.values()) for trial in decays} == {(0.003, 0.0), (0.003, 0.2)}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.coherence.compare import Fixed, compare
-from dclm_jax.evaluation import caches, perplexity
+from dclm_jax.evaluation import caches, interpolation
 from dclm_jax.evaluation.caches import (
     CachedScorer,
     NeuralCache,
@@ -154,7 +154,7 @@ def test_a_mixture_of_model_and_cache_is_one_more_scorer(small, kind):
     nll_of_documents = scores(scorer)
     for nll, flat in zip(nll_of_documents, expected, strict=True):
         np.testing.assert_allclose(np.concatenate([np.zeros(0), *nll]), flat, rtol=1e-5)
-    measured = perplexity.measure(scorer, documents())
+    (measured,) = interpolation.measure([scorer], documents())
     targets = sum(len(words) + 1 for document in documents() for words in document)
     assert measured.tokens == targets and measured.vocabulary_size == VOCAB
     assert measured.perplexity == pytest.approx(

@@ -11,7 +11,7 @@ import pytest
 
 from dclm_jax.coherence.compare import Bootstrap, FirstSentence, Fixed, Insert, OrderTest, compare
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import context_ablation, measures, perplexity
+from dclm_jax.evaluation import context_ablation, interpolation, measures, scoring
 from dclm_jax.evaluation.datasets import Dataset, Encoded
 from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.experiments import results
@@ -50,7 +50,7 @@ def run(workdir, parameter=0.0, scorer=None, precision="highest") -> Subject:
 
 def test_measures_are_what_their_parts_measure(tmp_path):
     store, subject, documents = Store(), run(tmp_path), split()
-    expected = perplexity.measure(Neighbours(), DOCUMENTS)
+    (expected,) = interpolation.measure([Neighbours()], DOCUMENTS)
     values = store.targets(subject, documents)
     assert values is not None and store.targets(subject, documents) == values
     assert values.pop("perplexity") == expected.to_json()
@@ -110,7 +110,7 @@ def test_a_model_without_context_has_one_perplexity_in_every_context(tmp_path):
                     document,
                     [
                         nll
-                        for ids in perplexity.sentences_to_score(document)[0]
+                        for ids in scoring.sentences_to_score(document)[0]
                         for _, (nll,) in Neighbours().score([[ids]])
                     ],
                 )
