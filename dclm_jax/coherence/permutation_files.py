@@ -24,11 +24,24 @@ Read = Callable[[str], Iterable[Document]]
 """Reads the documents of a folder, named as by `readers.read_documents`."""
 
 
-def read_permutations(read: Read, folder: str) -> list[tuple[Document, np.ndarray]]:
-    """The documents of a folder, each with the orders int [P, S] of its sentences, in the order of
-    the files; `read` is the reader of the folder."""
+def open_permutations(
+    vocabulary: Vocabulary,
+    read: Read,
+    folder: str,
+    *,
+    report: Callable[[str], None] = lambda line: None,
+) -> tuple[Dataset, list[np.ndarray]]:
+    """Documents of a folder in the order of their files, and the orders int [P, S] of each
+    document.
+
+    Args:
+      vocabulary: the vocabulary of the dataset.
+      read: the reader of the folder.
+      folder: the folder of documents and permutations.
+      report: called with a note on permutations that are equal to their document.
+    """
     texts = _texts(read, folder)
-    orders: dict[str, list[np.ndarray]] = {}
+    orders: dict[str, list[list[int]]] = {}
     for label, text in texts.items():
         place, match = f"{folder}/{label}", _NAME.fullmatch(label)
         if not match:
@@ -51,33 +64,19 @@ def read_permutations(read: Read, folder: str) -> list[tuple[Document, np.ndarra
             raise InputError(
                 f"{place}: has {len(order)} of {len(sentences)} sentences of its document; add all"
             )
-        orders[original].append(np.array(order))
+        orders[original].append(order)
+    encoded, num_equal = [], 0
     for label, permutations in orders.items():
         if not permutations:
             raise InputError(f"{folder}/{label}: has no permutation; add one to {folder}")
-    return [(texts[label], np.array(permutations)) for label, permutations in orders.items()]
-
-
-def open_permutations(
-    vocabulary: Vocabulary,
-    read: Read,
-    folder: str,
-    *,
-    report: Callable[[str], None] = lambda line: None,
-) -> tuple[Dataset, list[np.ndarray]]:
-    """`read_permutations` as a dataset, and the orders of each of its documents. `report` is called
-    with a note on permutations that are equal to their document."""
-    permutations = read_permutations(read, folder)
-    documents, orders, num_equal = [], [], 0
-    for document, orders_PxS in permutations:
-        documents.append(encode(vocabulary, document.sentences, document.id))
-        orders.append(orders_PxS)
-        original = numbered(documents[-1].sentences)
-        num_equal += int(np.all(original[orders_PxS] == original, axis=1).sum())
+        encoded.append(encode(vocabulary, texts[label].sentences, texts[label].id))
+        numbers = numbered(encoded[-1].sentences)
+        num_equal += int(np.all(numbers[np.array(permutations)] == numbers, axis=1).sum())
     if num_equal:
         report(f"note: permutations with the same text as their document: {num_equal:,}")
     source = {"input": folder, "permuted": folder, "split": None}
-    return Dataset(lambda tagger: documents, len(documents), source), orders
+    dataset = Dataset(lambda tagger: encoded, len(encoded), source)
+    return dataset, list(map(np.array, orders.values()))
 
 
 def _texts(read: Read, folder: str) -> dict[str, Document]:

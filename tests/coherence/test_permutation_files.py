@@ -5,11 +5,14 @@ import re
 import numpy as np
 import pytest
 
-from dclm_jax.coherence.permutation_files import read_permutations
+from dclm_jax.coherence.permutation_files import open_permutations
 from dclm_jax.data.readers import read_documents
+from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.errors import InputError
 
 A, B = ["a b", "c", "d e f"], ["x", "y", "x", "z"]
+WORDS = "a b c d e f x y z".split()
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *WORDS), (0,) * (3 + len(WORDS)))
 
 
 def folder(path, texts):
@@ -17,6 +20,10 @@ def folder(path, texts):
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_text("".join(f"{sentence}\n" for sentence in sentences))
     return str(path)
+
+
+def read(path):
+    return open_permutations(VOCABULARY, read_documents, path)
 
 
 def permuted(sentences, *order):
@@ -32,12 +39,12 @@ def test_documents_and_permutations_of_them_in_one_folder(tmp_path):
         "ntsb-1.perm-1.txt": B,
         "ntsb-1.perm-2.txt": permuted(B, 3, 2, 1, 0),
     }
-    first, second = read_permutations(read_documents, folder(tmp_path / "all", texts))
-    assert [" ".join(words) for words in first[0].sentences] == A
+    dataset, (first, second) = read(folder(tmp_path / "all", texts))
+    assert [" ".join(VOCABULARY.decode(ids)) for ids in dataset.sentences[0]] == A
     # In the order of the files' names.
-    np.testing.assert_array_equal(first[1], [[1, 0, 2], [2, 0, 1]])
+    np.testing.assert_array_equal(first, [[1, 0, 2], [2, 0, 1]])
     # Of equal sentences the first comes first.
-    np.testing.assert_array_equal(second[1], [[3, 0, 1, 2]])
+    np.testing.assert_array_equal(second, [[3, 0, 1, 2]])
 
 
 @pytest.mark.parametrize(
@@ -57,11 +64,11 @@ def test_what_does_not_match_is_named(tmp_path, texts, message):
     permuted_folder = folder(tmp_path, {"a.perm-1": A, **texts})
     message = message.replace("FOLDER", permuted_folder)
     with pytest.raises(InputError, match=re.escape(f"{permuted_folder}/{message}")):
-        read_permutations(read_documents, permuted_folder)
+        read(permuted_folder)
 
 
 def test_a_folder_is_required(tmp_path):
     path = folder(tmp_path, {"a.perm-1": A})
     for none in (f"{path}/nowhere", f"{path}/a.perm-1"):
         with pytest.raises(InputError, match="is not a folder; expected a folder with"):
-            read_permutations(read_documents, none)
+            read(none)
