@@ -37,7 +37,7 @@ from dclm_jax.decoding.choices import GREEDY, Decoding
 from dclm_jax.decoding.generation import Limits
 from dclm_jax.decoding.ordering import DEFAULT_BEAM, Ordered, order_sentences
 from dclm_jax.errors import InputError, brief, require_at_least
-from dclm_jax.evaluation import datasets, distributions, interpolation, minimal_pairs
+from dclm_jax.evaluation import datasets, distributions, interpolation, measures, minimal_pairs
 from dclm_jax.evaluation.adaptation import Adaptation, adapt
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.distributions import (
@@ -46,10 +46,15 @@ from dclm_jax.evaluation.distributions import (
     column_names,
     surprisal_columns,
 )
-from dclm_jax.evaluation.measures import new_measures
-from dclm_jax.evaluation.minimal_pairs import Outcome, Request
+from dclm_jax.evaluation.minimal_pairs import Outcome
 from dclm_jax.evaluation.perplexity import Perplexity
-from dclm_jax.evaluation.scoring import Progress, Scorer, WordScorer, with_no_context
+from dclm_jax.evaluation.scoring import (
+    Continuation,
+    Progress,
+    Scorer,
+    WordScorer,
+    with_no_context,
+)
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.nn.precision import SCORING_PRECISION
 from dclm_jax.reading.blocks import MAX_ROWS, batches_of_like_size, power_of_two, size_of
@@ -449,7 +454,7 @@ class LanguageModel:
             scored = self.scorer.score(requests)
         return minimal_pairs.outcomes(scored, end_is_target=self.scorer.objective == "words")
 
-    def _requests(self, choice: Choice | Sequence[Sentence], last_word: bool) -> list[Request]:
+    def _requests(self, choice: Choice | Sequence[Sentence], last_word: bool) -> list[Continuation]:
         """The documents to score for a choice, one per alternative."""
         if not isinstance(choice, Choice):
             choice = Choice(choice)
@@ -460,7 +465,7 @@ class LanguageModel:
         minimal_pairs.require_different(choice, words, last_word)
         context = [self.vocabulary.encode(sentence) for sentence in before if sentence]
         return [
-            Request([*context, self.vocabulary.encode(alternative)], choice)
+            Continuation([*context, self.vocabulary.encode(alternative)], owner=choice)
             for alternative in words
         ]
 
@@ -744,7 +749,7 @@ class LanguageModel:
     ) -> dict[str, Any]:
         """The values of `evaluation.measures.MEASURES` by name, for documents as `perplexity` takes
         them."""
-        new = new_measures()
+        new = [kind() for kind in measures.MEASURES]
         dataset = self._dataset(documents)
         interpolation.measure(
             [self.scorer], dataset.documents, measures=[new], on_document=on_document

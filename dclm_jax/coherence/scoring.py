@@ -8,12 +8,12 @@ sentences. Under a model that reads all previous sentences, orders are scored wh
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from dclm_jax.evaluation.permutations import numbered
-from dclm_jax.evaluation.scoring import Document, SentenceScorer
+from dclm_jax.evaluation.scoring import Continuation, Document, SentenceScorer
 from dclm_jax.reading.blocks import MAX_POSITIONS, padded_length, power_of_two
 from dclm_jax.reading.reader import Reader, ReaderState
 
@@ -47,7 +47,6 @@ def log_probs(
     """log P of documents and orders of their sentences.
 
     Args:
-      scorer: the model's scorer.
       documents: documents of at least one sentence.
       orders: P orders of each document.
       reader: the model's reader, for orders that differ from the document in few sentences. If the
@@ -65,14 +64,14 @@ def log_probs(
             )
         return
 
-    def requests() -> Iterator[_Request]:
+    def requests() -> Iterator[Continuation]:
         for document, document_orders in pairs:
             pieces = _Pieces(document, document_orders, scorer.context_order)
             for piece in pieces.distinct:
-                yield _Request([document[i] for i in piece], pieces.only_last, pieces)
+                yield Continuation([document[i] for i in piece], pieces.only_last, pieces)
 
     scored = scorer.score(requests())
-    for pieces, scored_pieces in itertools.groupby(scored, lambda pair: pair[0].pieces):
+    for pieces, scored_pieces in itertools.groupby(scored, lambda pair: pair[0].owner):
         # The result of `fsum` does not depend on the order of its terms, so that ties are exact.
         yield pieces.totals(
             [
@@ -145,15 +144,6 @@ class _Pieces:
         powers = [self._base**j for j in reversed(range(self._context_order + 1))]
         digits = np.array([self._distinct_codes // power % self._base for power in powers]).T
         return [tuple(digit - 1 for digit in run if digit) for run in digits.tolist()]
-
-
-class _Request(NamedTuple):
-    """A piece whose sentences, or only whose last sentence, are scored, and the object with all
-    pieces of the document."""
-
-    sentences: Document
-    only_last: bool
-    pieces: _Pieces
 
 
 class Prefixes:

@@ -12,7 +12,8 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,17 +22,13 @@ from dclm_jax.data.corpus import open_corpus, read_manifest, split_files
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.evaluation import interpolation
-from dclm_jax.evaluation.caches import (
-    CachedScorer,
-    NeuralCache,
-    NeuralSetting,
-    UnigramCache,
-    UnigramSetting,
-)
+from dclm_jax.evaluation.caches import CachedScorer, CacheSetting, neural_cache, unigram_cache
 from dclm_jax.evaluation.datasets import Dataset, Encoded, require_vocabulary
 from dclm_jax.evaluation.dynamic import DynamicScorer, root_mean_square
 from dclm_jax.evaluation.scoring import WordScorer
 from dclm_jax.models.base import DocumentModel, Params
+
+_perplexity = operator.itemgetter("perplexity")
 
 Setting = Mapping[str, float | None]
 """Numbers by name; a number that is None is tuned."""
@@ -82,28 +79,21 @@ class Adaptable(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class Trial:
-    """A setting and its perplexity on the tuning documents, infinite if the model diverged."""
-
-    setting: dict[str, float]
-    perplexity: float
-
-
-@dataclasses.dataclass(frozen=True)
 class Adaptation:
     """The kind and the setting of a model's adaptation.
 
     Attributes:
       kind: one of SETTINGS.
       setting: numbers by name.
-      trials: the settings tried, the best first; empty if the setting was not tuned.
+      trials: the settings tried, each with its "perplexity" on the tuning documents (infinite if
+        the model diverged), the best first; empty if the setting was not tuned.
       tuned_on: the source of the tuning documents.
       training_text: the checksum that `training_text` returns.
     """
 
     kind: str
     setting: dict[str, float]
-    trials: list[Trial] = dataclasses.field(default_factory=list)
+    trials: list[dict[str, float]] = dataclasses.field(default_factory=list)
     tuned_on: dict[str, Any] = dataclasses.field(default_factory=dict)
     training_text: str = ""
 
@@ -119,18 +109,17 @@ class Adaptation:
     def from_json(cls, value: Mapping[str, Any], tuned_on: dict[str, Any]) -> "Adaptation":
         """The inverse of `dataclasses.asdict`. None stands for an infinite perplexity, which JSON
         cannot represent."""
-        perplexities = (trial["perplexity"] for trial in value["trials"])
-        finite = [math.inf if number is None else number for number in perplexities]
-        settings = [trial["setting"] for trial in value["trials"]]
-        trials = list(map(Trial, settings, finite))
+        trials = [
+            {name: math.inf if number is None else number for name, number in trial.items()}
+            for trial in value["trials"]
+        ]
         return cls(value["kind"], value["setting"], trials, tuned_on, value["training_text"])
 
     def to_json(self) -> dict[str, Any]:
         """The kind, the setting and, if it was tuned, all trials."""
         value: dict[str, Any] = {"adapt": self.kind, "setting": self.setting}
         if self.trials:
-            tried = [{**trial.setting, "perplexity": trial.perplexity} for trial in self.trials]
-            value["tuning"] = {**self.tuned_on, "tried": tried}
+            value["tuning"] = {**self.tuned_on, "tried": self.trials}
         return value
 
 
@@ -218,7 +207,7 @@ def adapt(
     trials = []
     if missing and tune_on is not None:
         trials = adaptable().tune(tune_on.documents, numbers, on_document)
-        numbers |= trials[0].setting
+        numbers |= {name: trials[0][name] for name in missing}
     values = {name: value for name, value in numbers.items() if value is not None}
     source = tune_on.source if trials and tune_on is not None else {}
     adaptation = Adaptation(kind, values, trials, source, training_text(lm, kind, data))
@@ -229,25 +218,24 @@ class _Cached:
     """A model with one kind of cache."""
 
     def __init__(self, lm: Adaptable, kind: str):
-        self._kind = kind
+        self._kind, self._vocab_size = kind, lm.scorer.vocab_size
         if kind == "unigram" or lm.model is None or lm.params is None:
-            self._cache: Any = UnigramCache(lm.scorer)
+            self._cache = functools.partial(unigram_cache, lm.scorer)
         else:
-            self._cache = NeuralCache(lm.model, lm.params, batch_size=lm.batch_size)
+            self._cache = functools.partial(neural_cache, lm.model, lm.params, lm.batch_size)
 
-    def _cache_setting(self, setting: Mapping[str, Any]) -> UnigramSetting | NeuralSetting:
+    def scorer(self, setting: dict[str, Any]) -> WordScorer:
         numbers = {name: value for name, value in setting.items() if name != "weight"}
-        return UnigramSetting(**numbers) if self._kind == "unigram" else NeuralSetting(**numbers)
-
-    def scorer(self, setting: dict[str, float]) -> WordScorer:
-        return CachedScorer(self._cache, self._cache_setting(setting), setting["weight"])
+        return CachedScorer(
+            self._cache, CacheSetting(**numbers), setting["weight"], self._vocab_size
+        )
 
     def tune(
         self,
         documents: Iterable[Encoded],
         setting: Setting,
         on_document: Callable[[int], None],
-    ) -> list[Trial]:
+    ) -> list[dict[str, float]]:
         """The trials of the grid, the best first. Documents are read once; memory has the nats of
         every target under the model and under each setting of the cache."""
         weight = setting["weight"]
@@ -256,12 +244,12 @@ class _Cached:
             for name, value in setting.items()
             if name != "weight"
         }
-        grid = [
+        grid: list[dict[str, Any]] = [
             dict(zip(choices, numbers, strict=True))
             for numbers in itertools.product(*choices.values())
         ]
         nats: list[np.ndarray] = []
-        scored = self._cache.candidates(documents, list(map(self._cache_setting, grid)))
+        scored = self._cache(documents, [CacheSetting(**numbers) for numbers in grid])
         for number, (_, nll) in enumerate(scored, start=1):
             nats += [sentence.astype(np.float32) for sentence in nll]
             on_document(number)
@@ -272,8 +260,8 @@ class _Cached:
         for numbers, nll in zip(grid, cache_nll, strict=True):
             best = interpolation.best_weight(nll, model_nll) if weight is None else weight
             mixed = interpolation.mix(best, nll, model_nll)
-            trials.append(Trial({"weight": best, **numbers}, math.exp(mixed.mean())))
-        return sorted(trials, key=lambda trial: trial.perplexity)
+            trials.append({"weight": best, **numbers, "perplexity": math.exp(mixed.mean())})
+        return sorted(trials, key=_perplexity)
 
 
 class _Dynamic:
@@ -298,9 +286,14 @@ class _Dynamic:
         documents: Iterable[Encoded],
         setting: Setting,
         on_document: Callable[[int], None],
-    ) -> list[Trial]:
+    ) -> list[dict[str, float]]:
         """The trials, the best first. Documents are read once per trial."""
-        first_documents = list(_first(documents))
+        first_documents, targets = [], 0
+        for document in documents:
+            first_documents.append(document)
+            targets += sum(len(words) + 1 for words in document.sentences)
+            if targets >= TUNING_TARGETS:
+                break
         perplexities: dict[tuple[float, float], float] = {}
         error = None
 
@@ -326,17 +319,7 @@ class _Dynamic:
         if error is not None and min(perplexities.values()) == math.inf:
             raise error
         trials = [
-            Trial({"rate": rate, "decay": decay}, perplexity)
+            {"rate": rate, "decay": decay, "perplexity": perplexity}
             for (rate, decay), perplexity in perplexities.items()
         ]
-        return sorted(trials, key=lambda trial: trial.perplexity)
-
-
-def _first(documents: Iterable[Encoded]) -> Iterator[Encoded]:
-    """The first documents with at least TUNING_TARGETS targets in total, or all documents."""
-    targets = 0
-    for document in documents:
-        yield document
-        targets += sum(len(words) + 1 for words in document.sentences)
-        if targets >= TUNING_TARGETS:
-            return
+        return sorted(trials, key=_perplexity)

@@ -30,8 +30,8 @@ Shapes: G settings, W targets of the window; B, S, N, D as everywhere.
 """
 
 import collections
-import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -59,43 +59,31 @@ _GRAIN = 2.0**-30
 _PIECE = 64
 
 
-class UnigramSetting(NamedTuple):
-    """The strength s > 0, in targets."""
+class CacheSetting(NamedTuple):
+    """Numbers of a cache: s, in targets; theta and the number of targets in the window have an
+    effect only in the neural cache."""
 
-    strength: float
-
-
-class NeuralSetting(NamedTuple):
-    """theta, the number of targets in the window, and s, in targets."""
-
-    theta: float
-    window: int
+    theta: float = 0.0
+    window: int = 0
     strength: float = 0.0
 
 
-class UnigramCache:
-    """The unigram cache for any model of words."""
-
-    def __init__(self, scorer: WordScorer):
-        self.vocab_size = scorer.vocab_size
-        self._scorer = scorer
-
-    def candidates(
-        self, documents: Iterable[Scored], settings: Sequence[UnigramSetting]
-    ) -> Iterator[tuple[Scored, list[np.ndarray]]]:
-        """Scores documents like `Scorer.score`; each target has the nats [1 + G] under the model
-        and under the cache with each setting."""
-        for document, nll in self._scorer.score(documents):
-            sentences, _ = sentences_to_score(document)
-            targets = [word for ids in sentences for word in np.append(ids, END).tolist()]
-            model_nll = np.concatenate([np.zeros(0), *nll], dtype=np.float64)
-            # A continuation has scores of its last targets only.
-            first = len(targets) - len(model_nll)
-            counts, sizes = _repetitions(targets)[first:], np.arange(first, len(targets))
-            cached = [_urn(model_nll, counts, sizes, setting.strength) for setting in settings]
-            ends = np.cumsum([len(sentence) for sentence in nll])[:-1]
-            columns = np.stack([model_nll, *cached], axis=-1)
-            yield document, np.split(columns, ends) if nll else []
+def unigram_cache(
+    scorer: WordScorer, documents: Iterable[Scored], settings: Sequence[CacheSetting]
+) -> Iterator[tuple[Scored, list[np.ndarray]]]:
+    """Scores documents like `Scorer.score`; each target has the nats [1 + G] under the model and
+    under the unigram cache with each setting, whose s is above 0."""
+    for document, nll in scorer.score(documents):
+        sentences, _ = sentences_to_score(document)
+        targets = [word for ids in sentences for word in np.append(ids, END).tolist()]
+        model_nll = np.concatenate([np.zeros(0), *nll], dtype=np.float64)
+        # A continuation has scores of its last targets only.
+        first = len(targets) - len(model_nll)
+        counts, sizes = _repetitions(targets)[first:], np.arange(first, len(targets))
+        cached = [_urn(model_nll, counts, sizes, setting.strength) for setting in settings]
+        ends = np.cumsum([len(sentence) for sentence in nll])[:-1]
+        columns = np.stack([model_nll, *cached], axis=-1)
+        yield document, np.split(columns, ends) if nll else []
 
 
 def _repetitions(targets: Sequence[int]) -> np.ndarray:
@@ -115,21 +103,17 @@ def _urn(nll: np.ndarray, counts: np.ndarray, sizes: np.ndarray, strength: float
     return total - share
 
 
-class NeuralCache:
-    """The neural cache for a model of the registry; memory has one window per batch element."""
-
-    def __init__(self, model: DocumentModel, params: Params, *, batch_size: int = 32):
-        """`Scorer` documents the arguments."""
-        self.vocab_size = model.vocab_size
-        self._model, self._params, self._batch_size = model, params, batch_size
-
-    def candidates(
-        self, documents: Iterable[Scored], settings: Sequence[NeuralSetting]
-    ) -> Iterator[tuple[Scored, list[np.ndarray]]]:
-        """Scores documents like `UnigramCache.candidates`."""
-        functions = _NeuralFunctions(tuple(settings))
-        scorer = Scorer(self._model, self._params, batch_size=self._batch_size, functions=functions)
-        return scorer.score(documents)
+def neural_cache(
+    model: DocumentModel,
+    params: Params,
+    batch_size: int,
+    documents: Iterable[Scored],
+    settings: Sequence[CacheSetting],
+) -> Iterator[tuple[Scored, list[np.ndarray]]]:
+    """Scores documents like `unigram_cache`, for a model of the registry; memory has one window per
+    batch element. `Scorer` documents the arguments."""
+    functions = _functions(tuple(settings))
+    return Scorer(model, params, batch_size=batch_size, functions=functions).score(documents)
 
 
 class _Window(NamedTuple):
@@ -141,20 +125,14 @@ class _Window(NamedTuple):
     count_B: jax.Array
 
 
-@dataclasses.dataclass(frozen=True)
-class _NeuralFunctions(BlockFunctions):
-    """Carries the model's context and the windows; computes `NeuralCache.candidates`."""
+@functools.cache
+def _functions(settings: tuple[CacheSetting, ...]) -> BlockFunctions:
+    """Functions that carry the model's context and the windows, and compute `neural_cache`."""
 
-    settings: tuple[NeuralSetting, ...]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (1 + len(self.settings),)
-
-    def open(self, model: DocumentModel, params: Params, rows: int, source: Batch | None) -> Any:
+    def open_rows(model: DocumentModel, params: Params, rows: int, source: Batch | None) -> Any:
         output = model.output_layer(params)
         (kernel_DxV,) = jax.tree.leaves(output.kernel)
-        shape = rows, max(setting.window for setting in self.settings)
+        shape = rows, max(setting.window for setting in settings)
         window = _Window(
             jnp.zeros((*shape, len(kernel_DxV)), output.bias.dtype),
             jnp.zeros(shape, jnp.int32),
@@ -162,13 +140,8 @@ class _NeuralFunctions(BlockFunctions):
         )
         return open_documents(model, params, rows, source), window
 
-    def read(
-        self,
-        model: DocumentModel,
-        params: Params,
-        carried: Any,
-        batch: Batch,
-        scored: jax.Array,
+    def read_block(
+        model: DocumentModel, params: Params, carried: Any, batch: Batch, scored: jax.Array
     ) -> tuple[Any, jax.Array]:
         context, window = carried
         read, nll_BxSxN = read_and_score(model, params, context, batch, scored)
@@ -180,7 +153,7 @@ class _NeuralFunctions(BlockFunctions):
 
         def read_piece(window: _Window, piece: Any) -> tuple[_Window, jax.Array]:
             h_BxNxD, targets_BxN, mask_BxN, model_nll_BxN = piece
-            nll_BxNxG = _cache_nll(self.settings, window, h_BxNxD, targets_BxN, model_nll_BxN)
+            nll_BxNxG = _cache_nll(settings, window, h_BxNxD, targets_BxN, model_nll_BxN)
             return _remember(window, h_BxNxD, targets_BxN, mask_BxN), nll_BxNxG
 
         (_, targets, mask), model_nll = time_major(batch), jnp.moveaxis(nll_BxSxN, 0, 2)
@@ -191,9 +164,11 @@ class _NeuralFunctions(BlockFunctions):
         nll_BxSxNxG = jnp.concatenate([nll_BxSxN[..., None], nll_BxSxNxG], axis=-1)
         return (read.context, window), nll_BxSxNxG
 
+    return BlockFunctions(open_rows, read_block, (1 + len(settings),))
+
 
 def _cache_nll(
-    settings: Sequence[NeuralSetting],
+    settings: Sequence[CacheSetting],
     window: _Window,
     h_BxNxD: jax.Array,
     targets_BxN: jax.Array,
@@ -222,7 +197,7 @@ def _cache_nll(
     sizes = {(setting.theta, setting.window) for setting in settings}
     shares_of_words = {size: log_share_of_word(*size) for size in sizes}
 
-    def setting_nll(setting: NeuralSetting) -> jax.Array:
+    def setting_nll(setting: CacheSetting) -> jax.Array:
         n_BxN = jnp.minimum(window.count_B[:, None] + position_N, setting.window)
         s = jnp.asarray(setting.strength, model_nll_BxN.dtype)
         log_share_BxN = shares_of_words[setting.theta, setting.window]
@@ -255,12 +230,14 @@ class CachedScorer:
     context_order = None
     objective = "words"
 
-    def __init__(self, cache: UnigramCache | NeuralCache, setting: Any, weight: float):
-        """The setting is of the cache's type; the weight is l."""
-        self.vocab_size = cache.vocab_size
+    def __init__(
+        self, cache: Callable[..., Any], setting: CacheSetting, weight: float, vocab_size: int
+    ):
+        """The cache takes documents and settings, as `unigram_cache`; the weight is l."""
+        self.vocab_size = vocab_size
         self._cache, self._setting, self._weight = cache, setting, weight
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
         """Scores documents like `Scorer.score`."""
-        for document, nll in self._cache.candidates(documents, [self._setting]):
+        for document, nll in self._cache(documents, [self._setting]):
             yield document, [interpolation.mix(self._weight, *pair.T[::-1]) for pair in nll]

@@ -26,14 +26,12 @@ def _mixed(documents: Sequence[Document], rng: np.random.Generator) -> list[Docu
 
 
 ARRANGEMENTS: dict[str, Callable[[Sequence[Document], np.random.Generator], list[Document]]] = {
-    "own": lambda documents, _: list(documents),
     "shuffled": _shuffled,
     "mixed": _mixed,
     "none": lambda documents, _: [[sentence] for document in documents for sentence in document],
 }
 """Functions that arrange the sentences of documents:
 
-own: in their original context.
 shuffled: shuffled within their document.
 mixed: with context from other documents, in documents of the original lengths.
 none: with no context.

@@ -17,14 +17,11 @@ vocabulary. It is the distribution whose -log p(w_n) is the surprisal of w_n.
 In the first sentence of a document, and under a model without context, p and q are equal.
 """
 
-import dataclasses
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
-import jax
 import numpy as np
 
-from dclm_jax.data.batches import Batch
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.scoring import BlockFunctions, Scored, Scorer, sentences_to_score
 from dclm_jax.models.base import DocumentModel, Params
@@ -35,31 +32,15 @@ WORD_MEASURES = (SURPRISAL, "entropy", "entropy_reduction", "rank", DIVERGENCE)
 _COMPUTED = (SURPRISAL, "entropy", "rank")
 NO_CONTEXT = "_no_context"
 """Ending of the name of a measure of q."""
+_FUNCTIONS = {
+    no_context_too: BlockFunctions(
+        read=functools.partial(block_measures, no_context_too=no_context_too),
+        shape=(2 * len(_COMPUTED) + 1 if no_context_too else len(_COMPUTED),),
+    )
+    for no_context_too in (False, True)
+}
 Measured = Mapping[str, np.ndarray]
 """Measures of a sentence by name, each float64 [M + 1] for the targets w1..wM END."""
-
-
-@dataclasses.dataclass(frozen=True)
-class _MeasureFunctions(BlockFunctions):
-    """Computes the measures of `block_measures`."""
-
-    no_context_too: bool
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (2 * len(_COMPUTED) + 1 if self.no_context_too else len(_COMPUTED),)
-
-    def read(
-        self,
-        model: DocumentModel,
-        params: Params,
-        carried: Any,
-        batch: Batch,
-        scored: jax.Array,
-    ) -> tuple[Any, jax.Array]:
-        return block_measures(
-            model, params, carried, batch, scored, no_context_too=self.no_context_too
-        )
 
 
 def surprisal_columns(*, no_context_too: bool) -> list[str]:
@@ -98,7 +79,6 @@ def measure(
 
     Args:
       model, params, batch_size: as for `Scorer`; the model predicts words.
-      documents: documents, or continuations, as `Scorer.score` takes them.
       no_context_too: whether to compute the measures of q, named NAME_no_context, and the
         divergence.
     """
@@ -108,8 +88,7 @@ def measure(
             "a model that predicts words, or only the measure surprisal"
         )
     differ = no_context_too and model.context_order != 0
-    functions = _MeasureFunctions(differ)
-    scorer = Scorer(model, params, batch_size=batch_size, functions=functions)
+    scorer = Scorer(model, params, batch_size=batch_size, functions=_FUNCTIONS[differ])
     for document, values in scorer.score(documents):
         _, first_scored = sentences_to_score(document)
         measured = [

@@ -16,6 +16,7 @@ context get no gradient, such as the parameters of bags of words in `rlm_*`, `hr
 """
 
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -63,15 +64,14 @@ class DynamicScorer:
     ):
         """
         Args:
-          model, params: as in `Scorer`.
           root_mean_square: sqrt(MS) of each parameter, see the function `root_mean_square`.
-          rate: eta.
-          decay: lam.
+          rate, decay: eta and lam.
           sentences: maximum number of sentences per step.
           name: the model's name in messages.
         """
         self.vocab_size = model.vocab_size
-        self._run, self._sentences, self._name = _compiled(model), sentences, name
+        self._open, self._learn, _ = _compiled(model)
+        self._sentences, self._name = sentences, name
         initial, scale = jax.device_put((params, root_mean_square), jax.local_devices()[0])
         counted = jax.tree.leaves(
             {name: leaf for name, leaf in scale.items() if name not in model.hashed}
@@ -92,9 +92,9 @@ class DynamicScorer:
     def _nll(self, sentences: Document, number: int) -> list[np.ndarray]:
         nll: list[np.ndarray] = []
         params = jax.tree.map(jnp.copy, self._learning.initial)
-        context = self._run.open(params)
+        context = self._open(params)
         for step, batch in enumerate(_steps(sentences, self._sentences), start=1):
-            params, context, nll_1xSxN = self._run.learn(params, self._learning, context, batch)
+            params, context, nll_1xSxN = self._learn(params, self._learning, context, batch)
             read = zip(sentences[len(nll) :], np.asarray(nll_1xSxN)[0], strict=False)
             step_nll = [nats[: len(words) + 1].astype(np.float32) for words, nats in read]
             mean = float(np.concatenate(step_nll).mean(dtype=np.float64))
@@ -116,21 +116,16 @@ def root_mean_square(
     sentences: int = 1,
     steps: int = STATISTICS_STEPS,
 ) -> Params:
-    """sqrt(MS) of each parameter over the first steps of training text, with fixed parameters.
-
-    Args:
-      sentences: maximum number of sentences per step, as in `DynamicScorer`.
-      steps: maximum number of steps.
-    """
-    run, count = _compiled(model), 0
+    """sqrt(MS) of each parameter over at most `steps` steps of training text, each of at most
+    `sentences` sentences, with fixed parameters."""
+    open_document, _, add_square = _compiled(model)
+    count = 0
     params = jax.device_put(params, jax.local_devices()[0])
     sums = jax.tree.map(jnp.zeros_like, params)
     for document in documents:
-        context = run.open(params)
-        for batch in _steps(document, sentences):
-            if count == steps:
-                break
-            sums, context = run.add_square(sums, params, context, batch)
+        context = open_document(params)
+        for batch in itertools.islice(_steps(document, sentences), steps - count):
+            sums, context = add_square(sums, params, context, batch)
             count += 1
         if count == steps:
             break
@@ -160,17 +155,11 @@ class _Learning(NamedTuple):
     decay: float
 
 
-class _Functions(NamedTuple):
+@functools.cache
+def _compiled(model: DocumentModel) -> tuple[Callable[..., Any], ...]:
     """Compiled functions of a model: start a document; score and learn from a step; add squared
     gradients."""
 
-    open: Callable[..., Any]
-    learn: Callable[..., Any]
-    add_square: Callable[..., Any]
-
-
-@functools.cache
-def _compiled(model: DocumentModel) -> _Functions:
     def open_document(params: Params) -> Context:
         return open_documents(model, params, 1)
 
@@ -203,7 +192,7 @@ def _compiled(model: DocumentModel) -> _Functions:
         at_precision(model.matmul_precision, function)
         for function in (open_document, learn, add_square)
     )
-    return _Functions(
+    return (
         jax.jit(open_document),
         jax.jit(learn, donate_argnums=(0,)),
         jax.jit(add_square, donate_argnums=(0,)),

@@ -67,7 +67,6 @@ def measure(
     """The perplexities of models that share one vocabulary on the same documents, scored whole.
 
     Args:
-      scorers: the models' scorers.
       documents: a stream of documents, as `Scorer.score` takes them; for `by_tag` with tags.
       weight: weight of the first of two models. If given, their mixture is evaluated as a third
         model.
@@ -101,14 +100,10 @@ def tune(
     *,
     on_document: Callable[[int], None] = lambda done: None,
 ) -> Mixture:
-    """The weight with the highest likelihood of documents under the mixture of two models.
+    """The weight with the highest likelihood of documents under the mixture of two models that
+    share one vocabulary.
 
     Documents are read once; memory has their words and the nats of every target under both models.
-
-    Args:
-      scorers: scorers of the two models, which share one vocabulary.
-      dataset: documents to tune on.
-      on_document: called with the number of documents so far.
     """
     totals, scored = [no_document(scorers)] * 3, []
     for document, scores in _score(scorers, dataset.documents):
@@ -160,7 +155,8 @@ def best_weight(a: np.ndarray, b: np.ndarray) -> float:
         raise InputError("a score of the text to tune on is NaN; check the models' checkpoints")
 
     def slope(weight: float) -> float:
-        return sum(_slope(weight, *pair) for pair in _chunks(a, b))
+        chunks = [slice(first, first + _CHUNK) for first in range(0, len(a), _CHUNK)]
+        return sum(_slope(weight, a[chunk], b[chunk]) for chunk in chunks)
 
     first, last = slope(0.0), slope(1.0)
     if first == last == 0:
@@ -185,11 +181,6 @@ def _slope(weight: float, a: np.ndarray, b: np.ndarray) -> float:
     with np.errstate(divide="ignore", over="ignore"):
         terms = -np.expm1(-np.abs(ratio)) / (larger_weight + (1 - larger_weight) * smaller)
     return float(np.sum(np.copysign(terms, ratio)))
-
-
-def _chunks(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    for first in range(0, len(a), _CHUNK):
-        yield a[first : first + _CHUNK], b[first : first + _CHUNK]
 
 
 def _score(

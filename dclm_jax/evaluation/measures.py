@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dclm_jax.evaluation.scoring import Document
-from dclm_jax.evaluation.significance import Sums
 
 
 class Measure(abc.ABC):
@@ -67,7 +66,7 @@ class ByDocument(Measure):
 
 
 class ByPosition(Measure):
-    """Nats and numbers of the targets of every document by ranges of positions.
+    """Nats (to three decimals) and numbers of the targets by document and range of positions.
 
     Attributes:
       title: title of the table and of the figure of perplexities.
@@ -94,7 +93,8 @@ class ByPosition(Measure):
         self._sums.append((nats, np.bincount(ranges, minlength=len(self.BOUNDS))))
 
     def value(self) -> dict[str, list[list[float]]]:
-        return Sums(*map(np.stack, zip(*self._sums, strict=True))).to_json()
+        nats, counts = map(np.stack, zip(*self._sums, strict=True))
+        return {"nll": nats.round(3).tolist(), "count": counts.tolist()}
 
     @classmethod
     def ranges(cls) -> list[str]:
@@ -128,11 +128,6 @@ class BySentence(ByPosition):
 
 MEASURES: tuple[type[Measure], ...] = (ByToken, BySentence, ByDocument)
 """All measures, in the order of their columns or tables."""
-
-
-def new_measures() -> list[Measure]:
-    """All measures, before any document."""
-    return [kind() for kind in MEASURES]
 
 
 def by_position() -> list[type[ByPosition]]:

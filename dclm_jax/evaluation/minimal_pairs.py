@@ -26,17 +26,10 @@ from dclm_jax.data.alternatives import Choice
 from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import significance
+from dclm_jax.evaluation.scoring import Continuation
 from dclm_jax.evaluation.significance import Difference, Sums
 
 TOTAL, PER_TARGET, LAST_WORD = CRITERIA = ("log P", "log P per target", "last word")
-
-
-class Request(NamedTuple):
-    """A context and an alternative, whose last sentence is scored; and its choice."""
-
-    sentences: list[np.ndarray]
-    choice: Choice
-    only_last: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,13 +55,8 @@ class Outcome:
 
 
 def require_different(choice: Choice, words: Sequence[Sequence[str]], last_word: bool) -> None:
-    """Raises an `InputError` for alternatives that leave no choice.
-
-    Args:
-      choice: the choice.
-      words: words of each of its alternatives.
-      last_word: whether the last word is a criterion, for which one alternative is enough.
-    """
+    """Raises an `InputError` for alternatives, each a list of words, that leave no choice. For the
+    criterion `last_word` one alternative is enough."""
     if len(words) < 2 - last_word:
         raise InputError(
             f"{choice.where}: has {len(words)} alternative; expected two or more, or one with "
@@ -90,18 +78,19 @@ def require_different(choice: Choice, words: Sequence[Sequence[str]], last_word:
 
 
 def outcomes(
-    scored: Iterable[tuple[Request, list[Any]]], *, end_is_target: bool
+    scored: Iterable[tuple[Continuation, list[Any]]], *, end_is_target: bool
 ) -> Iterator[Outcome]:
     """The outcomes of choices whose requests were scored in their order.
 
     Args:
-      scored: requests, each with a list of the nats float [M + 1] of its last sentence, or of its
-        measures by name (`distributions.measure`), which give the rank of the last word.
+      scored: one request of the choice per alternative, each with a list of the nats float [M + 1]
+        of its last sentence, or of its measures by name (`distributions.measure`), which give the
+        rank of the last word.
       end_is_target: whether END is a target.
     """
     scored = iter(scored)
     for pair in scored:
-        choice = pair[0].choice
+        choice = pair[0].owner
         pairs = [pair, *itertools.islice(scored, len(choice.alternatives) - 1)]
         ids = [request.sentences[-1].tolist() for request, _ in pairs]
         values = [value for _, (value,) in pairs]
@@ -149,13 +138,8 @@ class Accuracy(NamedTuple):
 
 
 def accuracies(runs: Sequence[Sequence[Outcome]], by: Sequence[str] = ()) -> list[Accuracy]:
-    """The accuracies of runs by every criterion: of each group of pairs with equal cells in the
-    columns `by`, in the order in which groups appear, and of all pairs.
-
-    Args:
-      runs: the outcomes of the same choices under each run.
-      by: names of columns that all choices have.
-    """
+    """The accuracies of runs on the same choices by every criterion: of each group of pairs with
+    equal cells in the columns `by`, in the order in which groups appear, and of all pairs."""
     require_outcomes(runs)
     require_columns((outcome.choice for outcome in runs[0]), by)
     groups: dict[tuple[str, ...], list[int]] = {}

@@ -11,9 +11,8 @@ from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.scoring import sentences_to_score
 
-COUNTING_RULE = "END is predicted and counted, START never is"
 COUNTING_RULES = {
-    "words": COUNTING_RULE,
+    "words": "END is predicted and counted, START never is",
     "bags": "bags of words: the words are predicted without their order, END is not",
 }
 """Rules by the objective of a model. Perplexities of different objectives are not comparable."""

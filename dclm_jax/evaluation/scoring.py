@@ -4,7 +4,6 @@ Shapes: B documents per device, S sentences of a block, N token positions of a s
 """
 
 import collections
-import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,10 +31,12 @@ or its sentences if there is none."""
 
 
 class Continuation(NamedTuple):
-    """Sentences whose last sentence is scored, given the previous sentences."""
+    """Sentences of which, if `only_last`, only the last is scored, given the previous sentences;
+    and the object that the score is for."""
 
     sentences: Document
     only_last: bool = True
+    owner: Any = None
 
 
 class SentenceScorer(Protocol):
@@ -77,37 +78,23 @@ class _Request(NamedTuple):
     source: Document | None
 
 
-class _Block(NamedTuple):
-    """Sentences first..first+S-1 of the requests."""
+class BlockFunctions(NamedTuple):
+    """Pure functions, compiled by a `Scorer`, that read documents block by block.
 
-    requests: list[_Request]
-    first: int
-    nll_DxBxSxN: jax.Array
+    Attributes:
+      open: takes the model, its parameters, the number of documents and their sources; returns the
+        values carried from block to block, at the start of the documents.
+      read: takes the model, its parameters, the carried values, a block and its scored targets;
+        returns the values carried after the block, and the values of its targets [B, S, N, ...].
+      shape: the shape of the values per target.
+    """
+
+    open: Callable[..., Any] = open_documents
+    read: Callable[..., tuple[Any, jax.Array]] = block_nll
+    shape: tuple[int, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class BlockFunctions:
-    """Pure functions, compiled by a `Scorer`, that read documents block by block."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the values per target."""
-        return ()
-
-    def open(self, model: DocumentModel, params: Params, rows: int, source: Batch | None) -> Any:
-        """The values carried from block to block, at the start of `rows` documents."""
-        return open_documents(model, params, rows, source)
-
-    def read(
-        self,
-        model: DocumentModel,
-        params: Params,
-        carried: Any,
-        batch: Batch,
-        scored: jax.Array,
-    ) -> tuple[Any, jax.Array]:
-        """The values carried after a block, and the values of its targets [B, S, N, ...]."""
-        return block_nll(model, params, carried, batch, scored)
+_NATS = BlockFunctions()
 
 
 class Scorer:
@@ -126,17 +113,16 @@ class Scorer:
         params: Params,
         *,
         batch_size: int = 32,
-        functions: BlockFunctions = BlockFunctions(),
+        functions: BlockFunctions = _NATS,
     ):
         """Copies the parameters to every local device.
 
         Args:
-          model: any model of the registry.
-          params: its parameters.
           batch_size: documents scored together, over all local devices; rounded up to a power of
             two times the devices, and at most `blocks.MAX_ROWS` per device. It changes speed and
             memory, not scores.
-          functions: functions that compute other values per target than its nats.
+          functions: functions that compute other values per target than its nats. Programs are
+            compiled once for equal functions.
         """
         require_at_least("batch_size", batch_size, 1)
         self.vocab_size, self.context_order = model.vocab_size, model.context_order
@@ -153,8 +139,7 @@ class Scorer:
         """Scores documents in their order, with a bounded window of documents in memory.
 
         Args:
-          documents: sequences of sentences int [M], word ids without START and END; or objects
-            whose attribute `sentences` is such a sequence.
+          documents: sequences of sentences int [M], word ids without START and END; see `Scored`.
 
         Yields:
           Every document, and a list over its sentences of float32 [M + 1]: -log P(target) in nats
@@ -164,14 +149,14 @@ class Scorer:
         for window in self._windows(documents):
             sizes = [blocks.size_of(request.sentences, request.source) for request in window]
             batches = list(blocks.batches_of_like_size(sizes, self._max_rows, self._num_devices))
-            pending: collections.deque[_Block] = collections.deque()
+            pending: collections.deque[Any] = collections.deque()
             for indices, num_rows in batches[processes.index() :: processes.count()]:
                 for block in self._dispatch([window[index] for index in indices], num_rows):
                     pending.append(block)
                     if len(pending) > _BLOCKS_AHEAD:
-                        _collect(pending.popleft())
+                        _collect(*pending.popleft())
             while pending:
-                _collect(pending.popleft())
+                _collect(*pending.popleft())
             if processes.count() > 1:
                 _exchange(window, [indices for indices, _ in batches], self._shape)
             for request in window:
@@ -195,8 +180,11 @@ class Scorer:
         if window:
             yield window
 
-    def _dispatch(self, requests: list[_Request], num_rows: int) -> Iterator[_Block]:
-        """Starts the blocks of a batch in order, without waiting for their results."""
+    def _dispatch(
+        self, requests: list[_Request], num_rows: int
+    ) -> Iterator[tuple[list[_Request], int, jax.Array]]:
+        """Starts the blocks of a batch in order, without waiting for their results. Yields the
+        requests, the first sentence of a block, and the block's scores [D, B, S, N, ...]."""
         num_sentences = max(len(request.sentences) for request in requests)
         num_empty = num_rows * self._num_devices - len(requests)
         documents: list[Document] = [request.sentences for request in requests] + [()] * num_empty
@@ -218,7 +206,7 @@ class Scorer:
             scored_RxSx1 = (first + np.arange(size) >= first_scored_R[:, None])[..., None]
             block_DxB = by_device((batch, scored_RxSx1))
             context, nll_DxBxSxN = self._read(self._params, context, *block_DxB)
-            yield _Block(requests, first, nll_DxBxSxN)
+            yield requests, first, nll_DxBxSxN
             first += size
 
 
@@ -297,15 +285,15 @@ def _source(document: Any) -> Document:
     return source
 
 
-def _collect(block: _Block) -> None:
-    nll_DxBxSxN = jax.device_get(block.nll_DxBxSxN)
-    nll_RxSxN = nll_DxBxSxN.reshape(-1, *nll_DxBxSxN.shape[2:])
-    for nll_SxN, request in zip(nll_RxSxN, block.requests, strict=False):
-        last = min(block.first + len(nll_SxN), len(request.sentences))
-        for position in range(max(block.first, request.first_scored), last):
+def _collect(requests: list[_Request], first: int, nll_DxBxSxN: jax.Array) -> None:
+    """Fills in the scores of a block."""
+    nll_RxSxN = jax.device_get(nll_DxBxSxN).reshape(-1, *nll_DxBxSxN.shape[2:])
+    for nll_SxN, request in zip(nll_RxSxN, requests, strict=False):
+        last = min(first + len(nll_SxN), len(request.sentences))
+        for position in range(max(first, request.first_scored), last):
             length = len(request.sentences[position]) + 1
             # A copy, because a view would keep the padded block alive.
-            nll = nll_SxN[position - block.first, :length].astype(np.float32)
+            nll = nll_SxN[position - first, :length].astype(np.float32)
             request.nll[position - request.first_scored] = nll
 
 

@@ -40,7 +40,6 @@ def resample(
       nats_DxX: sums over the targets of each document.
       targets_DxX: numbers of targets; [D, 1] if they are equal for all X.
       resamples: R.
-      seed: random seed of the draws.
 
     Returns:
       float64 [R, X]: nan if the documents drawn have no target in a column, and for all resamples
@@ -112,10 +111,6 @@ class Sums(NamedTuple):
         with np.errstate(over="ignore"):
             return np.exp(resample(self.nll, self.count))
 
-    def to_json(self) -> dict[str, list[list[float]]]:
-        """Lists over documents; nats to three decimals."""
-        return {"nll": self.nll.round(3).tolist(), "count": self.count.tolist()}
-
 
 def of_ratio(sums: Sums, baseline: Sums) -> np.ndarray:
     """The ends of the intervals of ratios of perplexities, [2, X]; both sums are over the same
@@ -162,7 +157,6 @@ def difference_table(
 
     Args:
       groups: the differences by the name of a group, such as a test.
-      labels: labels of the runs.
       group: heading of the names of groups.
       unit: unit of the printed differences.
       scale: number of these units in a difference of 1.
@@ -183,12 +177,8 @@ def difference_table(
 
 
 def differences(sums: Sums, *, seed: int = 0) -> list[Difference]:
-    """The differences between all pairs of the X columns.
-
-    Args:
-      sums: sums of the measure [D, X], and its numbers of values [D, 1], equal for all runs.
-      seed: random seed of resamples and exchanges.
-    """
+    """The differences between all pairs of the X columns of a measure. Its numbers of values are
+    [D, 1], equal for all runs."""
     means_RxX = resample(sums.nll, sums.count, seed=seed)
     columns = list(itertools.combinations(range(sums.nll.shape[1]), 2))
     if not columns:

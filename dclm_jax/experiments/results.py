@@ -133,7 +133,7 @@ class Store:
         """The sums of `perplexity` and the values of all measures by name, from one pass."""
 
         def compute(on_document: Progress) -> dict[str, Any]:
-            new = measures.new_measures()
+            new = [kind() for kind in measures.MEASURES]
             (sums,) = interpolation.measure(
                 [subject.lm.scorer],
                 dataset.documents,
@@ -149,7 +149,7 @@ class Store:
         without context its perplexity."""
 
         def compute(on_document: Progress) -> dict[str, Any]:
-            names = [name for name in context_ablation.ARRANGEMENTS if name != "own"]
+            names = context_ablation.ARRANGEMENTS
             scorer = subject.lm.scorer
             if scorer.context_order == 0:
                 tested = self.targets(subject, dataset)
@@ -218,7 +218,8 @@ class Store:
             "grid": adaptation.GRIDS[kind],
             "training_text": adaptation.training_text(subject.lm, kind, data),
         }
-        value = self.measured(Result.of(subject, dataset, "adaptation", options), compute)
+        result = Result.of(subject, dataset, "adaptation", options, version=2)
+        value = self.measured(result, compute)
         if value is None or new:
             return new[0] if new else None
         tuned = Adaptation.from_json(value, dataset.source)

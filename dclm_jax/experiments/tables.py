@@ -35,7 +35,7 @@ _CONTEXTS = {
     "mixed": "context from other documents",
     "none": "no context",
 }
-"""Labels of `context_ablation.ARRANGEMENTS`."""
+"""Labels of the original context and of `context_ablation.ARRANGEMENTS`."""
 _ADAPTATIONS = {
     "cache": "neural cache",
     "unigram": "unigram cache",

@@ -3,6 +3,7 @@
 import itertools
 import math
 import types
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,15 @@ from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.readers import read_documents
 from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.evaluation import adaptation, dynamic
-from dclm_jax.evaluation.adaptation import Adaptation, Trial
-from dclm_jax.evaluation.caches import CachedScorer, NeuralCache, NeuralSetting
+from dclm_jax.evaluation.adaptation import Adaptation
+from dclm_jax.evaluation.caches import CachedScorer, CacheSetting, neural_cache
 from dclm_jax.evaluation.interpolation import measure
 from dclm_jax.language_model import LanguageModel
 from tests.test_read_document import language_model
+
+
+def setting_of(trial: dict[str, float]) -> dict[str, float]:
+    return {name: number for name, number in trial.items() if name != "perplexity"}
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +45,8 @@ def test_given_settings_are_not_tuned(lm, documents):
     assert adapted.adaptation.to_json() == {"adapt": "cache", "setting": setting}
     model, params = lm.model, lm.params
     assert model is not None and params is not None
-    scorer = CachedScorer(NeuralCache(model, params), NeuralSetting(0.5, 9, 5.0), 0.3)
+    cache = partial(neural_cache, model, params, 32)
+    scorer = CachedScorer(cache, CacheSetting(0.5, 9, 5.0), 0.3, lm.scorer.vocab_size)
     (expected,) = measure([scorer], [lm.encode(document) for document in documents])
     measured = adapted.perplexity(documents)
     assert measured.perplexity == pytest.approx(expected.perplexity, rel=1e-6)
@@ -61,27 +67,28 @@ def test_caches_are_tuned_to_the_best_weight_of_each_setting(lm, documents, monk
     assert seen == list(range(1, len(documents) + 1))
     trials = adapted.adaptation.trials
     strengths = adaptation.GRIDS["unigram"]["strength"]
-    assert {trial.setting["strength"] for trial in trials} == set(strengths)
-    assert trials[0].perplexity < trials[1].perplexity <= trials[-1].perplexity
-    assert adapted.adaptation.setting == trials[0].setting
+    assert {trial["strength"] for trial in trials} == set(strengths)
+    perplexities = [trial["perplexity"] for trial in trials]
+    assert perplexities[0] < perplexities[1] and perplexities == sorted(perplexities)
+    assert adapted.adaptation.setting == setting_of(trials[0])
     assert str(adapted.adaptation).endswith(", tuned on documents")
     # Sentences of one topic say the same words again.
-    assert trials[0].perplexity < lm.perplexity(documents).perplexity
+    assert perplexities[0] < lm.perplexity(documents).perplexity
     for trial in trials[:2]:
-        weight, strength = trial.setting["weight"], trial.setting["strength"]
+        weight, strength = trial["weight"], trial["strength"]
         of_weights = []
         for candidate in (weight, *np.linspace(0, 1, 11)):
             mixed = lm.adapt("unigram", weight=candidate, strength=strength)
             of_weights.append(mixed.perplexity(documents).perplexity)
-        assert trial.perplexity == pytest.approx(of_weights[0], rel=1e-6)
-        assert trial.perplexity <= min(of_weights) * (1 + 1e-6)
+        assert trial["perplexity"] == pytest.approx(of_weights[0], rel=1e-6)
+        assert trial["perplexity"] <= min(of_weights) * (1 + 1e-6)
     value = adapted.adaptation.to_json()["tuning"]
     assert value["input"] == "documents"
-    assert value["tried"][0] == {**trials[0].setting, "perplexity": trials[0].perplexity}
+    assert value["tried"] == trials
 
     monkeypatch.setitem(adaptation.GRIDS, "cache", {"theta": (0.1, 0.2), "strength": (1.0, 2.0)})
     adapted = lm.adapt("cache", tune_on=documents, weight=0.2, strength=3.0)
-    settings = [trial.setting for trial in adapted.adaptation.trials]
+    settings = list(map(setting_of, adapted.adaptation.trials))
     fixed = {"weight": 0.2, "window": 2000, "strength": 3.0}
     assert sorted(settings, key=lambda setting: setting["theta"]) == [
         {**fixed, "theta": theta} for theta in (0.1, 0.2)
@@ -93,15 +100,15 @@ def test_dynamic_evaluation_tries_rates_then_decays(lm, data, documents, monkeyp
     monkeypatch.setitem(adaptation.GRIDS, "dynamic", grid)
     adapted = lm.adapt("dynamic", tune_on=documents, sentences=2)
     *sound, diverged = adapted.adaptation.trials
-    assert diverged == Trial({"rate": 1e38, "decay": 0.0}, math.inf)
-    without_decay = [trial for trial in sound if trial.setting["decay"] == 0]
-    best = min(without_decay, key=lambda trial: trial.perplexity).setting["rate"]
-    tried = {tuple(trial.setting.values()) for trial in sound}
+    assert diverged == {"rate": 1e38, "decay": 0.0, "perplexity": math.inf}
+    best = next(trial["rate"] for trial in sound if trial["decay"] == 0)
+    tried = {(trial["rate"], trial["decay"]) for trial in sound}
     assert tried == {(0.0003, 0.0), (0.003, 0.0), (best, 0.2)}
-    assert [trial.perplexity for trial in sound] == sorted(trial.perplexity for trial in sound)
-    assert adapted.adaptation.setting == {**sound[0].setting, "sentences": 2}
+    perplexities = [trial["perplexity"] for trial in sound]
+    assert perplexities == sorted(perplexities)
+    assert adapted.adaptation.setting == {**setting_of(sound[0]), "sentences": 2}
     expected = lm.adapt("dynamic", **adapted.adaptation.setting).perplexity(documents)
-    assert sound[0].perplexity == expected.perplexity == adapted.perplexity(documents).perplexity
+    assert perplexities[0] == expected.perplexity == adapted.perplexity(documents).perplexity
 
     # The scale is that of the training text, in an order drawn once.
     training = open_corpus(data, "train")
@@ -109,14 +116,14 @@ def test_dynamic_evaluation_tries_rates_then_decays(lm, data, documents, monkeyp
     model: Any = lm.model
     params: Any = lm.params
     scale = dynamic.root_mean_square(model, params, map(training.document, order), sentences=2)
-    rate, decay = sound[0].setting.values()
+    rate, decay = sound[0]["rate"], sound[0]["decay"]
     scorer = dynamic.DynamicScorer(model, params, scale, rate, decay, sentences=2)
     assert measure([scorer], map(lm.encode, documents))[0].perplexity == expected.perplexity
 
     decays = lm.adapt("dynamic", tune_on=documents, rate=0.003).adaptation.trials
-    assert {tuple(trial.setting.values()) for trial in decays} == {(0.003, 0.0), (0.003, 0.2)}
+    assert {(trial["rate"], trial["decay"]) for trial in decays} == {(0.003, 0.0), (0.003, 0.2)}
     rates = lm.adapt("dynamic", tune_on=documents, decay=0.2).adaptation.trials
-    assert {tuple(trial.setting.values()) for trial in rates} == {
+    assert {(trial["rate"], trial["decay"]) for trial in rates} == {
         (rate, 0.2) for rate in grid["rate"]
     }
     with pytest.raises(DivergenceError, match=r"^the run \+ dynamic \(tuning\) diverged: step"):

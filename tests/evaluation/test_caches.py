@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,10 +13,9 @@ from dclm_jax.coherence.compare import Fixed, compare
 from dclm_jax.evaluation import caches, interpolation
 from dclm_jax.evaluation.caches import (
     CachedScorer,
-    NeuralCache,
-    NeuralSetting,
-    UnigramCache,
-    UnigramSetting,
+    CacheSetting,
+    neural_cache,
+    unigram_cache,
 )
 from dclm_jax.evaluation.scoring import Continuation, Scorer
 from tests import oracles
@@ -27,12 +27,12 @@ MODELS = ("adclm",)
 OTHERS = also(name for name in LANGUAGE_MODELS if name not in (*MODELS, "rnnslm"))
 # Windows of a part of a sentence, of a part of a document, of all of it.
 NEURAL = (
-    NeuralSetting(0.7, 3),
-    NeuralSetting(0.2, 12),
-    NeuralSetting(0.2, 12, 4.0),
-    NeuralSetting(0.0, 1000, 20.0),
+    CacheSetting(0.7, 3),
+    CacheSetting(0.2, 12),
+    CacheSetting(0.2, 12, 4.0),
+    CacheSetting(0.0, 1000, 20.0),
 )
-UNIGRAM = (UnigramSetting(0.5), UnigramSetting(20.0))
+UNIGRAM = (CacheSetting(strength=0.5), CacheSetting(strength=20.0))
 
 
 def documents(seed: int = 0) -> list[list[np.ndarray]]:
@@ -60,7 +60,7 @@ def predictions(model: Any, params: Any, document: Any) -> list[tuple]:
     return [(h, oracles.softmax(z)[w], w) for h, z, w in reader.predicted]
 
 
-def plain_neural(predicted: list[tuple], setting: NeuralSetting) -> list[float]:
+def plain_neural(predicted: list[tuple], setting: CacheSetting) -> list[float]:
     """p_cache of every target."""
     probabilities = []
     for t, (h, p, w) in enumerate(predicted):
@@ -72,7 +72,7 @@ def plain_neural(predicted: list[tuple], setting: NeuralSetting) -> list[float]:
     return probabilities
 
 
-def plain_unigram(predicted: list[tuple], setting: UnigramSetting) -> list[float]:
+def plain_unigram(predicted: list[tuple], setting: CacheSetting) -> list[float]:
     probabilities, past = [], []
     for _, p, w in predicted:
         probabilities.append(
@@ -85,7 +85,7 @@ def plain_unigram(predicted: list[tuple], setting: UnigramSetting) -> list[float
 def candidates(cache: Any, settings: Any, asked: Any = None) -> list[np.ndarray]:
     """Of each document the nats [T, 1 + G] of all its targets."""
     asked = documents() if asked is None else asked
-    pairs = list(cache.candidates(iter(asked), settings))
+    pairs = list(cache(iter(asked), settings))
     assert [id(document) for document, _ in pairs] == list(map(id, asked))
     none = np.zeros((0, 1 + len(settings)))
     return [np.concatenate([none, *nll]) for _, nll in pairs]
@@ -97,8 +97,8 @@ def test_both_caches_equal_loops_over_targets(name, x64, monkeypatch):
     monkeypatch.setattr(caches, "_PIECE", 4)
     model = simple_model(name)
     params = random_params(model)
-    neural = NeuralCache(model, params, batch_size=2)
-    unigram = UnigramCache(Scorer(model, params, batch_size=2))
+    neural = partial(neural_cache, model, params, 2)
+    unigram = partial(unigram_cache, Scorer(model, params, batch_size=2))
     nll_of_caches = zip(candidates(neural, NEURAL), candidates(unigram, UNIGRAM), strict=True)
     for document, (of_neural, of_unigram) in zip(documents(), nll_of_caches, strict=True):
         if not document:
@@ -123,11 +123,11 @@ class Small:
         self.scorer = Scorer(self.model, self.params)
 
     def scorers(self, batch_size: int = 4) -> list[CachedScorer]:
-        neural = NeuralCache(self.model, self.params, batch_size=batch_size)
-        unigram = UnigramCache(Scorer(self.model, self.params, batch_size=batch_size))
+        neural = partial(neural_cache, self.model, self.params, batch_size)
+        unigram = partial(unigram_cache, Scorer(self.model, self.params, batch_size=batch_size))
         return [
-            CachedScorer(neural, NeuralSetting(0.5, 12, 2.0), 0.3),
-            CachedScorer(unigram, UnigramSetting(3.0), 0.3),
+            CachedScorer(neural, CacheSetting(0.5, 12, 2.0), 0.3, VOCAB),
+            CachedScorer(unigram, CacheSetting(strength=3.0), 0.3, VOCAB),
         ]
 
 
@@ -144,8 +144,8 @@ def scores(scorer: Any, asked: Any = None) -> list[list[np.ndarray]]:
 def test_a_mixture_of_model_and_cache_is_one_more_scorer(small, kind):
     scorer = small.scorers()[kind]
     cache, settings = (
-        (NeuralCache(small.model, small.params, batch_size=4), [NeuralSetting(0.5, 12, 2.0)]),
-        (UnigramCache(small.scorer), [UnigramSetting(3.0)]),
+        (partial(neural_cache, small.model, small.params, 4), [CacheSetting(0.5, 12, 2.0)]),
+        (partial(unigram_cache, small.scorer), [CacheSetting(strength=3.0)]),
     )[kind]
     expected = [
         -np.log(0.7 * np.exp(-nll[:, 0]) + 0.3 * np.exp(-nll[:, 1]))
@@ -207,7 +207,8 @@ def test_the_unigram_cache_alone_scores_exactly_half(small):
     """It is exchangeable: Polya's urn, whose probability has a closed form without any order."""
     base = FakeScorer(-np.log(np.random.default_rng(0).dirichlet(np.ones(VOCAB))))
     strength = 7.3
-    alone = CachedScorer(UnigramCache(base), UnigramSetting(strength), 1.0)
+    setting = CacheSetting(strength=strength)
+    alone = CachedScorer(partial(unigram_cache, base), setting, 1.0, VOCAB)
     for document, nll in alone.score(many_documents()):
         targets = np.concatenate([np.append(ids, 1) for ids in document])
         log_prob = math.lgamma(strength) - math.lgamma(strength + len(targets))
@@ -219,7 +220,7 @@ def test_the_unigram_cache_alone_scores_exactly_half(small):
     assert (measured.mean, measured.sd) == (0.5, 0.0)
     # Mixed with the model, or over one that reads the words before, order makes a difference.
     for scorer in (
-        CachedScorer(UnigramCache(base), UnigramSetting(strength), 0.5),
-        CachedScorer(UnigramCache(small.scorer), UnigramSetting(strength), 1.0),
+        CachedScorer(partial(unigram_cache, base), setting, 0.5, VOCAB),
+        CachedScorer(partial(unigram_cache, small.scorer), setting, 1.0, VOCAB),
     ):
         assert compare(scorer, many_documents(), Fixed(permutations=2)).result.mean != 0.5

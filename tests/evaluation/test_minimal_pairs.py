@@ -14,11 +14,11 @@ from dclm_jax.evaluation.minimal_pairs import (
     LAST_WORD,
     PER_TARGET,
     TOTAL,
-    Request,
     accuracies,
     differences,
     outcomes,
 )
+from dclm_jax.evaluation.scoring import Continuation
 from dclm_jax.experiments.pair_files import PairResults
 from tests import oracles
 from tests.test_read_document import language_model
@@ -108,7 +108,7 @@ def test_ties_count_a_share(log_probs, total, per_target):
     """Of right alternatives of three words and END, and wrong ones of one word and END."""
     ids = [np.array([3, 4, 5]), *(np.array([6 + wrong]) for wrong in range(len(log_probs) - 1))]
     choice = Choice(["right", *"abc"][: len(ids)])
-    requests = [Request([words], choice) for words in ids]
+    requests = [Continuation([words], owner=choice) for words in ids]
     nll = [[np.array([0.0] * len(words) + [-x])] for words, x in zip(ids, log_probs, strict=True)]
     (outcome,) = outcomes(zip(requests, nll, strict=True), end_is_target=True)
     assert outcome.log_probs == list(log_probs)

@@ -59,8 +59,8 @@ def test_numbers_without_a_flag_are_tuned_on_the_validation_split(space, tmp_pat
     tuned = lm.adapt("unigram", tune_on=open_split(lm.vocabulary, space.corpus, "valid"))
     assert tuned.adaptation is not None
     for tried, trial in zip(adapted["tuning"]["tried"], tuned.adaptation.trials, strict=True):
-        assert tried["strength"] == trial.setting["strength"]
-        assert tried["perplexity"] == pytest.approx(trial.perplexity, rel=TOLERANCE)
+        assert tried["strength"] == trial["strength"]
+        assert tried["perplexity"] == pytest.approx(trial["perplexity"], rel=TOLERANCE)
     assert adapted["setting"] == pytest.approx(tuned.adaptation.setting, rel=1e-4)
     expected = pytest.approx(perplexity(space, tuned), rel=TOLERANCE)
     assert adapted["perplexity"] == expected
