@@ -25,8 +25,9 @@ import jax
 import numpy as np
 
 from dclm_jax import ngram, storage
-from dclm_jax.coherence.compare import Comparisons, OrderTest, compare
+from dclm_jax.coherence.compare import OrderTest, compare
 from dclm_jax.coherence.measure import CoherenceOptions, CoherenceResults, measure_coherence
+from dclm_jax.coherence.results import OrderResult
 from dclm_jax.data.alternatives import Choice
 from dclm_jax.data.corpus import TrainingText
 from dclm_jax.data.documents import PLAIN, Document, TextOptions, columns
@@ -727,7 +728,7 @@ class LanguageModel:
         return measure_coherence(
             encoded,
             CoherenceOptions(**options),
-            lambda test: self.compare_orders(encoded, test).record,
+            functools.partial(self.compare_orders, encoded),
         )
 
     def compare_orders(
@@ -736,7 +737,7 @@ class LanguageModel:
         test: OrderTest[OfTest],
         *,
         on_document: Progress = lambda done, of: None,
-    ) -> Comparisons[OfTest]:
+    ) -> OrderResult[OfTest]:
         """Documents of word ids compared with the orders of a test; see `coherence.compare`."""
         reader = self.reader if self.model is not None else None
         return compare(self.scorer, documents, test, reader=reader, on_document=on_document)

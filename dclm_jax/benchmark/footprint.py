@@ -49,7 +49,7 @@ def bootstrap_row(name: str, setting: Setting) -> list[Row]:
 
     def bootstrap() -> None:
         test = Bootstrap(replicates=TEST_SETS, seed=setting.seed)
-        test.summary(compare(scorer, documents, test))
+        compare(scorer, documents, test)
 
     def plain() -> None:
         for _ in scorer.score(iter(sample)):

@@ -1,11 +1,7 @@
 """Tests of local coherence: is a document likelier than its sentences in another order?
 
-A test samples orders and summarizes their scores; `compare` scores the orders of any test:
-
-    compare(scorer, documents, Fixed(permutations=20)).result         Coherence
-    compare(scorer, documents, Bootstrap(replicates=1000)).result     Coherence
-    compare(scorer, documents, Fixed(Shuffle(window=2))).result       Coherence, swaps only
-    compare(scorer, documents, Insert()).result                       Insertion
+A test samples orders and summarizes their scores; `compare` scores the orders of any test, such as
+`Fixed(permutations=20)`, or `Fixed(Shuffle(window=2))` for swaps.
 
 The tests follow Barzilay and Lapata (2008) and Ji et al. (2015), section 4.2, without supervised
 training: the order with the higher likelihood counts as coherent. A permutation is never the
@@ -20,10 +16,9 @@ then depends on how well a model recognizes beginnings. `FirstSentence` measures
 
 import abc
 import dataclasses
-import functools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -71,7 +66,7 @@ class OrderTest(abc.ABC, Generic[ResultT]):
         """The orders of each document that is not omitted."""
 
     @abc.abstractmethod
-    def summary(self, comparisons: "Comparisons[Any]") -> ResultT:
+    def summary(self, compared: "Comparisons") -> ResultT:
         """The result for all documents."""
 
     def outcomes(self, log_probs: np.ndarray) -> np.ndarray:
@@ -79,80 +74,41 @@ class OrderTest(abc.ABC, Generic[ResultT]):
         for a tie, 0 otherwise."""
         return np.sign(log_probs[0] - log_probs[1:]) / 2 + 0.5
 
-
-@dataclasses.dataclass(frozen=True)
-class Comparisons(Generic[ResultT]):
-    """The scores of documents and of orders of their sentences.
-
-    Attributes:
-      test: the test.
-      indices: the indices of the D compared documents among all documents.
-      documents: the D compared documents.
-      left_out: number of documents with too few sentences, which are omitted.
-      log_probs: for each document float64 [1 + P] in nats: log P of the document and of P orders.
-    """
-
-    test: OrderTest[ResultT]
-    indices: list[int]
-    documents: list[Document]
-    left_out: int
-    log_probs: list[np.ndarray]
-
-    @functools.cached_property
-    def outcomes(self) -> list[np.ndarray]:
-        """For each document the outcomes of its orders, see `OrderTest.outcomes`."""
-        return list(map(self.test.outcomes, self.log_probs))
-
-    @functools.cached_property
-    def result(self) -> ResultT:
-        """The summary of all outcomes."""
-        return self.test.summary(self)
-
-    @property
-    def num_words(self) -> int:
-        """Number of words of the documents, without END."""
-        return sum(map(_num_words, self.documents))
-
-    @property
-    def record(self) -> OrderResult[ResultT]:
-        """The result and, except for a bootstrap, the outcome of every document."""
-        documents = [
-            DocumentOutcome(
-                index,
-                len(document),
-                _num_words(document),
-                len(outcomes),
-                float(outcomes.sum()),
-                -float(scores[0]),
-                -float(scores[1:].mean()),
-            )
-            for index, document, scores, outcomes in zip(
-                self.indices, self.documents, self.log_probs, self.outcomes, strict=True
-            )
-            if self.test.has_equal_orders
-        ]
-        return OrderResult(self.result, documents)
-
     def coherence(
-        self, kind: Literal["fixed", "bootstrap", "given"], accuracies: np.ndarray, **sampling: Any
+        self,
+        compared: "Comparisons",
+        kind: Literal["fixed", "bootstrap", "given"],
+        accuracies: np.ndarray,
+        **sampling: Any,
     ) -> Coherence:
         """The result for the accuracies of replicates; `sampling` has the attributes that describe
         how orders were drawn."""
-        shuffle, replicates = self.test.shuffle, len(accuracies)
+        shuffle, replicates, documents = self.shuffle, len(accuracies), compared.documents
         return Coherence(
             kind=kind,
             mean=float(accuracies.mean()),
             sd=float(accuracies.std(ddof=1)) if replicates > 1 else None,
             replicates=replicates,
-            documents=len(self.documents),
-            words=self.num_words,
+            documents=len(documents),
+            words=sum(map(_num_words, documents)),
             keep_first=shuffle.fix_first,
-            left_out=self.left_out,
+            left_out=compared.left_out,
             block=shuffle.block,
             window=shuffle.window,
-            unchanged=sum(not shuffle.changes(document) for document in self.documents),
-            **{"pairs": replicates * len(self.documents), **sampling},
+            unchanged=sum(not shuffle.changes(document) for document in documents),
+            **{"pairs": replicates * len(documents), **sampling},
         )
+
+
+class Comparisons(NamedTuple):
+    """The D compared documents, the number of documents with too few sentences, which are omitted,
+    and for each compared document float64 in nats log P of the document and of its P orders
+    [1 + P], and the outcomes of its orders [P]."""
+
+    documents: list[Document]
+    left_out: int
+    log_probs: list[np.ndarray]
+    outcomes: list[np.ndarray]
 
 
 def compare(
@@ -162,16 +118,13 @@ def compare(
     *,
     reader: SentenceReader[Any] | None = None,
     on_document: Progress = lambda done, of: None,
-) -> Comparisons[ResultT]:
-    """Scores documents and the orders of a test.
+) -> OrderResult[ResultT]:
+    """The result of a test and, except for a bootstrap, the outcome of every document.
 
     Args:
-      scorer: the model's scorer.
       documents: usually a split; documents that are too short for the test are omitted.
-      test: the test.
       reader: the model's reader. With a `Reader`, similar orders are read as in
         `scoring.Prefixes`; their log P is equal up to rounding.
-      on_document: called after every document.
     """
     indices = [i for i, document in enumerate(documents) if test.shuffle.fits(document)]
     if not indices:
@@ -182,17 +135,26 @@ def compare(
             "test of coherence"
         )
     fitting = [documents[i] for i in indices]
-    scores = []
+    compared = Comparisons(fitting, len(documents) - len(fitting), [], [])
     local_reader = reader if test.is_local and isinstance(reader, Reader) else None
-    for document_scores in log_probs(scorer, fitting, test.orders(fitting), local_reader):
-        scores.append(document_scores)
-        on_document(len(scores), len(fitting))
-    return Comparisons(test, indices, fitting, len(documents) - len(fitting), scores)
+    by_document = []
+    scored = log_probs(scorer, fitting, test.orders(fitting), local_reader)
+    for index, document, scores in zip(indices, fitting, scored, strict=True):
+        outcomes = test.outcomes(scores)
+        compared.log_probs.append(scores)
+        compared.outcomes.append(outcomes)
+        if test.has_equal_orders:
+            words, pairs, correct = _num_words(document), len(outcomes), float(outcomes.sum())
+            nats = -float(scores[0]), -float(scores[1:].mean())
+            by_document.append(DocumentOutcome(index, len(document), words, pairs, correct, *nats))
+        on_document(len(compared.log_probs), len(fitting))
+    return OrderResult(test.summary(compared), by_document)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Shuffled(OrderTest[Coherence]):
-    """A test whose orders are drawn with a seed, so that they are equal for every model."""
+class _Drawn(OrderTest[ResultT]):
+    """A test whose orders are drawn with a seed, 0 or more, so that they are equal for every
+    model."""
 
     seed: int = 0
 
@@ -209,7 +171,7 @@ class _Shuffled(OrderTest[Coherence]):
 
 
 @dataclasses.dataclass(frozen=True)
-class Fixed(_Shuffled):
+class Fixed(_Drawn[Coherence]):
     """A fixed number of permutations per document."""
 
     permutations: int = 20
@@ -221,15 +183,15 @@ class Fixed(_Shuffled):
     def orders(self, documents: Sequence[Document]) -> Iterator[Orders]:
         return self._draw(documents, [self.permutations] * len(documents))
 
-    def summary(self, comparisons: Comparisons[Any]) -> Coherence:
-        accuracies = np.mean(comparisons.outcomes, axis=0)
-        return comparisons.coherence(
-            "fixed", accuracies, permutations=self.permutations, seed=self.seed
+    def summary(self, compared: Comparisons) -> Coherence:
+        accuracies = np.mean(compared.outcomes, axis=0)
+        return self.coherence(
+            compared, "fixed", accuracies, permutations=self.permutations, seed=self.seed
         )
 
 
 @dataclasses.dataclass(frozen=True)
-class Bootstrap(_Shuffled):
+class Bootstrap(_Drawn[Coherence]):
     """The test of Ji et al. (2015): mean and sd of accuracy over resampled test sets.
 
     A test set has D documents, drawn with replacement from the D documents of the split, and each
@@ -268,11 +230,11 @@ class Bootstrap(_Shuffled):
             counts = np.bincount(draws_RxD.reshape(-1), minlength=len(documents)).tolist()
         return self._draw(documents, counts)
 
-    def summary(self, comparisons: Comparisons[Any]) -> Coherence:
-        draws_RxD, rng = self._test_sets(len(comparisons.documents))
+    def summary(self, compared: Comparisons) -> Coherence:
+        draws_RxD, rng = self._test_sets(len(compared.documents))
         pool, pool_error = self.permutation_pool, 0.0
         if pool:
-            outcomes_DxP = np.array(comparisons.outcomes)
+            outcomes_DxP = np.array(compared.outcomes)
             outcomes_RxD = outcomes_DxP[draws_RxD, rng.integers(pool, size=draws_RxD.shape)]
             variance = np.sum(outcomes_DxP.var(axis=1, ddof=1)) / pool
             pool_error = math.sqrt(variance) / len(outcomes_DxP)
@@ -280,9 +242,9 @@ class Bootstrap(_Shuffled):
             outcomes_RxD = np.empty(draws_RxD.shape)
             # Both sides are ordered by document, and by draw within a document.
             order = np.argsort(draws_RxD, axis=None, kind="stable")
-            outcomes_RxD.reshape(-1)[order] = np.concatenate(comparisons.outcomes)
+            outcomes_RxD.reshape(-1)[order] = np.concatenate(compared.outcomes)
         drawn = {"permutations": 1, "seed": self.seed, "pool": pool, "pool_error": pool_error}
-        return comparisons.coherence("bootstrap", outcomes_RxD.mean(axis=1), **drawn)
+        return self.coherence(compared, "bootstrap", outcomes_RxD.mean(axis=1), **drawn)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -296,17 +258,17 @@ class Given(OrderTest[Coherence]):
         # Documents of one sentence are omitted.
         return (orders for orders in self.given if orders.shape[1] > 1)
 
-    def summary(self, comparisons: Comparisons[Any]) -> Coherence:
+    def summary(self, compared: Comparisons) -> Coherence:
         # The mean over pairs, because documents have different numbers of orders.
-        numbers = list(map(len, comparisons.outcomes))
-        accuracies = np.array([np.concatenate(comparisons.outcomes).mean()])
-        return comparisons.coherence(
-            "given", accuracies, permutations=max(numbers), pairs=sum(numbers), seed=0
+        numbers = list(map(len, compared.outcomes))
+        accuracies = np.array([np.concatenate(compared.outcomes).mean()])
+        return self.coherence(
+            compared, "given", accuracies, permutations=max(numbers), pairs=sum(numbers), seed=0
         )
 
 
 @dataclasses.dataclass(frozen=True)
-class FirstSentence(OrderTest[float]):
+class FirstSentence(_Drawn[float]):
     """A test of the position of the first sentence.
 
     A document is compared with orders in which its first sentence is at a later position and all
@@ -318,24 +280,22 @@ class FirstSentence(OrderTest[float]):
     Attributes:
       positions: maximum number of positions, drawn without replacement from the positions that make
         a different text.
-      seed: random seed for the positions, 0 or more.
     """
 
     positions: int = FIRST_POSITIONS
-    seed: int = 0
     result_type = float
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_at_least("positions", self.positions, 1)
-        require_at_least("seed", self.seed, 0)
 
     def orders(self, documents: Sequence[Document]) -> Iterator[Orders]:
         for index, document in enumerate(documents):
             rng = np.random.default_rng([_FIRST, self.seed, index])
             yield first_moved(document, self.positions, rng)
 
-    def summary(self, comparisons: Comparisons[Any]) -> float:
-        return float(np.mean([outcomes.mean() for outcomes in comparisons.outcomes]))
+    def summary(self, compared: Comparisons) -> float:
+        return float(np.mean([outcomes.mean() for outcomes in compared.outcomes]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -362,16 +322,16 @@ class Insert(OrderTest[Insertion]):
         """The contributions of P sentences to accuracy, float64 [P]."""
         return _ranked(log_probs)[0]
 
-    def summary(self, comparisons: Comparisons[Any]) -> Insertion:
-        counts = np.concatenate(list(map(_ranked, comparisons.log_probs)), axis=1)
-        ties = [_ranked(np.zeros_like(scores)) for scores in comparisons.log_probs]
+    def summary(self, compared: Comparisons) -> Insertion:
+        counts = np.concatenate(list(map(_ranked, compared.log_probs)), axis=1)
+        ties = [_ranked(np.zeros_like(scores)) for scores in compared.log_probs]
         return Insertion(
             *map(float, (*counts.mean(axis=1), *np.concatenate(ties, axis=1).mean(axis=1))),
-            documents=len(comparisons.documents),
+            documents=len(compared.documents),
             sentences=counts.shape[1],
-            words=comparisons.num_words,
+            words=sum(map(_num_words, compared.documents)),
             keep_first=self.shuffle.fix_first,
-            left_out=comparisons.left_out,
+            left_out=compared.left_out,
         )
 
 

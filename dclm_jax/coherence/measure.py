@@ -88,7 +88,6 @@ class CoherenceResults:
     """Results of coherence tests of one model.
 
     Attributes:
-      options: the options of the tests.
       tests: results by the name of a test: one result, or the results of the bootstrap and of the
         fixed permutations.
       first_sentence: accuracy if only the first sentence is moved; None if it is fixed.
@@ -118,13 +117,12 @@ class CoherenceResults:
         """The result with all sentences permuted, and the results of the extra tests by name."""
 
         def value_of(test: str) -> dict[str, Any]:
-            main, *fixed = (result.to_json() for result in self.results(test))
+            main, *fixed = map(dataclasses.asdict, self.results(test))
             return {**main, "fixed": fixed[0]} if fixed else main
 
         value = value_of(PERMUTATIONS)
         if PERMUTATIONS in self.by_document:
-            by_length = self.by_document[PERMUTATIONS].by_length
-            value["by_length"] = list(map(dataclasses.asdict, by_length))
+            value["by_length"] = self.by_document[PERMUTATIONS].by_length
         for test, shuffles in EXTRA_TESTS.items():
             names = [shuffle.name for shuffle in shuffles] or [test]
             values = [value_of(name) for name in names if name in self.tests]
@@ -154,7 +152,6 @@ def measure_coherence(
 
     Args:
       documents: documents of a split; each test omits documents that are too short for it.
-      options: the options of the tests.
       measured: returns the result of a test on these documents.
       given: orders int [P, S] of each document, instead of random orders.
     """
@@ -190,9 +187,12 @@ def paired(results: Results) -> Pairs:
     first, *others = results.values()
     pairs = {}
     for test in first.by_document if others else ():
-        sums = [model.by_document[test].sums for model in results.values()]
-        columns = Sums(np.hstack([column.nll for column in sums]), sums[0].count)
-        pairs[test] = differences(columns, seed=first.options.seed)
+        documents = [model.by_document[test].documents for model in results.values()]
+        correct_XxD = [[outcome.correct for outcome in outcomes] for outcomes in documents]
+        pairs_Dx1 = np.array([[outcome.pairs] for outcome in documents[0]])
+        pairs[test] = differences(
+            Sums(np.stack(correct_XxD, axis=1), pairs_Dx1), seed=first.options.seed
+        )
     return pairs
 
 
@@ -215,14 +215,11 @@ def table(results: Results) -> list[str]:
         if test == PERMUTATIONS and test in first.by_document:
             by_length = [model.by_document[test].by_length for model in results.values()]
             for ranges in zip(*by_length, strict=True):
-                accuracies = [
-                    _percent(lengths.accuracy) for lengths in ranges if lengths.accuracy is not None
-                ]
-                if accuracies:
-                    least, most = ranges[0].least, ranges[0].most
+                least, most, count, _ = ranges[0].values()
+                if count:
                     sentences = f"{least} to {most}" if most else f"{least} and more"
-                    count = f"{ranges[0].documents:,}"
-                    rows.append([f"  {sentences} sentences", count, "", *accuracies])
+                    accuracies = [_percent(lengths["accuracy"]) for lengths in ranges]
+                    rows.append([f"  {sentences} sentences", f"{count:,}", "", *accuracies])
     return aligned(rows)
 
 

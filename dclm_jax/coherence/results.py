@@ -5,10 +5,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, Self, TypeVar
 
-import numpy as np
-
 from dclm_jax.evaluation.permutations import Shuffle
-from dclm_jax.evaluation.significance import Sums
 
 FIRST_DECIDES = 0.75
 """Minimum accuracy of `compare.FirstSentence` at which `Coherence.warning` warns."""
@@ -69,10 +66,6 @@ class Coherence:
             "the order of all other sentences"
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """The attributes as a JSON object."""
-        return dataclasses.asdict(self)
-
     def __str__(self) -> str:
         shuffle = Shuffle(self.block, self.window)
         name = "" if shuffle == Shuffle() else f", {shuffle.name}"
@@ -120,21 +113,6 @@ class Insertion:
     words: int
     keep_first: int
     left_out: int
-
-    def to_json(self) -> dict[str, Any]:
-        """The attributes as a JSON object."""
-        return dataclasses.asdict(self)
-
-
-@dataclasses.dataclass(frozen=True)
-class LengthRange:
-    """Accuracy in documents of `least` to `most` sentences (None for no maximum), and their number.
-    The accuracy is the mean over permutations; None without documents."""
-
-    least: int
-    most: int | None
-    documents: int
-    accuracy: float | None
 
 
 LENGTHS = (2, 6, 11, 21)
@@ -187,14 +165,10 @@ class OrderResult(Generic[ResultT]):
     documents: Sequence[DocumentOutcome]
 
     @property
-    def sums(self) -> Sums:
-        """Sums of outcomes [D, 1] and their numbers [D, 1], for `significance`."""
-        correct = np.array([[document.correct] for document in self.documents])
-        return Sums(correct, np.array([[document.pairs] for document in self.documents]))
-
-    @property
-    def by_length(self) -> list[LengthRange]:
-        """Accuracy in the ranges of `LENGTHS`."""
+    def by_length(self) -> list[dict[str, Any]]:
+        """The number of documents of "least" to "most" sentences (None for no maximum), for the
+        ranges of `LENGTHS`, and the mean accuracy over their permutations; None without
+        documents."""
         ranges = []
         for least, following in zip(LENGTHS, (*LENGTHS[1:], None), strict=True):
             documents = [
@@ -206,7 +180,8 @@ class OrderResult(Generic[ResultT]):
             pairs = sum(document.pairs for document in documents)
             accuracy = sum(document.correct for document in documents) / pairs if pairs else None
             last = None if following is None else following - 1
-            ranges.append(LengthRange(least, last, len(documents), accuracy))
+            counts = {"least": least, "most": last, "documents": len(documents)}
+            ranges.append({**counts, "accuracy": accuracy})
         return ranges
 
     def to_json(self) -> dict[str, Any]:
@@ -214,7 +189,7 @@ class OrderResult(Generic[ResultT]):
         result: Any = self.result
         names = [field.name for field in dataclasses.fields(DocumentOutcome)]
         return {
-            "result": result if isinstance(result, float) else result.to_json(),
+            "result": result if isinstance(result, float) else dataclasses.asdict(result),
             "documents": {
                 name: [getattr(document, name) for document in self.documents] for name in names
             },

@@ -279,8 +279,8 @@ def _coherence(
         first = store.order_test(subject, test, FirstSentence(seed=options.seed))
         if first is None:
             return None
-        return dataclasses.replace(drawn.result, first_sentence=first.result).to_json()
-    return drawn.result.to_json()
+        return {**dataclasses.asdict(drawn.result), "first_sentence": first.result}
+    return dataclasses.asdict(drawn.result)
 
 
 def baselines_of(rows: Sequence[Row], value: str | None) -> Sequence[str]:

@@ -172,7 +172,7 @@ class Store:
 
         def compute(on_document: Progress) -> dict[str, Any]:
             compared = subject.lm.compare_orders(dataset.sentences, test, on_document=on_document)
-            return compared.record.to_json()
+            return compared.to_json()
 
         value = self.measured(result, compute)
         return None if value is None else OrderResult.from_json(value, test.result_type)

@@ -324,7 +324,7 @@ def test_a_first_sentence_that_identifies_documents_is_warned_of():
 
 def test_results_as_text_and_json():
     result = compare(FakeScorer(ascending), SORTED, Bootstrap(replicates=3, seed=5)).result
-    value = result.to_json()
+    value = dataclasses.asdict(result)
     expected = {"kind": "bootstrap", "mean": 1.0, "sd": 0.0, "documents": 4, "pairs": 12, "seed": 5}
     assert expected.items() <= value.items()
     assert value["words"] == sum(len(sentence) for document in SORTED for sentence in document)

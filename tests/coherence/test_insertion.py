@@ -51,9 +51,11 @@ def test_every_sentence_at_every_place_is_scored_as_a_whole_document(name, keep_
     documents[3][2] = documents[3][1].copy()
     test = Insert(Shuffle(fix_first=keep_first))
     inserted = compare(scorer(name), documents, test, reader=reader(name))
-    assert inserted.indices == [0, 2, 3]
+    assert [outcome.index for outcome in inserted.documents] == [0, 2, 3]
+    tested = [documents[i] for i in (0, 2, 3)]
+    moves = scoring.log_probs(scorer(name), tested, test.orders(tested), reader(name))
     accuracies, ranks, chance, chance_ranks = [], [], [], []
-    for document, of_moves in zip(inserted.documents, inserted.log_probs, strict=True):
+    for document, of_moves in zip(tested, moves, strict=True):
         moved = range(keep_first, len(document))
         orders = [put_back(document, s, place) for s in moved for place in moved]
         totals = log_probs(name, [document, *orders])[:, : len(document)].sum(axis=1)
@@ -83,11 +85,14 @@ def test_a_scorer_that_judges_documents_as_a_whole_scores_every_order():
     """As a baseline does whose windows hold later sentences."""
     nll = of_neighbours(2)
     documents = [sentences(5, 9, 3, 7, 4), sentences(8, 4), sentences(6, 6, 3)]
-    by_pairs = compare(FakeScorer(nll, 1), documents, Insert())
-    whole = compare(FakeScorer(nll), documents, Insert())
-    for of_pairs, of_whole in zip(by_pairs.log_probs, whole.log_probs, strict=True):
+    scorers = FakeScorer(nll, 1), FakeScorer(nll)
+    by_pairs, whole = (
+        scoring.log_probs(each, documents, Insert().orders(documents)) for each in scorers
+    )
+    for of_pairs, of_whole in zip(by_pairs, whole, strict=True):
         np.testing.assert_allclose(of_pairs, of_whole, atol=1e-12)
-    assert whole.result == by_pairs.result
+    by_pairs, whole = (compare(each, documents, Insert()).result for each in scorers)
+    assert whole == by_pairs
     blind = compare(FakeScorer(order_blind, 0), documents, Insert()).result
     assert blind.accuracy == blind.chance_accuracy
     assert blind.reciprocal_rank == pytest.approx(blind.chance_reciprocal_rank)
@@ -97,10 +102,14 @@ def test_a_scorer_that_judges_documents_as_a_whole_scores_every_order():
 def test_moves_of_a_long_document_are_made_some_at_a_time(context_order, monkeypatch):
     nll = of_neighbours(3)
     documents = [sentences(*np.random.default_rng(0).permutation(20)[:9] + 3)]
-    whole = compare(FakeScorer(nll, context_order), documents, Insert())
+
+    def scores():
+        orders = Insert().orders(documents)
+        return list(scoring.log_probs(FakeScorer(nll, context_order), documents, orders))
+
+    whole = scores()
     monkeypatch.setattr(scoring, "_INDICES_AT_ONCE", 50)
-    parts = compare(FakeScorer(nll, context_order), documents, Insert())
-    np.testing.assert_array_equal(parts.log_probs, whole.log_probs)
+    np.testing.assert_array_equal(scores(), whole)
     # Each sentence first and after every other one.
     pairs = FakeScorer(nll, 1)
     compare(pairs, documents, Insert())
@@ -154,8 +163,14 @@ def test_windows_under_a_model_of_all_sentences_before():
     documents = [random_document(seed, 6) for seed in range(3)]
     for window in (2, 3):
         test = Fixed(Shuffle(window=window), permutations=4)
-        shared = compare(scorer("ccdclm"), documents, test, reader=reader("ccdclm"))
-        whole = compare(scorer("ccdclm"), documents, test)
-        for actual, expected in zip(shared.log_probs, whole.log_probs, strict=True):
+        shared, whole = (
+            compare(scorer("ccdclm"), documents, test, reader=each).result
+            for each in (reader("ccdclm"), None)
+        )
+        assert shared == whole
+        shared, whole = (
+            scoring.log_probs(scorer("ccdclm"), documents, test.orders(documents), each)
+            for each in (reader("ccdclm"), None)
+        )
+        for actual, expected in zip(shared, whole, strict=True):
             np.testing.assert_allclose(actual, expected, rtol=1e-6)
-        assert shared.result == whole.result

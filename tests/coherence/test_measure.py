@@ -18,7 +18,7 @@ def test_coherence_in_python():
     expected = compare(lm.scorer, documents, Fixed(permutations=4)).result
     value = results.to_json()
     assert {key: value[key] for key in ("mean", "sd", "left_out")} == {
-        key: expected.to_json()[key] for key in ("mean", "sd", "left_out")
+        key: getattr(expected, key) for key in ("mean", "sd", "left_out")
     }
     inserted = compare(lm.scorer, documents, Insert()).result
     assert value["insertion"]["accuracy"] == inserted.accuracy

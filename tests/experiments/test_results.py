@@ -70,7 +70,7 @@ def test_measures_are_what_their_parts_measure(tmp_path):
     for test in tests:
         compared = compare(Neighbours(), DOCUMENTS, test)
         for result in (store.order_test(subject, documents, test) for _ in range(2)):
-            assert result == compared.record
+            assert result == compared
     assert len(store.read) == 1 + 5
 
 

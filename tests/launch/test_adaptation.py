@@ -1,5 +1,6 @@
 """--adapt of launchers: before and after, tuned or given."""
 
+import dataclasses
 import json
 
 import pytest
@@ -90,5 +91,6 @@ def test_adapted_runs_distinguish_orders_beside_the_runs(space):
         assert (result["label"], result["adapt"]) == (f"rnnlm + {kind}", kind)
         expected = compare(scorer, documents, Fixed(permutations=2)).result
         assert result["mean"] == pytest.approx(expected.mean) and result["pairs"] == expected.pairs
-        assert result["insertion"] == compare(scorer, documents, Insert()).result.to_json()
+        inserted = compare(scorer, documents, Insert()).result
+        assert result["insertion"] == dataclasses.asdict(inserted)
         assert result["setting"]["weight"] == 0.3
