@@ -47,13 +47,8 @@ class OrderingBaseline(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def train(cls, train: Corpus, valid: Corpus, *, seed: int, report: Report) -> Self:
-        """The baseline, trained on one split and selected on another.
-
-        Args:
-          train, valid: splits of a prepared corpus.
-          seed: random seed for permutations, initial values and dropout, 0 or more.
-          report: called with lines about progress.
-        """
+        """The baseline, trained on one split of a prepared corpus and selected on another. `report`
+        is called with lines about progress."""
 
     @abc.abstractmethod
     def windows(self, document: Document) -> list[list[Window]]:
@@ -96,14 +91,9 @@ class MaximumEntropy(OrderingBaseline):
     def train(
         cls, train: Corpus, valid: Corpus, *, seed: int, report: Report, permutations: int = 4
     ) -> "MaximumEntropy":
-        """See `OrderingBaseline.train`.
-
-        The strength of the squared penalty is selected by the loss on `valid`; both classes have
-        equal weight.
-
-        Args:
-          permutations: number of permutations per document, the source of the negative pairs.
-        """
+        """See `OrderingBaseline.train`. The negative pairs are from this number of permutations per
+        document. The strength of the squared penalty is selected by the loss on `valid`; both
+        classes have equal weight."""
         with importing("the maximum-entropy baseline", "baselines"):
             from sklearn.linear_model import LogisticRegression
         features, is_real = _labelled_features(train, permutations, seed)
@@ -162,9 +152,7 @@ def labelled_windows(
     """The windows of a document, and those windows of its permutations that it does not have.
 
     Args:
-      document: at least one sentence.
       permutations: number of permutations to draw.
-      rng: the source of randomness.
       width: number of sentences per window.
       padded: whether windows extend by one sentence beyond the start and the end of the document.
 

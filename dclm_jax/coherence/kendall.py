@@ -36,8 +36,7 @@ def order_measures(
     """Mean measures of one order per document.
 
     Args:
-      orders: for each document, its sentences in the measured order, as indices into the original
-        order.
+      orders: for each document, the indices of its sentences in the measured order.
       texts: for each document, its sentences in the original order. An exchange of equal sentences
         is not an error.
     """

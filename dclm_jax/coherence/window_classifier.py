@@ -112,11 +112,8 @@ def encode(
     key: jax.Array | None = None,
     rate: float = 0.0,
 ) -> jax.Array:
-    """The vectors of sentences [R, H]: the top hidden state after the last word.
-
-    Args:
-      key: random key for dropout of embeddings at `rate`; None for no dropout.
-    """
+    """The vectors of sentences [R, H]: the top hidden state after the last word. With a random key,
+    embeddings are dropped at `rate`."""
     layers = [
         {name: Weight(array) if array.ndim == 2 else array for name, array in layer.items()}
         for layer in params["encoder"]
@@ -145,11 +142,8 @@ def batch_loss(
     batch: WindowBatch,
     key: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """The weighted sum of -log P of the labels in nats, and the sum of the weights.
-
-    Args:
-      key: random key for dropout; None for no dropout.
-    """
+    """The weighted sum of -log P of the labels in nats, and the sum of the weights. Dropout needs a
+    random key."""
     tokens_NxR, mask_NxR, windows_Wx3, is_real_W, weight_W = map(jnp.asarray, batch)
     keys = (None, None) if key is None else jax.random.split(key)
     vectors_RxH = encode(params, options.cell, tokens_NxR, mask_NxR, keys[0], options.dropout)

@@ -111,8 +111,6 @@ class TagClass(NamedTuple):
     """A class of targets.
 
     Attributes:
-      name: the name of the class.
-      tags: the tags of the class.
       count_D: the number of targets per document.
       nll_DxM: the sum of -log P in nats per document and model.
     """
@@ -148,12 +146,8 @@ class TagSums:
         self._documents: list[dict[str, np.ndarray]] = []
 
     def add(self, tags: list[list[str]], scores: Sequence[list[np.ndarray]]) -> None:
-        """Adds a document.
-
-        Args:
-          tags: the tags of its words, one list per sentence.
-          scores: for each model the nats of the targets w1..wM END of every sentence.
-        """
+        """Adds a document: the tags of its words, one list per sentence, and for each model the
+        nats of the targets w1..wM END of every sentence."""
         if not tags:
             return
         targets = [tag for sentence in tags for tag in (*sentence, END_CLASS)]
@@ -204,12 +198,7 @@ def sums_of(classes: Sequence[TagClass], model: int) -> Sums:
 
 
 def table(classes: Sequence[TagClass], labels: Sequence[str]) -> str:
-    """Aligned text: one row per class and a row for all, one column of perplexities per model.
-
-    Args:
-      classes: from `TagSums.classes`.
-      labels: the models' names.
-    """
+    """Aligned text: one row per class and a row for all, one column of perplexities per model."""
     counts, nll = zip(*((group.count_D, group.nll_DxM) for group in classes), strict=True)
     total = TagClass("all", (), np.concatenate(counts), np.concatenate(nll))
     rows = [("class", "targets", "share", *labels)]

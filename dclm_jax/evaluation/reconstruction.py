@@ -127,14 +127,7 @@ def evaluate_files(
     on_document: Callable[[int], None] = lambda done: None,
 ) -> list[Measures]:
     """The measures of each document of `outputs` against the document of `inputs` at its position.
-
-    Args:
-      outputs, inputs: files or folders with equal numbers of documents; one may be "-", standard
-        input.
-      options: how both texts become words.
-      encoding: the encoding of both texts.
-      on_document: called after every document with the number of documents so far.
-    """
+    Both are files or folders with equal numbers of documents; one may be "-", standard input."""
     paths, tagger = (outputs, inputs), require_packages()
     texts = [read_documents(path, options, encoding=encoding, keep_empty=True) for path in paths]
     measures = []
@@ -220,11 +213,8 @@ def content_words(document: Sentences, tagger: Tagger) -> list[collections.Count
 def align(
     outputs: Sequence[collections.Counter[str]], inputs: Sequence[collections.Counter[str]]
 ) -> tuple[list[int], list[float]]:
-    """For each output sentence the position of the input sentence with the highest F1, and this F1.
-
-    Among input sentences of equal F1 the nearest position is taken, and of two nearest positions
-    the earlier.
-    """
+    """For each output sentence the position of the input sentence with the highest F1, and this F1;
+    see the module."""
     positions, scores = [], []
     for position, output in enumerate(outputs):
         f1 = [_f1(output, sentence) for sentence in inputs]
@@ -235,14 +225,8 @@ def align(
 
 
 def coherence_penalty(positions: Sequence[int]) -> float | None:
-    """L (Eq. 18): the mean over pairs i < j of output sentences of |(j - i) - (j' - i')|.
-
-    Args:
-      positions: for each output sentence the position of the input sentence aligned with it.
-
-    Returns:
-      L, or None if there is no pair.
-    """
+    """L (Eq. 18): the mean over pairs i < j of output sentences of |(j - i) - (j' - i')|, from the
+    position of the input sentence aligned with each output sentence; None without a pair."""
     if len(positions) < 2:
         return None
     shifts = np.asarray(positions) - np.arange(len(positions))

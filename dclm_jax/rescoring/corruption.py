@@ -33,11 +33,8 @@ def write_lists(
     document, and references.txt with the sentences. Equal seeds give equal files.
 
     Args:
-      data: the split.
-      folder: the folder to write to.
       candidates: maximum number of hypotheses per list.
       max_sentences: maximum number of sentences per document, from its start; 0 for all.
-      seed: random seed for the corruptions and the noise.
 
     Returns:
       The number of lists.
@@ -67,11 +64,8 @@ class Corruption:
     """Makes lists of candidates for sentences under one vocabulary."""
 
     def __init__(self, vocabulary: Vocabulary, candidates: int):
-        """
-        Args:
-          vocabulary: the vocabulary, whose counts determine frequency ranks.
-          candidates: maximum number per list; a short sentence may have fewer corruptions.
-        """
+        """Takes the vocabulary, whose counts determine frequency ranks, and the maximum number of
+        candidates per list; a short sentence may have fewer corruptions."""
         require_at_least("candidates", candidates, 2)
         self._candidates = candidates
         first = len(SPECIAL_TOKENS)

@@ -63,10 +63,8 @@ def tune(
       decode: takes weights [F]; returns for each segment the index of the chosen hypothesis, and
         the features [K, F] of all its hypotheses given the hypotheses chosen before.
       statistics: for each segment, int [K, Q].
-      metric: the metric to improve.
       start: initial weights, float [F].
       restarts: number of random weights from which tuning starts in addition.
-      seed: random seed for restarts and directions.
       on_round: called with the number of a round, from 1, its weights and their metric.
     """
     rounds: list[Tuned] = []
@@ -111,10 +109,8 @@ def maximize(
 
     Args:
       features, statistics: for each segment, float [K, F] and int [K, Q].
-      metric: the metric to improve.
       start: initial weights [F].
       restarts: number of random weights.
-      rng: the source of random weights and directions.
     """
     # Random weights and directions are in units of the standard deviation of each feature.
     lists = joined([list_KxF - list_KxF.mean(axis=0) for list_KxF in features], statistics)

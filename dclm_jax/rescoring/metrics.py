@@ -130,9 +130,7 @@ def systems_of(
     Args:
       statistics: from `list_statistics`.
       choices: for each segment the index of the hypothesis chosen by rescoring.
-      references: one reference per segment.
       baseline: the output of another system, one sentence per segment.
-      seed: random seed for the random hypotheses.
     """
     rng = np.random.default_rng(seed)
     random = rng.integers(list(map(len, next(iter(statistics.values()))))).tolist()
@@ -153,12 +151,8 @@ def systems_of(
 def measure(
     systems: Systems, division: Sequence[range], *, samples: int, seed: int
 ) -> dict[str, Any]:
-    """The metrics of systems for a result file, compared with "baseline", or with "first" if there
-    is no "baseline".
-
-    Args:
-      systems: the chosen hypotheses of each system for the same segments.
-      division, samples, seed: see `compare`.
+    """The metrics of systems on the same segments for a result file, compared as in `compare` with
+    "baseline", or with "first" if there is no "baseline".
 
     Returns:
       Under "rows" for each system the share of segments without word errors ("right"), and the
@@ -187,16 +181,17 @@ def compare(
     """Compares the hypotheses that two systems have chosen for the same segments.
 
     Args:
-      metric: the metric to compare by.
       ours_SxQ, theirs_SxQ: statistics of the chosen hypotheses.
       division: for each document the range of its segments. The ranges are consecutive and cover
         all segments.
-      samples, seed: see `bootstrap_p`. Documents are resampled, because the segments of a document
-        depend on one another; if there is a single document, its segments are resampled.
+      samples: number of test sets of a paired bootstrap test (Koehn 2004), drawn with replacement.
+        A test set has documents, because the segments of a document depend on one another; if
+        there is a single document, a test set has segments.
 
     Returns:
       Our metric ("value"), the share of documents on which we are better ("improved", Lin et al.
-      2015, Table 4), and the one-sided "p".
+      2015, Table 4), and the one-sided "p" of "we are no better": (1 + test sets on which we are no
+      better) / (1 + samples).
     """
     starts = [segments.start for segments in division]
     ours_DxQ, theirs_DxQ = (np.add.reduceat(a, starts) for a in (ours_SxQ, theirs_SxQ))
@@ -205,10 +200,14 @@ def compare(
         for ours_Q, theirs_Q in zip(ours_DxQ, theirs_DxQ, strict=True)
     ]
     units = (ours_DxQ, theirs_DxQ) if len(division) > 1 else (ours_SxQ, theirs_SxQ)
+    count = len(units[0])
+    draws_RxU = np.random.default_rng(seed).multinomial(count, [1 / count] * count, size=samples)
+    pairs = zip(draws_RxU @ units[0], draws_RxU @ units[1], strict=True)
+    worse = sum(metric.sign * (metric.score(a) - metric.score(b)) <= 0 for a, b in pairs)
     return {
         "value": metric.score(ours_SxQ.sum(axis=0)),
         "improved": float(np.mean(better)),
-        "p": bootstrap_p(metric, *units, samples=samples, seed=seed),
+        "p": (1 + worse) / (1 + samples),
     }
 
 
@@ -229,27 +228,6 @@ def table(measured: Mapping[str, Any]) -> str:
         lines.append(cells)
     baseline = measured["compared_with"]
     return "\n".join([*aligned(lines), f"documents better, p: compared with {baseline}"])
-
-
-def bootstrap_p(
-    metric: Metric, ours_UxQ: np.ndarray, theirs_UxQ: np.ndarray, *, samples: int, seed: int
-) -> float:
-    """A paired bootstrap test (Koehn 2004): the p-value of "we are no better".
-
-    Args:
-      metric: the metric to compare by.
-      ours_UxQ, theirs_UxQ: sums of statistics of the same U units.
-      samples: number of test sets, each of U units drawn with replacement.
-      seed: random seed for the test sets.
-
-    Returns:
-      (1 + test sets on which we are no better) / (1 + samples), a one-sided p-value.
-    """
-    units = len(ours_UxQ)
-    draws_RxU = np.random.default_rng(seed).multinomial(units, [1 / units] * units, size=samples)
-    pairs = zip(draws_RxU @ ours_UxQ, draws_RxU @ theirs_UxQ, strict=True)
-    worse = sum(metric.sign * (metric.score(a) - metric.score(b)) <= 0 for a, b in pairs)
-    return (1 + worse) / (1 + samples)
 
 
 def _sacrebleu() -> Any:

@@ -64,7 +64,6 @@ class NBestList(NamedTuple):
     """An N-best list.
 
     Attributes:
-      path: the path of the list.
       segments: the segments in the order of the list.
       names: the names of the F features.
       lines: the unchanged lines of a list of Moses, one per hypothesis; empty for a list of Kaldi.
@@ -88,11 +87,7 @@ class _Hypothesis(NamedTuple):
 
 def read_nbest(path: str, report: Callable[[str], None] = lambda line: None) -> NBestList:
     """Reads a list of Moses, a list of Kaldi or a folder of Kaldi, according to its content.
-
-    Args:
-      path: the path of the list.
-      report: called with a line that counts features that some hypotheses lack.
-    """
+    `report` is called with a line that counts features that some hypotheses lack."""
     folder = pathlib.Path(path)
     lines: list[Line] = [] if folder.is_dir() else _lines_with_text(path, "hypothesis")
     is_moses = bool(lines) and SEPARATOR in lines[0].text
@@ -134,11 +129,8 @@ def moses_line(index: int, words: Sequence[str], score: float) -> str:
 
 
 def read_division(path: str, nbest: NBestList) -> list[range]:
-    """The documents of a list, from a file with one line ID DOCUMENT per segment.
-
-    Returns:
-      For each document the positions of its segments in the list.
-    """
+    """For each document the positions of its segments in a list, from a file with one line
+    ID DOCUMENT per segment."""
     lines, segments = _lines_with_text(path, "segment"), nbest.segments
     documents: dict[str, list[int]] = {}
     for index, ((number, text), segment) in enumerate(zip(lines, segments, strict=False)):
@@ -198,12 +190,8 @@ def extended_lines(
     """The lines of a list of Moses with further features after its features, otherwise unchanged.
 
     The style of the first named feature determines the style of the names: "NAME=1" if its value
-    follows without a space, otherwise "NAME= 1".
-
-    Args:
-      nbest: the list.
-      names: the names of L features.
-      values: for each segment float [K, L].
+    follows without a space, otherwise "NAME= 1". There are the names of L features, and for each
+    segment values, float [K, L].
     """
     require_extensible(nbest, names)
     rows = [row for values_KxL in values for row in values_KxL.tolist()]
