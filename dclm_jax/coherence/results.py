@@ -166,9 +166,8 @@ class OrderResult(Generic[ResultT]):
 
     @property
     def by_length(self) -> list[dict[str, Any]]:
-        """The number of documents of "least" to "most" sentences (None for no maximum), for the
-        ranges of `LENGTHS`, and the mean accuracy over their permutations; None without
-        documents."""
+        """For each range of `LENGTHS`, from "least" to "most" sentences (None for no maximum), the
+        number of "documents", and their mean "accuracy" over permutations (None without any)."""
         ranges = []
         for least, following in zip(LENGTHS, (*LENGTHS[1:], None), strict=True):
             documents = [
@@ -184,24 +183,14 @@ class OrderResult(Generic[ResultT]):
             ranges.append({**counts, "accuracy": accuracy})
         return ranges
 
-    def to_json(self) -> dict[str, Any]:
-        """The result, and one list per attribute of the documents' outcomes."""
-        result: Any = self.result
-        names = [field.name for field in dataclasses.fields(DocumentOutcome)]
-        return {
-            "result": result if isinstance(result, float) else dataclasses.asdict(result),
-            "documents": {
-                name: [getattr(document, name) for document in self.documents] for name in names
-            },
-        }
-
     @classmethod
     def from_json(cls, value: Mapping[str, Any], kind: Callable[..., ResultT]) -> Self:
-        """The inverse of `to_json`, with a result of type `kind`; nats of None are infinite."""
+        """The inverse of `dataclasses.asdict`, with a result of type `kind`; nats of None are
+        infinite."""
         result: Any = value["result"]
-        columns = [
-            [math.inf if number is None else number for number in column]
-            for column in value["documents"].values()
+        rows: list[dict[str, Any]] = [
+            {name: math.inf if number is None else number for name, number in row.items()}
+            for row in value["documents"]
         ]
-        documents = [DocumentOutcome(*numbers) for numbers in zip(*columns, strict=True)]
+        documents = [DocumentOutcome(**row) for row in rows]
         return cls(kind(**result) if isinstance(result, dict) else kind(result), documents)

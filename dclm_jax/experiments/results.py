@@ -168,11 +168,11 @@ class Store:
         """The result of an order-discrimination test."""
         options = dataclasses.asdict(test)
         options = {"test": type(test).__name__, **options.pop("shuffle"), **options}
-        result = Result.of(subject, dataset, "coherence", options)
+        result = Result.of(subject, dataset, "coherence", options, version=2)
 
         def compute(on_document: Progress) -> dict[str, Any]:
             compared = subject.lm.compare_orders(dataset.sentences, test, on_document=on_document)
-            return compared.to_json()
+            return dataclasses.asdict(compared)
 
         value = self.measured(result, compute)
         return None if value is None else OrderResult.from_json(value, test.result_type)
