@@ -34,10 +34,8 @@ class OrderingBaseline(abc.ABC):
     """A score for every window of a document.
 
     Attributes:
-      name: the baseline's name.
       context_order: number of sentences before a sentence in its window; None if the window has
         later sentences, so that only whole documents can be scored.
-      num_parameters: number of trained parameters.
     """
 
     name: ClassVar[str]

@@ -35,8 +35,6 @@ def open_permutations(
     document.
 
     Args:
-      vocabulary: the vocabulary of the dataset.
-      read: the reader of the folder.
       folder: the folder of documents and permutations.
       report: called with a note on permutations that are equal to their document.
     """

@@ -180,10 +180,8 @@ def adapt(
     """A function that makes the scorer of an adaptive model, and the model's adaptation.
 
     Args:
-      lm: the model.
       kind: one of SETTINGS.
       setting: numbers by name; missing numbers are tuned.
-      tune_on: documents to tune on.
       data: the prepared corpus whose training text scales the steps of dynamic evaluation; by
         default the model's corpus.
       label: the model's name in messages.

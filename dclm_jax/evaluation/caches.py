@@ -68,6 +68,10 @@ class CacheSetting(NamedTuple):
     strength: float = 0.0
 
 
+Cache = Callable[[Iterable[Any], Sequence[CacheSetting]], Iterator[tuple[Any, list[np.ndarray]]]]
+"""`unigram_cache` of a scorer, or `neural_cache` of a model."""
+
+
 def unigram_cache(
     scorer: WordScorer, documents: Iterable[Scored], settings: Sequence[CacheSetting]
 ) -> Iterator[tuple[Scored, list[np.ndarray]]]:
@@ -230,10 +234,8 @@ class CachedScorer:
     context_order = None
     objective = "words"
 
-    def __init__(
-        self, cache: Callable[..., Any], setting: CacheSetting, weight: float, vocab_size: int
-    ):
-        """The cache takes documents and settings, as `unigram_cache`; the weight is l."""
+    def __init__(self, cache: Cache, setting: CacheSetting, weight: float, vocab_size: int):
+        """The weight is l."""
         self.vocab_size = vocab_size
         self._cache, self._setting, self._weight = cache, setting, weight
 

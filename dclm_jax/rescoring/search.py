@@ -208,7 +208,6 @@ def search(
       weights: float [L + F].
       beam: beam width: the maximum number of partial documents. 1 is greedy search; None for no
         maximum, which is Viterbi's algorithm.
-      on_document: see `OnDocument`.
     """
     require_at_least("beam", beam, 1)
     orders = [reader.context_order for reader in readers]
@@ -277,7 +276,16 @@ def _search(
         for row, (index, partial) in enumerate(partials):
             segment = segments[row]
             features_KxE = np.hstack([log_probs[row], segment.features_KxF])
-            beams[index] += _extensions(partial._replace(row=row), segment, features_KxE, weights)
+            scores = (features_KxE @ weights).tolist()
+            for choice, (score, words) in enumerate(zip(scores, segment.hypotheses, strict=True)):
+                extended = Decoded(
+                    (*partial.choices, choice),
+                    (*partial.features, features_KxE),
+                    partial.score + score,
+                    (*partial.history, (position, choice)) if len(words) else partial.history,
+                    row,
+                )
+                beams[index].append(extended)
         for index in active:
             beams[index] = _survivors(beams[index], context_order, beam)
         report(sum(len(document) <= position + 1 for document in documents))
@@ -297,24 +305,6 @@ def _after(
     if has_words.all():
         return after
     return reader.select(has_words, after, state.take([rows[i] for i in filled]))
-
-
-def _extensions(
-    partial: Decoded, segment: Segment[np.ndarray], features_KxE: np.ndarray, weights: np.ndarray
-) -> list[Decoded]:
-    """The partial document with each of the segment's hypotheses."""
-    position = len(partial.choices)
-    scores = (features_KxE @ weights).tolist()
-    return [
-        Decoded(
-            (*partial.choices, choice),
-            (*partial.features, features_KxE),
-            partial.score + score,
-            (*partial.history, (position, choice)) if len(words) else partial.history,
-            partial.row,
-        )
-        for choice, (score, words) in enumerate(zip(scores, segment.hypotheses, strict=True))
-    ]
 
 
 def _survivors(
