@@ -56,10 +56,13 @@ class Range(NamedTuple):
     expected: str
 
 
+Size = Annotated[int, Range(1, 2**31 - 1, "a whole number from 1 to 2^31 - 1")]
 Count = Annotated[int, Range(0, 2**63 - 1, "a whole number from 0 to 2^63 - 1")]
 Number = Annotated[float, Range(-sys.float_info.max, sys.float_info.max, "a finite number")]
 Share = Annotated[float, Range(0, 1, "a number from 0 to 1")]
+Rate = Annotated[float, Range(0, math.nextafter(1, 0), "a number of at least 0 and below 1")]
 Finite = Annotated[float, Range(0, sys.float_info.max, "a finite number of at least 0")]
+Scale = Annotated[float, Range(math.nextafter(0, 1), sys.float_info.max, "a finite number above 0")]
 Positive = Annotated[float, Range(math.nextafter(0, 1), math.inf, "a number above 0")]
 
 
@@ -270,7 +273,9 @@ def converted(value: Any, kind: Any, place: str, key: str) -> Any:
     elif origin is Literal:
         if type(value) in map(type, arguments) and value in arguments:
             return value
-    elif dataclasses.is_dataclass(kind):
+    elif isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        if isinstance(value, kind):
+            return value
         if isinstance(value, dict):
             return _record(value, kind, place, key)
     elif isinstance(value, origin or kind):
@@ -286,7 +291,15 @@ def converted(value: Any, kind: Any, place: str, key: str) -> Any:
                 for name, inner in value.items()
             }
         return value
-    raise InputError(f"{place}: {key or 'the value'} is {brief(value)}; expected {_expected(kind)}")
+    where = f"{place}: " if place else ""
+    raise InputError(f"{where}{key or 'the value'} is {brief(value)}; expected {_expected(kind)}")
+
+
+def require_valid(record: Any, prefix: str = "") -> None:
+    """Raises an `InputError` if a field of a record has another type or range than it declares."""
+    for field in dataclasses.fields(record):
+        kind = _hints(type(record))[field.name]
+        converted(getattr(record, field.name), kind, "", f"{prefix}{field.name}")
 
 
 def _record(value: dict[str, Any], kind: Any, place: str, key: str) -> Any:

@@ -2,11 +2,11 @@
 
 from absl import flags
 
-from dclm_jax.decoding.choices import METHODS, Decoding
+from dclm_jax.decoding.choices import Decoding
 from dclm_jax.errors import InputError
 from launch._fields import define_fields, values_of
 
-_FIELDS = define_fields(Decoding, names={"beam_width": "beam"}, choices={"method": METHODS})
+_FIELDS = define_fields(Decoding, names={"beam_width": "beam"})
 SEED = flags.DEFINE_integer("seed", 0, "Random seed for --method=sample.")
 ALLOW_UNKNOWN = _FIELDS["allow_unknown"]
 _OF_METHODS = {

@@ -1,6 +1,7 @@
 """Flags that set the fields of a dataclass of the library."""
 
 import dataclasses
+import types
 import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -41,17 +42,23 @@ def define_fields(
             text += f" Default: {unset.format('no' if field.default is False else field.default)}."
         name = names.get(field.name, field.name)
         default: Any = None if unset else field.default
-        # The type of an optional field and the limits of a number are arguments of its hint.
-        kind, *limits = typing.get_args(hints[field.name]) or [hints[field.name]]
-        if field.name in choices:
+        hint, least = hints[field.name], None
+        if typing.get_origin(hint) in (typing.Union, types.UnionType):
+            hint, *_ = typing.get_args(hint)
+        kind = typing.get_origin(hint)
+        if kind is typing.Annotated:
+            hint, limits = typing.get_args(hint)
+            least = limits.least
+        if kind is typing.Literal:
+            holder = flags.DEFINE_enum(name, default, typing.get_args(hint), text)
+        elif field.name in choices:
             holder = flags.DEFINE_enum(name, default, choices[field.name], text)
-        elif isinstance(field.default, tuple) or typing.get_origin(kind) is Sequence:
+        elif isinstance(field.default, tuple) or kind is Sequence:
             holder = flags.DEFINE_list(name, default, text)
-        elif kind is int:
-            least = limits[0].least if limits and limits[0] is not type(None) else None
+        elif hint is int:
             holder = flags.DEFINE_integer(name, default, text, lower_bound=least)
         else:
-            holder = _DEFINE[kind](name, default, text)
+            holder = _DEFINE[hint](name, default, text)
         holders[field.name] = holder
     return holders
 

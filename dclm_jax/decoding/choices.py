@@ -2,13 +2,14 @@
 
 import dataclasses
 import math
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
 
-from dclm_jax.errors import InputError
+from dclm_jax import files
 
-METHODS = ("greedy", "beam", "sample")
+Method = Literal["greedy", "beam", "sample"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,27 +37,18 @@ class Decoding:
     vocabulary.
     """
 
-    method: str = "greedy"
-    beam_width: int = 5
-    length_normalization: float = 0.0
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float = 1.0
+    method: Method = "greedy"
+    beam_width: files.Size = 5
+    length_normalization: files.Finite = 0.0
+    temperature: files.Scale = 1.0
+    top_k: files.Size | None = None
+    top_p: Annotated[
+        float, files.Range(math.nextafter(0, 1), 1, "a number above 0 and at most 1")
+    ] = 1.0
     allow_unknown: bool = False
 
     def __post_init__(self):
-        ranges = (
-            ("method", self.method in METHODS, f"one of {', '.join(METHODS)}"),
-            ("beam width", self.beam_width >= 1, "at least 1"),
-            ("length normalization", 0 <= self.length_normalization < math.inf, "at least 0"),
-            ("temperature", 0 < self.temperature < math.inf, "a number above 0"),
-            ("top k", self.top_k is None or self.top_k >= 1, "at least 1"),
-            ("top p", 0 < self.top_p <= 1, "0 < top p <= 1"),
-        )
-        for name, holds, expected in ranges:
-            if not holds:
-                value = getattr(self, name.replace(" ", "_"))
-                raise InputError(f"{name} is {value!r}; expected {expected}")
+        files.require_valid(self)
 
     @property
     def width(self) -> int:

@@ -1,7 +1,5 @@
 """The registry of models: `create("ccdclm", vocab_size=10_003, embedding_dim=128, ...)`."""
 
-import dataclasses
-import numbers
 from typing import Any
 
 from dclm_jax.errors import InputError, brief, did_you_mean
@@ -16,9 +14,6 @@ _CLASSES: tuple[type[DocumentModel], ...] = (
     *pointer.MODELS,
 )
 MODELS = {model.name: model for model in _CLASSES}
-
-# The maximum size of an array axis with int32 indices.
-_LARGEST = 2**31 - 1
 
 
 def model_class(name: str) -> type[DocumentModel]:
@@ -40,17 +35,4 @@ def create(name: str, **options: Any) -> DocumentModel:
             )
     if "vocab_size" not in options:
         raise InputError(f"model {name} has no vocab_size; pass vocab_size=V")
-    for field in cls.options():
-        if field.name in options:
-            _check_type(f"model.{field.name}", options[field.name], field)
     return cls(**options)
-
-
-def _check_type(key: str, value: Any, field: dataclasses.Field) -> None:
-    # The only field without a default, vocab_size, is an integer.
-    kind = int if field.default is dataclasses.MISSING else type(field.default)
-    accepted = {float: numbers.Real, int: numbers.Integral}.get(kind, kind)
-    if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
-        raise InputError(f"{key} is {brief(value)}; expected a value of type {kind.__name__}")
-    if kind is int and value > _LARGEST:
-        raise InputError(f"{key} is {value}; expected at most {_LARGEST}")

@@ -31,11 +31,12 @@ paper leaves these choices open:
 import abc
 import dataclasses
 from functools import partial
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from dclm_jax import files
 from dclm_jax.data.vocabulary import END
 from dclm_jax.errors import InputError
 from dclm_jax.models.base import (
@@ -45,14 +46,11 @@ from dclm_jax.models.base import (
     Sentence,
     Source,
     own_key,
-    require,
 )
 from dclm_jax.nn import stack
 from dclm_jax.nn.attention import Memory, attend, init_attention
 from dclm_jax.nn.layers import fold, num_words, uniform_matrices
 from dclm_jax.nn.stack import StackState
-
-REVERSALS = ("documents", "words", "sentences", "none")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,19 +64,14 @@ class _Autoencoder(DocumentModel, abc.ABC):
     """
 
     cell: str = "lstm_linear_output"
-    reverse: str = "documents"
-    initial_range: float = 0.08
+    reverse: Literal["documents", "words", "sentences", "none"] = "documents"
+    initial_range: files.Scale = 0.08
 
     further_objective = "ending"
     reads_source = True
     context_order = None
     states_read_context = True
     contexts_read_states = True
-
-    def __post_init__(self):
-        super().__post_init__()
-        require(self, "reverse", self.reverse in REVERSALS, f"one of {', '.join(REVERSALS)}")
-        require(self, "initial_range", self.initial_range > 0, "more than 0")
 
     def init(self, key: jax.Array) -> Params:
         ending = {"kernel": jnp.zeros((self.hidden_dim, 1)), "bias": jnp.zeros(1)}

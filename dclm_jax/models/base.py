@@ -26,11 +26,12 @@ steps. Arrays are time-major, [N, B, ...] in a sentence and [S, N, B, ...] over 
 """
 
 import dataclasses
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from dclm_jax import files
 from dclm_jax.data.vocabulary import END
 from dclm_jax.errors import InputError
 from dclm_jax.nn import stack
@@ -38,12 +39,11 @@ from dclm_jax.nn.cells import CELLS
 from dclm_jax.nn.hashing import HashedRows
 from dclm_jax.nn.layers import Weight, glorot_uniform
 from dclm_jax.nn.plan import Plan, default_plan
-from dclm_jax.nn.precision import MATMUL_PRECISIONS
+from dclm_jax.nn.precision import MatmulPrecision
 from dclm_jax.nn.stack import StackInput, StackState
 
-COMPUTE_DTYPES = ("float32", "bfloat16")
-MAX_LAYERS = 1000
-
+# Layers are made one by one, and a configuration file may have any number.
+NumLayers = Annotated[int, files.Range(1, 1000, "a whole number from 1 to 1000")]
 Params = dict[str, Any]
 Context = Any  # The state between sentences, of a type that the model defines.
 
@@ -170,19 +170,19 @@ class DocumentModel:
       embedding_fan_in: number of inputs for the initial range of embeddings; None for V.
     """
 
-    vocab_size: int
-    embedding_dim: int = 128
-    hidden_dim: int = 128
-    num_layers: int = 2
+    vocab_size: files.Size
+    embedding_dim: files.Size = 128
+    hidden_dim: files.Size = 128
+    num_layers: NumLayers = 2
     cell: str = "lstm"
-    dropout: float = 0.0
-    input_dropout: float = -1.0
-    output_dropout: float = -1.0
+    dropout: files.Rate = 0.0
+    input_dropout: files.Number = -1.0
+    output_dropout: files.Number = -1.0
     variational_dropout: bool = False
-    recurrent_dropout: float = 0.0
+    recurrent_dropout: files.Rate = 0.0
     tie_embeddings: bool = False
-    compute_dtype: str = "float32"
-    matmul_precision: str = "default"
+    compute_dtype: Literal["float32", "bfloat16"] = "float32"
+    matmul_precision: MatmulPrecision = "default"
     remat: bool = False
     plan: Plan = dataclasses.field(default_factory=default_plan, repr=False, kw_only=True)
 
@@ -205,18 +205,8 @@ class DocumentModel:
         return [field for field in dataclasses.fields(cls) if field.name != "plan"]
 
     def __post_init__(self):
-        for field in ("vocab_size", "embedding_dim", "hidden_dim", "num_layers"):
-            require(self, field, getattr(self, field) >= 1, "at least 1")
-        # Layers are made one by one, and a configuration file may have any number.
-        require(self, "num_layers", self.num_layers <= MAX_LAYERS, f"at most {MAX_LAYERS}")
-        for field, names in (
-            ("cell", CELLS),
-            ("compute_dtype", COMPUTE_DTYPES),
-            ("matmul_precision", MATMUL_PRECISIONS),
-        ):
-            require(self, field, getattr(self, field) in names, f"one of {', '.join(names)}")
-        for field in ("dropout", "recurrent_dropout"):
-            require(self, field, 0 <= getattr(self, field) < 1, f"0 <= {field} < 1")
+        files.require_valid(self, "model.")
+        require(self, "cell", self.cell in CELLS, f"one of {', '.join(CELLS)}")
         for field in ("input_dropout", "output_dropout"):
             rate = getattr(self, field)
             require(self, field, rate == -1 or 0 <= rate < 1, f"0 <= {field} < 1, or -1")

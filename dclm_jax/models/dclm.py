@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from dclm_jax import files
 from dclm_jax.models.base import (
     Bags,
     Conditioning,
@@ -19,7 +20,6 @@ from dclm_jax.models.base import (
     Sentence,
     Source,
     own_key,
-    require,
 )
 from dclm_jax.nn import stack
 from dclm_jax.nn.attention import Memory, attend, attention_weights, init_attention
@@ -145,19 +145,14 @@ class ADCLM(DocumentModel):
         for each distance, initially 0, is added to the keys of the sentence at this distance.
     """
 
-    attention_dim: int = 48
-    memory_sentences: int = 1
+    attention_dim: files.Size = 48
+    memory_sentences: files.Size = 1
 
     name = "adclm"
     attends_to = "words"
     context_order = None
     states_read_context = True
     contexts_read_states = True
-
-    def __post_init__(self):
-        super().__post_init__()
-        for field in ("attention_dim", "memory_sentences"):
-            require(self, field, getattr(self, field) >= 1, "at least 1")
 
     @property
     def gate_context_dim(self) -> int:
@@ -280,17 +275,13 @@ class HRNNLM(DocumentModel):
       sentence_loss_weight: weight of the sentence-level objective.
     """
 
-    sentence_loss_weight: float = 1.0
+    sentence_loss_weight: files.Finite = 1.0
 
     name = "hrnnlm"
     further_objective = "bags"
     context_order = None
     states_read_context = True
     contexts_read_states = False
-
-    def __post_init__(self):
-        super().__post_init__()
-        require(self, "sentence_loss_weight", self.sentence_loss_weight >= 0, "at least 0")
 
     @property
     def gate_context_dim(self) -> int:

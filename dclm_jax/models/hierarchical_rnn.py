@@ -13,15 +13,17 @@ The paper has no biases. Here biases start at zero and are trained.
 """
 
 import dataclasses
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from dclm_jax import files
 from dclm_jax.models.base import (
     Bags,
     Conditioning,
     DocumentModel,
+    NumLayers,
     OutputLayer,
     Params,
     Sentence,
@@ -58,9 +60,11 @@ class _Lin(DocumentModel):
       hash_size: number of entries of each array of hashed features; 0 for no features.
     """
 
-    num_layers: int = 1
+    num_layers: NumLayers = 1
     cell: str = "htanh"
-    hash_size: int = 10_000_000
+    hash_size: Annotated[int, files.Range(0, 2**31 - 1, "a whole number from 0 to 2^31 - 1")] = (
+        10_000_000
+    )
 
     def __post_init__(self):
         super().__post_init__()
@@ -199,17 +203,13 @@ class HRNNLMTwoStep(_SentenceLevel, _WordLevel):
       sentence_loss_weight: weight of the sentence level's objective in joint training.
     """
 
-    sentence_loss_weight: float = 1.0
+    sentence_loss_weight: files.Finite = 1.0
 
     name = "hrnnlm_two_step"
     further_objective = "bags"
     tables = ("embedding", "sentence_embedding")
     hashed = ("bigrams", "sentence_bigrams")
     states_read_context = True
-
-    def __post_init__(self):
-        super().__post_init__()
-        require(self, "sentence_loss_weight", self.sentence_loss_weight >= 0, "at least 0")
 
     @property
     def gate_context_dim(self) -> int:

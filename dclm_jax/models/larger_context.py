@@ -15,14 +15,16 @@ last.
 
 import abc
 import dataclasses
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from dclm_jax import files
 from dclm_jax.models.base import (
     Conditioning,
     DocumentModel,
+    NumLayers,
     Params,
     Sentence,
     Source,
@@ -40,7 +42,7 @@ from dclm_jax.nn.stack import StackInput, StackState
 class RLM(DocumentModel):
     """The recurrent language model without context (section 2, Eq. 4-9), by default one layer."""
 
-    num_layers: int = 1
+    num_layers: NumLayers = 1
 
     name = "rlm"
     embedding_fan_in = None
@@ -67,20 +69,16 @@ class _LargerContext(DocumentModel, abc.ABC):
       context_dim: number of rows of P, and of units of the recurrent networks over the context.
     """
 
-    num_layers: int = 1
-    context_sentences: int = 4
-    context_dim: int = 128
+    num_layers: NumLayers = 1
+    context_sentences: Annotated[
+        int, files.Range(1, 2**31 - 1, "at least 1 (rlm is the model without context)")
+    ] = 4
+    context_dim: files.Size = 128
 
     tables = ("embedding", "bag")
     embedding_fan_in = None
     states_read_context = True
     contexts_read_states = False
-
-    def __post_init__(self):
-        super().__post_init__()
-        minimum = "at least 1 (rlm is the model without context)"
-        require(self, "context_sentences", self.context_sentences >= 1, minimum)
-        require(self, "context_dim", self.context_dim >= 1, "at least 1")
 
     @property
     def context_order(self) -> int:
@@ -207,13 +205,9 @@ class _SeqBoWATT(_SeqBoW):
       attention_dim: A, the width of W_z z + W_h h.
     """
 
-    attention_dim: int = 128
+    attention_dim: files.Size = 128
 
     attends_to = "sentences"
-
-    def __post_init__(self):
-        super().__post_init__()
-        require(self, "attention_dim", self.attention_dim >= 1, "at least 1")
 
     @property
     def attended_sentences(self) -> int:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from dclm_jax import files
 from dclm_jax.models.base import (
     Conditioning,
     Params,
@@ -27,7 +28,6 @@ from dclm_jax.models.base import (
     Sentence,
     Source,
     own_key,
-    require,
 )
 from dclm_jax.models.dclm import DRNNLM
 from dclm_jax.nn import stack
@@ -55,16 +55,11 @@ class PointerDRNNLM(DRNNLM):
       attention_dim: A, the width of queries and keys.
     """
 
-    memory_targets: int = 256
-    attention_dim: int = 96
+    memory_targets: files.Size = 256
+    attention_dim: files.Size = 96
 
     name = "pointer_drnnlm"
     attends_to = "targets"
-
-    def __post_init__(self):
-        super().__post_init__()
-        for field in ("memory_targets", "attention_dim"):
-            require(self, field, getattr(self, field) >= 1, "at least 1")
 
     def init(self, key: jax.Array) -> Params:
         query_HxA = glorot_uniform(own_key(key), self.hidden_dim, self.attention_dim)

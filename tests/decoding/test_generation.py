@@ -3,6 +3,7 @@
 import functools
 import math
 import re
+import typing
 from typing import NamedTuple
 
 import jax
@@ -12,7 +13,7 @@ import pytest
 
 from dclm_jax.data.vocabulary import END, START, UNKNOWN
 from dclm_jax.decoding import generation
-from dclm_jax.decoding.choices import METHODS, Decoding, choose, restricted
+from dclm_jax.decoding.choices import Decoding, Method, choose, restricted
 from dclm_jax.decoding.generation import Limits, generate, generate_many, random_keys, stream
 from dclm_jax.errors import InputError
 from dclm_jax.models.dclm import CCDCLM
@@ -264,7 +265,7 @@ def test_decisions_are_those_of_the_contexts():
             assert decision == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.parametrize("method", some(["beam", "sample"], all=METHODS))
+@pytest.mark.parametrize("method", some(["beam", "sample"], all=typing.get_args(Method)))
 def test_a_text_does_not_depend_on_its_batch(method, monkeypatch):
     name, decoding, limits = "ccdclm", Decoding(method), [Limits(2, 6, 100)] * 5
     read, documents = reader(name), [*DOCUMENTS, ()]
@@ -396,15 +397,18 @@ def test_sums_that_round_upwards_draw_nothing_that_is_left_out(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "beams"}, "method is 'beams'; expected one of greedy, beam, sample"),
-        ({"beam_width": 0}, "beam width is 0; expected at least 1"),
-        ({"length_normalization": -1.0}, "length normalization is -1.0; expected at least 0"),
-        ({"length_normalization": math.nan}, "length normalization is nan; expected at least 0"),
-        ({"temperature": 0.0}, "temperature is 0.0; expected a number above 0"),
-        ({"temperature": math.inf}, "temperature is inf; expected a number above 0"),
-        ({"top_k": 0}, "top k is 0; expected at least 1"),
-        ({"top_p": 0.0}, "top p is 0.0; expected 0 < top p <= 1"),
-        ({"top_p": 1.5}, "top p is 1.5; expected 0 < top p <= 1"),
+        ({"method": "beams"}, "method is 'beams'; expected greedy or beam or sample"),
+        ({"beam_width": 0}, "beam_width is 0; expected a whole number from 1 to 2^31 - 1"),
+        ({"length_normalization": -1.0}, "length_normalization is -1.0; expected a finite number"),
+        (
+            {"length_normalization": math.nan},
+            "length_normalization is nan; expected a finite number",
+        ),
+        ({"temperature": 0.0}, "temperature is 0.0; expected a finite number above 0"),
+        ({"temperature": math.inf}, "temperature is inf; expected a finite number above 0"),
+        ({"top_k": 0}, "top_k is 0; expected a whole number from 1 to 2^31 - 1"),
+        ({"top_p": 0.0}, "top_p is 0.0; expected a number above 0 and at most 1"),
+        ({"top_p": 1.5}, "top_p is 1.5; expected a number above 0 and at most 1"),
     ],
 )
 def test_options_out_of_range_are_named(options, message):

@@ -26,6 +26,8 @@ def test_options_arrive():
     assert (model.vocab_size, model.hidden_dim, model.num_layers, model.cell) == (9, 3, 1, "gru")
 
 
+SIZE = "a whole number from 1 to 2^31 - 1"
+RATE = "a number of at least 0 and below 1"
 MEMORY_CELLS = "coupled_peephole_lstm, lstm, lstm_linear_output"
 
 
@@ -33,34 +35,34 @@ MEMORY_CELLS = "coupled_peephole_lstm, lstm, lstm_linear_output"
     ("name", "option", "value", "expected"),
     [
         ("rnnlm", "cell", "lsmt", f"one of {MEMORY_CELLS}, gru, rnn, htanh"),
-        ("rnnlm", "num_layers", 0, "at least 1"),
-        ("rnnlm", "hidden_dim", -1, "at least 1"),
-        ("rnnlm", "embedding_dim", 0, "at least 1"),
-        ("rnnlm", "vocab_size", 0, "at least 1"),
-        ("rnnlm", "dropout", 1.0, "0 <= dropout < 1"),
-        ("rnnlm", "dropout", -0.1, "0 <= dropout < 1"),
-        ("rnnlm", "recurrent_dropout", 1.0, "0 <= recurrent_dropout < 1"),
+        ("rnnlm", "num_layers", 0, "a whole number from 1 to 1000"),
+        ("rnnlm", "hidden_dim", -1, SIZE),
+        ("rnnlm", "embedding_dim", 0, SIZE),
+        ("rnnlm", "vocab_size", 0, SIZE),
+        ("rnnlm", "dropout", 1.0, RATE),
+        ("rnnlm", "dropout", -0.1, RATE),
+        ("rnnlm", "recurrent_dropout", 1.0, RATE),
         ("rnnlm", "input_dropout", -0.5, "0 <= input_dropout < 1, or -1"),
-        ("rnnlm", "compute_dtype", "float8", "one of float32, bfloat16"),
-        ("rnnlm", "matmul_precision", "low", "one of default, high, highest"),
-        ("adclm", "attention_dim", 0, "at least 1"),
-        ("adclm", "memory_sentences", 0, "at least 1"),
-        ("pointer_drnnlm", "memory_targets", 0, "at least 1"),
-        ("pointer_drnnlm", "attention_dim", 0, "at least 1"),
+        ("rnnlm", "compute_dtype", "float8", "float32 or bfloat16"),
+        ("rnnlm", "matmul_precision", "low", "default or high or highest"),
+        ("adclm", "attention_dim", 0, SIZE),
+        ("adclm", "memory_sentences", 0, SIZE),
+        ("pointer_drnnlm", "memory_targets", 0, SIZE),
+        ("pointer_drnnlm", "attention_dim", 0, SIZE),
         ("rlm_bow_ef", "context_sentences", -1, "at least 1 (rlm is the model without context)"),
-        ("rlm_seqbow_ef", "context_dim", 0, "at least 1"),
-        ("rlm_seqbow_att_lf", "attention_dim", 0, "at least 1"),
+        ("rlm_seqbow_ef", "context_dim", 0, SIZE),
+        ("rlm_seqbow_att_lf", "attention_dim", 0, SIZE),
         ("rlm_bow_lf", "cell", "gru", f"a memory cell for late fusion: one of {MEMORY_CELLS}"),
         ("rnn_lin", "cell", "gru", "a cell of a simple recurrent network: rnn, htanh"),
         ("rnnslm", "hash_size", 8, "at least 9, the size of the vocabulary, or 0"),
         ("hrnnlm_two_step", "embedding_dim", 3, "model.hidden_dim, 128: words enter the hidden"),
-        ("hrnnlm_two_step", "sentence_loss_weight", -1.0, "at least 0"),
+        ("hrnnlm_two_step", "sentence_loss_weight", -1.0, "a finite number of at least 0"),
         ("rnnslm", "input_dropout", 0.5, "-1"),
         ("rnnslm", "recurrent_dropout", 0.5, "0"),
         ("rnnslm", "tie_embeddings", True, "False"),
-        ("standard_autoencoder", "reverse", "letters", "one of documents, words, sentences, none"),
-        ("hierarchical_autoencoder", "initial_range", 0.0, "more than 0"),
-        ("hrnnlm", "sentence_loss_weight", -1.0, "at least 0"),
+        ("standard_autoencoder", "reverse", "letters", "documents or words or sentences or none"),
+        ("hierarchical_autoencoder", "initial_range", 0.0, "a finite number above 0"),
+        ("hrnnlm", "sentence_loss_weight", -1.0, "a finite number of at least 0"),
     ],
 )
 def test_bad_values_are_named(name, option, value, expected):

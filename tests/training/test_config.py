@@ -7,7 +7,6 @@ import pytest
 
 from dclm_jax.errors import InputError
 from dclm_jax.models import MODELS
-from dclm_jax.models.base import COMPUTE_DTYPES
 from dclm_jax.nn.cells import CELLS
 from dclm_jax.nn.precision import MATMUL_PRECISIONS
 from dclm_jax.training.config import (
@@ -121,7 +120,7 @@ def test_meanings_are_those_of_the_docstrings():
     ("key", "values"),
     [
         ("model.cell", CELLS),
-        ("model.compute_dtype", COMPUTE_DTYPES),
+        ("model.compute_dtype", ("float32", "bfloat16")),
         ("model.matmul_precision", MATMUL_PRECISIONS),
         ("optimizer.name", OPTIMIZERS),
         ("optimizer.schedule", SCHEDULES),
