@@ -3,7 +3,8 @@
 P(S_l | S_{l-n}..S_{l-1}), Eq. 10-11: a recurrent language model (RLM) that also reads the n
 previous sentences as bags of words. The paper combines three representations p of the bags of words
 (section 3.1: BoW, SeqBoW, SeqBoW with attention) with two ways to feed p to the RLM (section 3.2:
-early and late fusion). A model combines a class for its representation with a class for its fusion.
+early and late fusion). Each class changes the representation or the fusion of its base, or joins a
+representation with a fusion.
 
 A bag of words s has the relative frequency of each word, without START and END. The vector s is
 never computed: P s is a sum of columns of P. A sentence with fewer than n predecessors reads all
@@ -13,7 +14,6 @@ With several layers (the paper has one), early fusion feeds the first layer and 
 last.
 """
 
-import abc
 import dataclasses
 from typing import Annotated, NamedTuple
 
@@ -61,8 +61,10 @@ class Bags(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class _LargerContext(DocumentModel, abc.ABC):
-    """A model of a sentence given the n previous sentences.
+class BoWEF(DocumentModel):
+    """RLM-BoW-EF-n.
+
+    p = P s for one bag of words s of all n sentences; x_t = E w_t + W_p p.
 
     Attributes:
       context_sentences: n, number of previous sentences in the context.
@@ -75,6 +77,7 @@ class _LargerContext(DocumentModel, abc.ABC):
     ] = 4
     context_dim: files.Size = 128
 
+    name = "rlm_bow_ef"
     tables = ("embedding", "bag")
     embedding_fan_in = None
     states_read_context = True
@@ -129,51 +132,40 @@ class _LargerContext(DocumentModel, abc.ABC):
         """p; with attention, the mean of the states attended to."""
         return self.represent(params, context)
 
-    # The representation.
-
-    @abc.abstractmethod
     def _init_representation(self, key: jax.Array) -> Params:
         """The representation's parameters other than P."""
+        return {}
 
-    @abc.abstractmethod
     def represent(self, params: Params, context: Bags) -> jax.Array:
         """p [B, P], or with attention the states [C, B, P] whose weighted mean is p."""
+        words_B = jnp.sum(context.words_BxC, axis=1)
+        return jnp.sum(context.sums_BxCxP, axis=1) / jnp.maximum(words_B, 1)[:, None]
 
-    # The fusion.
-
-    @abc.abstractmethod
     def _init_fusion(self, key: jax.Array) -> Params:
-        """The fusion's parameters."""
+        return {"context": glorot_uniform(key, self.representation_dim, self.embedding_dim)}
 
-    @abc.abstractmethod
     def feed(self, params: Params, p: jax.Array) -> jax.Array:
         """A linear map of p, [..., P] -> [..., X], whose values are fed to the RLM."""
+        return p @ params["fusion"]["context"] @ params["stack"][0]["input"]
 
-    @abc.abstractmethod
     def conditioning(self, fed: jax.Array) -> Conditioning:
         """The conditioning that feeds the same values [B, X] to all tokens of a sentence."""
+        return Conditioning(gates=fed)
 
-    @abc.abstractmethod
     def step_fed(
         self, params: Params, fed_BxX: jax.Array, state: StackState, x: StackInput
     ) -> tuple[StackState, jax.Array]:
         """Reads one token and the values that are fed to it; returns as `step`."""
+        return stack.step_stack(self.cell, params["stack"], state, x.plus(fed_BxX))
 
 
-class _BoW(_LargerContext):
-    """p = P s for one bag of words s of all n sentences."""
+class SeqBoWEF(BoWEF):
+    """RLM-SeqBoW-EF-n.
 
-    def _init_representation(self, key: jax.Array) -> Params:
-        return {}
+    p = z_{l-1}, with z_j = g(P s_j, z_{j-1}) for j = l-n..l-1; g is a layer of the model's cell.
+    """
 
-    def represent(self, params: Params, context: Bags) -> jax.Array:
-        words_B = jnp.sum(context.words_BxC, axis=1)
-        return jnp.sum(context.sums_BxCxP, axis=1) / jnp.maximum(words_B, 1)[:, None]
-
-
-class _SeqBoW(_LargerContext):
-    """p = z_{l-1}, with z_j = g(P s_j, z_{j-1}) for j = l-n..l-1; g is a layer of the model's
-    cell."""
+    name = "rlm_seqbow_ef"
 
     def _init_representation(self, key: jax.Array) -> Params:
         return {"context_stack": self._init_context_stack(key)}
@@ -192,8 +184,10 @@ class _SeqBoW(_LargerContext):
 
 
 @dataclasses.dataclass(frozen=True)
-class _SeqBoWATT(_SeqBoW):
-    """p_t = sum_j alpha_{t,j} z_j, z_j = [forward; reverse] states of two context networks.
+class SeqBoWATTEF(SeqBoWEF):
+    """RLM-SeqBoW-ATT-EF-n.
+
+    p_t = sum_j alpha_{t,j} z_j, z_j = [forward; reverse] states of two context networks.
 
     alpha_{t,j} = softmax_j(score(z_j, h_{t-1})),  score(z, h) = v . tanh(W_z z + W_h h)
 
@@ -207,6 +201,7 @@ class _SeqBoWATT(_SeqBoW):
 
     attention_dim: files.Size = 128
 
+    name = "rlm_seqbow_att_ef"
     attends_to = "sentences"
 
     @property
@@ -263,29 +258,15 @@ class _SeqBoWATT(_SeqBoW):
         return jnp.sum(self.represent(params, context), axis=0) / count_Bx1
 
 
-class _EarlyFusion(_LargerContext):
-    """x_t = E w_t + W_p p."""
+class BoWLF(BoWEF):
+    """RLM-BoW-LF-n.
 
-    def _init_fusion(self, key: jax.Array) -> Params:
-        return {"context": glorot_uniform(key, self.representation_dim, self.embedding_dim)}
-
-    def feed(self, params: Params, p: jax.Array) -> jax.Array:
-        return p @ params["fusion"]["context"] @ params["stack"][0]["input"]
-
-    def conditioning(self, fed: jax.Array) -> Conditioning:
-        return Conditioning(gates=fed)
-
-    def step_fed(
-        self, params: Params, fed_BxX: jax.Array, state: StackState, x: StackInput
-    ) -> tuple[StackState, jax.Array]:
-        return stack.step_stack(self.cell, params["stack"], state, x.plus(fed_BxX))
-
-
-class _LateFusion(_LargerContext):
-    """r_t = sigmoid(W_r (W_p p) + W_r c_t + b_r),  h_t = o_t tanh(c_t + r_t (W_p p)).
+    r_t = sigmoid(W_r (W_p p) + W_r c_t + b_r),  h_t = o_t tanh(c_t + r_t (W_p p)).
 
     W_r is one matrix, as in the paper. The memory cell c_t does not read p.
     """
+
+    name = "rlm_bow_lf"
 
     def __post_init__(self):
         super().__post_init__()
@@ -324,37 +305,13 @@ class _LateFusion(_LargerContext):
         return stack.step_stack(self.cell, params["stack"], state, x, expose)
 
 
-class BoWEF(_BoW, _EarlyFusion):
-    """RLM-BoW-EF-n."""
-
-    name = "rlm_bow_ef"
-
-
-class BoWLF(_BoW, _LateFusion):
-    """RLM-BoW-LF-n."""
-
-    name = "rlm_bow_lf"
-
-
-class SeqBoWEF(_SeqBoW, _EarlyFusion):
-    """RLM-SeqBoW-EF-n."""
-
-    name = "rlm_seqbow_ef"
-
-
-class SeqBoWLF(_SeqBoW, _LateFusion):
+class SeqBoWLF(SeqBoWEF, BoWLF):
     """RLM-SeqBoW-LF-n."""
 
     name = "rlm_seqbow_lf"
 
 
-class SeqBoWATTEF(_SeqBoWATT, _EarlyFusion):
-    """RLM-SeqBoW-ATT-EF-n."""
-
-    name = "rlm_seqbow_att_ef"
-
-
-class SeqBoWATTLF(_SeqBoWATT, _LateFusion):
+class SeqBoWATTLF(SeqBoWATTEF, BoWLF):
     """RLM-SeqBoW-ATT-LF-n."""
 
     name = "rlm_seqbow_att_lf"
