@@ -57,7 +57,8 @@ class _Lin(DocumentModel):
     """The part that both levels share.
 
     Attributes:
-      hash_size: number of entries of each array of hashed features; 0 for no features.
+      hash_size: number of entries of each array of hashed features, initially zero (section 4.3); 0
+        for no features.
     """
 
     num_layers: NumLayers = 1
@@ -78,10 +79,6 @@ class _Lin(DocumentModel):
         words = f"at least {self.vocab_size}, the size of the vocabulary, or 0 for no features"
         require(self, "hash_size", enough, words)
 
-    def _bigrams(self) -> jax.Array:
-        """The initial D, all zeros (section 4.3)."""
-        return jnp.zeros(self.hash_size)
-
 
 class _SentenceLevel(_Lin):
     """The sentence level (section 4): contexts, and predictions of a sentence's bag of words."""
@@ -100,7 +97,7 @@ class _SentenceLevel(_Lin):
             "sentence_output": {"kernel": jnp.zeros((H, V)), "bias": jnp.zeros(V)},
         }
         params = uniform_by_inputs(keys[1], params)
-        return params | ({"sentence_bigrams": self._bigrams()} if self.hash_size else {})
+        return params | ({"sentence_bigrams": jnp.zeros(self.hash_size)} if self.hash_size else {})
 
     def summarize(self, params: Params, tokens: jax.Array, mask: jax.Array) -> jax.Array:
         """W_s xs_j for each sentence."""
@@ -155,7 +152,7 @@ class _WordLevel(_Lin):
         params = super().init(key)
         del params["stack"][0]["input"]
         params = uniform_by_inputs(own_key(key), params)
-        return params | ({"bigrams": self._bigrams()} if self.hash_size else {})
+        return params | ({"bigrams": jnp.zeros(self.hash_size)} if self.hash_size else {})
 
     def output_layer(self, params: Params) -> OutputLayer:
         return super().output_layer(params)._replace(bigrams=params.get("bigrams"))

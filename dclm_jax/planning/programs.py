@@ -46,7 +46,7 @@ class Training:
     share_real: float = 1.0
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Cost:
     """The cost of a compiled program on one of its devices.
 
@@ -66,16 +66,16 @@ class Cost:
 
     parameters: int
     optimizer_state: int
-    batch: int
+    batch: int = 0
     temporary: int
     peak: int
-    donated: bool
+    donated: bool = False
     flops: float
     targets: float
-    loops: tuple[Loop, ...]
-    loops_are_known: bool
-    all_reduces: int
-    reduced: int
+    loops: tuple[Loop, ...] = ()
+    loops_are_known: bool = False
+    all_reduces: int = 0
+    reduced: int = 0
 
     @property
     def kernels(self) -> float:
@@ -235,16 +235,10 @@ def _cost(
         return Cost(
             parameters=parameters,
             optimizer_state=optimizer_state,
-            batch=0,
             temporary=compiled - parameters - optimizer_state,
             peak=compiled,
-            donated=False,
             flops=flops,
             targets=targets,
-            loops=(),
-            loops_are_known=False,
-            all_reduces=0,
-            reduced=0,
         )
     memory = compiled.memory_analysis()
     device = target.device

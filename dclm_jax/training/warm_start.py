@@ -13,6 +13,7 @@ from dclm_jax import models, storage
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.errors import InputError, brief
 from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.reading.batch_elements import axes_of
 from dclm_jax.training.freezing import by_path, with_leaves
 from dclm_jax.training.progress import shape_text
 from dclm_jax.training.workdir import RestoredRun, needed_for_use, read_config, restore_run
@@ -103,12 +104,9 @@ def _take(
 
 def word_axes(model: DocumentModel) -> dict[str, int | None]:
     """The axis with one entry per word of each parameter, by path; None without such an axis."""
-    smaller = dataclasses.replace(model, vocab_size=model.vocab_size - 1)
-    shapes, smaller_shapes = (
-        by_path(jax.eval_shape(sized.init, jax.random.key(0))) for sized in (model, smaller)
-    )
-    different = {
-        path: [size != smaller_shapes[path].shape[axis] for axis, size in enumerate(leaf.shape)]
-        for path, leaf in shapes.items()
-    }
-    return {path: axes.index(True) if any(axes) else None for path, axes in different.items()}
+
+    def make(vocab_size: int) -> Params:
+        return dataclasses.replace(model, vocab_size=vocab_size).init(jax.random.key(0))
+
+    axes = by_path(axes_of(make))
+    return {path: None if axis < 0 else axis for path, axis in axes.items()}
