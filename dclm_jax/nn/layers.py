@@ -168,6 +168,21 @@ def fold(tree_SxNxB: Any) -> Any:
     )
 
 
+def unfold(tree_NxR: Any, num_sentences: int) -> Any:
+    """[N, S*B, ...] -> [S, N, B, ...]."""
+    return jax.tree.map(
+        lambda a: jnp.swapaxes(a.reshape(a.shape[0], num_sentences, -1, *a.shape[2:]), 0, 1),
+        tree_NxR,
+    )
+
+
+def joined(tree: Any, others: Any) -> Any:
+    """The tree with the leaves of `others` in place of None."""
+    return jax.tree.map(
+        lambda x, other: other if x is None else x, tree, others, is_leaf=lambda x: x is None
+    )
+
+
 def num_words(mask: jax.Array) -> jax.Array:
     """M, the number of words of every sentence, from the mask [..., N, B] of START w1..wM."""
     return jnp.sum(mask[..., 1:, :], axis=-2, dtype=jnp.int32)

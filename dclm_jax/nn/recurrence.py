@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dclm_jax.nn.layers import Weight, flat, is_weight, rounded_product
+from dclm_jax.nn.layers import Weight, flat, is_weight, joined, rounded_product
 from dclm_jax.nn.plan import Plan
 
 Step = Callable[[Any, Any, Any], tuple[Any, Any]]
@@ -51,7 +51,7 @@ def scan(
     def body(carry: Any, inputs: Any) -> tuple[Any, Any]:
         x, is_real_Bx1 = inputs
         new_carry, y = step(params, carry, x)
-        return _kept(is_real_Bx1, new_carry, carry), y
+        return keep_at_padding(is_real_Bx1, new_carry, carry), y
 
     return _loop(body, carry, xs, mask_NxB, plan)
 
@@ -67,13 +67,9 @@ def without_unread(step: Step, params: Any, carry: Any, xs: Any) -> Any:
     return treedef.unflatten([leaf if leaf_is_read else None for leaf, leaf_is_read in pairs])
 
 
-def keep_at_padding(is_real_B: jax.Array, new: Any, old: Any) -> Any:
+def keep_at_padding(is_real_Bx1: jax.Array, new: Any, old: Any) -> Any:
     """The new carry of batch elements with a real token, the old carry of other batch elements."""
-    return _kept(is_real_B[:, None], new, old)
-
-
-def _kept(is_new: jax.Array, new: Any, old: Any) -> Any:
-    return jax.tree.map(lambda new, old: jnp.where(is_new, new, old), new, old)
+    return jax.tree.map(lambda new, old: jnp.where(is_real_Bx1, new, old), new, old)
 
 
 class _Observed:
@@ -120,7 +116,7 @@ def _scan_forward(step, plan, params, carry, xs, mask_NxB):
         x, is_real_Bx1 = inputs
         (new_carry, y), products = _with_products(step, params, carry, x)
         saved = None if plan.repeats_products else products
-        return _kept(is_real_Bx1, new_carry, carry), (y, carry, saved)
+        return keep_at_padding(is_real_Bx1, new_carry, carry), (y, carry, saved)
 
     last, (ys, carries, products) = _loop(body, carry, xs, mask_NxB, plan)
     return (last, ys), (params, xs, mask_NxB, carries, products)
@@ -129,16 +125,14 @@ def _scan_forward(step, plan, params, carry, xs, mask_NxB):
 def _scan_backward(step, plan, residuals, cotangents):
     params, xs, mask_NxB, carries, products = residuals
     d_last, d_ys = cotangents
-    leaves, treedef = jax.tree.flatten(params, is_leaf=is_weight)
     weights = _weights(params)
     # CPUs are slower with products that transpose a factor inside the loop.
     transposed = [weight.array.T for weight in weights]
-    is_summed = [
-        not is_weight(leaf) and jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in leaves
-    ]
+    summed = jax.tree.map(_if_summed, params, is_leaf=is_weight)
 
     # Most factors equal the carry, and most cotangents of products equal cotangents of inputs. Such
-    # arrays are stored once. Tracing `body` shows which arrays and weights these are.
+    # arrays are stored once, without which a step of `ccdclm` on 16 segments takes 3.5% more time
+    # on a CPU. Tracing `body` shows which arrays and weights these are.
     weight_of_product: list[int] = []
     factor_of_carry: list[int | None] = []
     d_product_of_x: list[int | None] = []
@@ -154,15 +148,13 @@ def _scan_backward(step, plan, residuals, cotangents):
             def recall(number, a):
                 numbers.append(number)
                 factors.append(a)
-                product = next(saved) if products else _product(a, weights[number])
+                product = next(saved) if products else jax.lax.stop_gradient(a) @ weights[number]
                 return _recalled(a, transposed[number], product, next(unused))
 
-            both = treedef.unflatten(_merge(is_summed, summed, leaves))
-            new_carry, y = step(_observed(both, recall), carry, x)
-            return (_kept(is_real_Bx1, new_carry, carry), y), factors
+            new_carry, y = step(_observed(joined(summed, params), recall), carry, x)
+            return (keep_at_padding(is_real_Bx1, new_carry, carry), y), factors
 
         slots = [jnp.zeros(shape.shape, shape.dtype) for shape in shapes]
-        summed = _select(is_summed, leaves)
         _, transpose, factors = jax.vjp(repeated, slots, summed, carry, x, has_aux=True)
         d_products, d_more, d_carry, d_x = transpose((d_carry, d_y))
         weight_of_product[:] = numbers
@@ -171,7 +163,7 @@ def _scan_backward(step, plan, residuals, cotangents):
         new = _new(factors, factor_of_carry), _new(d_products, d_product_of_x)
         return (d_carry, jax.tree.map(jnp.add, d_summed, d_more)), (d_x, *new)
 
-    zeros = jax.tree.map(jnp.zeros_like, _select(is_summed, leaves))
+    zeros = jax.tree.map(jnp.zeros_like, summed)
     inputs = (d_ys, xs, carries, products)
     (d_carry, d_summed), (d_xs, factors, d_products) = _loop(
         body, (d_last, zeros), inputs, mask_NxB, plan, reverse=True
@@ -184,18 +176,19 @@ def _scan_backward(step, plan, residuals, cotangents):
         d_array = rounded_product(flat(a).T, flat(d_product), dtype).astype(dtype)
         before = d_weights[number]
         d_weights[number] = Weight(d_array if before is None else before.array + d_array)
-    is_of_weight = [is_weight(leaf) for leaf in leaves]
-    d_leaves = _merge(is_summed, d_summed, [None] * len(leaves))
-    d_params = treedef.unflatten(_merge(is_of_weight, d_weights, d_leaves))
-    return d_params, d_carry, d_xs, None
+    rest = iter(d_weights)
+    d_params = jax.tree.map(
+        lambda leaf: next(rest) if is_weight(leaf) else None, params, is_leaf=is_weight
+    )
+    return joined(d_summed, d_params), d_carry, d_xs, None
 
 
 scan.defvjp(_scan_forward, _scan_backward)
 
 
-def _product(a: jax.Array, weight: Weight) -> jax.Array:
-    """a @ weight without a gradient."""
-    return jax.lax.stop_gradient(a) @ weight
+def _if_summed(leaf: Any) -> Any:
+    """The leaf if its gradient is summed at each step, or None."""
+    return None if is_weight(leaf) or not jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
 
 
 @jax.custom_vjp
@@ -257,18 +250,6 @@ def _num_steps(mask_NxB: jax.Array) -> jax.Array:
     return jnp.max(jnp.where(jnp.any(mask_NxB, axis=1), position_N, 0), initial=0)
 
 
-def _select(is_selected: list[bool], leaves: list[Any]) -> list[Any]:
-    return [leaf for leaf, selected in zip(leaves, is_selected, strict=True) if selected]
-
-
-def _merge(is_selected: list[bool], values: list[Any], others: list[Any]) -> list[Any]:
-    """The others, with values at the selected positions."""
-    rest = iter(values)
-    return [
-        next(rest) if selected else leaf for selected, leaf in zip(is_selected, others, strict=True)
-    ]
-
-
 def _indices(arrays: list[Any], known: list[Any]) -> list[int | None]:
     """For each array the index of the same array in `known`, or None."""
     return [next((i for i, leaf in enumerate(known) if leaf is array), None) for array in arrays]
@@ -276,7 +257,7 @@ def _indices(arrays: list[Any], known: list[Any]) -> list[int | None]:
 
 def _new(arrays: list[Any], indices: list[int | None]) -> list[Any]:
     """The arrays without an index."""
-    return _select([index is None for index in indices], arrays)
+    return [array for array, index in zip(arrays, indices, strict=True) if index is None]
 
 
 def _put_back(new: list[Any], indices: list[int | None], known: list[Any]) -> list[Any]:

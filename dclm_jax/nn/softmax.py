@@ -399,6 +399,7 @@ def _summed_nll_forward(inputs, targets, weights, plan):
     size, dtype = len(features_FxD), kernel_DxV.dtype
     targets_FxT, weights_FxT = (array.reshape(size, -1) for array in (targets, weights))
     weights_FxT = weights_FxT.astype(bias_V.dtype)
+    multiply = vector_product if plan.bias_by_product else jnp.matmul
 
     def of_chunk(d_positions, d_shared, position_C):
         """Nats and gradients of a chunk; gradients of features, of copies and of the shared part
@@ -428,7 +429,7 @@ def _summed_nll_forward(inputs, targets, weights, plan):
         sums = (
             jnp.sum(jnp.where(weights_CxT > 0, weights_CxT * nll_CxT, 0)).astype(features.dtype),
             rounded_product(weighted_DxC, errors_CxV, dtype),
-            _weighted_sum(weight, errors_CxV, plan),
+            multiply(weight, errors_CxV),
         )
         placed = jax.tree.map(
             lambda d_array, d_C: d_array.at[position_C].set(d_C, mode="drop"),
@@ -454,13 +455,6 @@ def _summed_nll_forward(inputs, targets, weights, plan):
         d_shared = type(shared)(d_shared, no_gradient)
     d_kernel_DxV = d_kernel_DxV.astype(dtype)
     return total, OutputInputs(d_features_FxD, d_kernel_DxV, d_bias_V, d_shared, d_copies)
-
-
-def _weighted_sum(weight_C: jax.Array, errors_CxV: jax.Array, plan: Plan) -> jax.Array:
-    """weight @ errors [V], the gradient of the bias."""
-    if plan.bias_by_product:
-        return vector_product(weight_C, errors_CxV)
-    return weight_C @ errors_CxV
 
 
 def _summed_nll_backward(plan, d_inputs, cotangent):

@@ -7,12 +7,11 @@ tokens. The driver computes the same values faster.
 from typing import Any, NamedTuple, cast
 
 import jax
-import jax.numpy as jnp
 
 from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, Pointer, Sentence
 from dclm_jax.nn import recurrence, stack
 from dclm_jax.nn.hashing import HashedRows, history_starts
-from dclm_jax.nn.layers import Weight, fold, is_weight
+from dclm_jax.nn.layers import Weight, fold, is_weight, unfold
 from dclm_jax.nn.stack import StackInput, StackState
 from dclm_jax.reading.dropout import DropoutMasks
 
@@ -147,7 +146,7 @@ def _read_at_once(
     if not model.states_read_context:
         state, outputs_NxR = read(Conditioning(), None)
         state_SxB = jax.tree.map(lambda a: a.reshape(num_sentences, -1, *a.shape[1:]), state)
-        outputs_S = _unfold(outputs_NxR, num_sentences)
+        outputs_S = unfold(outputs_NxR, num_sentences)
     context, contexts_S = close_sentences(
         model, params, context, tokens_SxNxB, mask_SxNxB, state_SxB, outputs_S
     )
@@ -155,7 +154,7 @@ def _read_at_once(
     conditioning = _conditioning(model, params, contexts, masks_NxR)
     if model.states_read_context:
         _, outputs_NxR = read(conditioning, contexts)
-    features = _unfold(model.emit(params, conditioning, outputs_NxR), num_sentences)
+    features = unfold(model.emit(params, conditioning, outputs_NxR), num_sentences)
     context_features = conditioning.features
     if context_features is not None:
         context_features = context_features.reshape(num_sentences, batch_size, -1)
@@ -224,12 +223,4 @@ def close_sentences(
 
     return jax.lax.scan(
         close, context, (state_SxB, tokens_SxNxB, mask_SxNxB, summaries_S, outputs_S)
-    )
-
-
-def _unfold(tree_NxR: Any, num_sentences: int) -> Any:
-    """[N, S*B, ...] -> [S, N, B, ...]."""
-    return jax.tree.map(
-        lambda a: jnp.swapaxes(a.reshape(a.shape[0], num_sentences, -1, *a.shape[2:]), 0, 1),
-        tree_NxR,
     )

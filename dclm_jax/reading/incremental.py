@@ -74,7 +74,7 @@ def advance(
     prefix = prefix._replace(
         count=prefix.count + 1,
         goes_on_B=is_real_B,
-        state=keep_at_padding(is_real_B, state, prefix.state),
+        state=keep_at_padding(is_real_B[:, None], state, prefix.state),
         steps=steps,
     )
     # S = 1 sentence with N = 1 position.

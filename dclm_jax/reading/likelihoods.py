@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import Bags, Context, DocumentModel, Params, Pointer, Source
-from dclm_jax.nn.layers import Weight, flat, product
+from dclm_jax.nn.layers import Weight, flat, fold, product, unfold
 from dclm_jax.nn.softmax import (
     Copies,
     OutputInputs,
@@ -281,26 +281,17 @@ def block_measures(
 def _read_apart(
     model: DocumentModel, params: Params, tokens_SxNxB: jax.Array, mask_SxNxB: jax.Array
 ) -> SentenceFeatures:
-    """The features of sentences, each read as the first sentence of a document of its own."""
-    num_sentences, length, rows = tokens_SxNxB.shape
-    tokens, mask = (
-        jnp.swapaxes(array, 0, 1).reshape(1, length, num_sentences * rows)
-        for array in (tokens_SxNxB, mask_SxNxB)
-    )
+    """The features of sentences, each read as the first sentence of a document of its own, which
+    copies no word."""
+    num_sentences, _, rows = tokens_SxNxB.shape
+    tokens_1xNxR, mask_1xNxR = (fold(array)[None] for array in (tokens_SxNxB, mask_SxNxB))
     context = open_documents(model, params, num_sentences * rows)
-    read = read_sentences(model, params, context, tokens, mask)
-
-    def by_sentence(array: jax.Array) -> jax.Array:
-        """[1, ..., S*B, X] -> [S, ..., B, X]."""
-        apart = array[0].reshape(*array.shape[1:-2], num_sentences, rows, array.shape[-1])
-        return jnp.moveaxis(apart, -3, 0)
-
+    read = read_sentences(model, params, context, tokens_1xNxR, mask_1xNxR)
     context_features = read.context_features
-    return read._replace(
-        features=by_sentence(read.features),
-        context_features=None if context_features is None else by_sentence(context_features),
-        # The first sentence of a document copies no word.
-        pointer=None,
+    if context_features is not None:
+        context_features = context_features.reshape(num_sentences, rows, -1)
+    return SentenceFeatures(
+        read.context, read.contexts, unfold(read.features[0], num_sentences), context_features
     )
 
 

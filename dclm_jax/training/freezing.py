@@ -55,10 +55,3 @@ def split(params: Any, frozen: Collection[str]) -> tuple[Any, Any]:
     trained = {path: None if path in frozen else leaf for path, leaf in leaves.items()}
     held = {path: leaf if path in frozen else None for path, leaf in leaves.items()}
     return with_leaves(params, trained), with_leaves(params, held)
-
-
-def joined(tree: Any, others: Any) -> Any:
-    """The tree with the leaves of `others` in place of None."""
-    return jax.tree.map(
-        lambda x, other: other if x is None else x, tree, others, is_leaf=lambda x: x is None
-    )

@@ -10,8 +10,8 @@ import numpy as np
 import optax
 
 from dclm_jax.errors import InputError, did_you_mean
+from dclm_jax.nn.layers import joined
 from dclm_jax.training.config import HALVE_AFTER, HALVE_ON_PLATEAU, OptimizerConfig
-from dclm_jax.training.freezing import joined
 
 SPARSE = ("sgd", "adagrad")
 """Optimizers that do not change parameters without a gradient."""

@@ -20,10 +20,11 @@ from dclm_jax.allocation import device_memory, gib, peak_memory
 from dclm_jax.data.batches import Batch
 from dclm_jax.errors import InputError
 from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.nn.layers import joined
 from dclm_jax.nn.precision import at_precision
 from dclm_jax.processes import DEVICES
 from dclm_jax.reading.likelihoods import Likelihood, batch_likelihood
-from dclm_jax.training.freezing import joined, split
+from dclm_jax.training.freezing import split
 from dclm_jax.training.hashed import HashedSlices
 from dclm_jax.training.optimizer import rate_factor
 

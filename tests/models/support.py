@@ -182,7 +182,7 @@ def read_by_definition(
             x_BxK, dropout_B, is_real_B = inputs
             x = stack_input(params["stack"], x_BxK, conditioning.gates, dropout_B)
             new_state, output = model.step(params, conditioning, state, x)
-            return keep_at_padding(is_real_B, new_state, state), output
+            return keep_at_padding(is_real_B[:, None], new_state, state), output
 
         state = model.open_sentence(params, context, rows)
         state, outputs = jax.lax.scan(step, state, (x_NxBxK, dropout_NxB, mask_NxB))
