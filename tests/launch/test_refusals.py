@@ -89,7 +89,6 @@ coherence --baseline=maximum_entropy => needs a prepared corpus to train on; add
 {BASELINE} --workdir=run => --workdir cannot be used with --baseline
 {BASELINE} --batch_size=2 => --batch_size cannot be used with --baseline
 {BASELINE} --matmul_precision=high => --matmul_precision cannot be used with --baseline
-{BASELINE} --training_seed=-1 => --training_seed=-1
 {BASELINE} --lowercase => --lowercase has no effect without
 coherence --baseline=grid --data=corpus => --baseline
 {COHERENCE} --permuted=x --extra_tests=swaps => --extra_tests cannot be used with --permuted
