@@ -3,7 +3,7 @@
     # The embedded corpus
     python -m launch.prepare --corpus=sotu --output=data/sotu
 
-    # Three splits of tokenised text, one sentence per line, a blank line between documents
+    # Three splits of tokenized text, one sentence per line, a blank line between documents
     python -m launch.prepare --train=train.txt --valid=valid.txt --test=test.txt --output=data/mine
 
     # Raw text from a table, divided at random into three splits

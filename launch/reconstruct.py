@@ -19,7 +19,7 @@ The measures follow Table 3 of Li et al. (2015). They need two extras: pip insta
 'dclm_jax[metrics,tags]'.
 
     BLEU                 corpus BLEU from sacrebleu; each document is one sacrebleu segment, without
-                         further tokenisation
+                         further tokenization
     ROUGE-1, -2 and -W   recall in percent (Eq. 16) and F1, means over documents
     L                    coherence penalty (Eq. 18), smaller is better: the difference between the
                          displacements of two output sentences, in positions, as a mean over pairs

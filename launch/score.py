@@ -36,7 +36,7 @@ line is its number, from 1. Input may be larger than memory.
 
 --serve=- answers requests, one JSON line each, as they arrive on standard input:
     {"id": "1a", "text": "The House agreed to it.", "context": "The President sent a message."}
-"sentences", a list of tokenised sentences, may replace "text", and "context" is optional. The
+"sentences", a list of tokenized sentences, may replace "text", and "context" is optional. The
 answer is one line of jsonl on standard output, with the sentences of the text but not of the
 context. The answer to a bad request is {"id": "1a", "error": ...}. The end of the input ends the
 process.

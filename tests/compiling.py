@@ -12,10 +12,10 @@ from typing import Any
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
-OPTIMISED = os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true") == "false"
+OPTIMIZED = os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true") == "false"
 """Whether the programs that users run were asked for."""
 _HAS_CHOICE = jax.__version_info__ < (0, 11)
-XLA_FLAGS = "--xla_cpu_use_fusion_emitters=false" if _HAS_CHOICE and not OPTIMISED else ""
+XLA_FLAGS = "--xla_cpu_use_fusion_emitters=false" if _HAS_CHOICE and not OPTIMIZED else ""
 """Of every process. XLA's newer way to emit fusions takes about half of the time; the versions that
 know no other die of the flag."""
 PLATFORMS = os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -77,5 +77,5 @@ def compile_quickly() -> None:
     variable = os.environ.get("XLA_FLAGS", "")
     if XLA_FLAGS not in variable:
         os.environ["XLA_FLAGS"] = f"{variable} {XLA_FLAGS}".strip()
-    jax.config.update("jax_disable_most_optimizations", not OPTIMISED)
+    jax.config.update("jax_disable_most_optimizations", not OPTIMIZED)
     jax.config.update("jax_platforms", PLATFORMS)

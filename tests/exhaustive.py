@@ -13,7 +13,7 @@ asked = False
 
 
 def also(values: Iterable[Any]) -> list[Any]:
-    """Values of a parametrisation that are left out unless all are asked for."""
+    """Values of a parametrization that are left out unless all are asked for."""
     return [
         pytest.param(
             *(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.exhaustive
@@ -25,7 +25,7 @@ def also(values: Iterable[Any]) -> list[Any]:
 def pairs(
     firsts: Iterable[Any], seconds: Iterable[Any], usual: Sequence[tuple[Any, Any]]
 ) -> list[Any]:
-    """All pairs for a parametrisation of two, of which the usual ones run always."""
+    """All pairs for a parametrization of two, of which the usual ones run always."""
     rest = [pair for pair in itertools.product(firsts, seconds) if pair not in usual]
     return [*usual, *also(rest)]
 

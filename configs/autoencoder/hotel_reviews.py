@@ -2,7 +2,7 @@
 
 The name of the model follows the name of the file, after a colon: standard_autoencoder,
 hierarchical_autoencoder or hierarchical_attention_autoencoder. The reviews (TripAdvisor) are
-licensed. Each file has one tokenised sentence per line and a blank line between reviews. `prepare`
+licensed. Each file has one tokenized sentence per line and a blank line between reviews. `prepare`
 retains reviews of 50 to 250 words with at most 2% OOV words:
 
     python -m launch.prepare --train=HOTELS/train.txt --valid=HOTELS/valid.txt \

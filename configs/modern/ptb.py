@@ -1,4 +1,4 @@
-"""A modern recipe for the DCLM models on the Penn Treebank: regularised, with K = H = 256.
+"""A modern recipe for the DCLM models on the Penn Treebank: regularized, with K = H = 256.
 
 The name of the model follows the name of the file, after a colon: any model of
 dclm_jax/models/README.md.

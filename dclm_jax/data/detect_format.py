@@ -62,7 +62,7 @@ def warnings(lines: Sequence[Line], format: str) -> Iterator[str]:
     if format in ("prose", "paragraphs") and is_tagged(lines):
         yield "looks like words with tags, WORD/TAG; use --format=tagged"
     if format == "lines":
-        # In tokenised text punctuation is rarely attached to a word.
+        # In tokenized text punctuation is rarely attached to a word.
         attached = list(filter(_ATTACHED.fullmatch, tokens))
         if len(attached) >= max(5, len(tokens) / 100, 4 * tokens.count(",")):
             yield (

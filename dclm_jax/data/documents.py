@@ -78,7 +78,7 @@ class TextOptions:
         lines. Files named .json, .jsonl, .csv and .tsv have the format of their name.
       lowercase: convert words to lower case.
       normalize: normalize quotes, dashes and other punctuation of raw text, as Moses does.
-        Tokenised text is never normalized.
+        Tokenized text is never normalized.
       text_key: column of CSV and TSV, or key of JSON lines, with raw text; None for "text".
       language: language of raw text, as Wikipedia's code, such as en, de or ckb.
       unicode: Unicode normal form of words. nfc composes letters and accents; nfkc also replaces
@@ -113,7 +113,7 @@ class TextOptions:
     def __str__(self) -> str:
         parts = ["lines of words" if self.format == "auto" else self.format]
         if self.normalize:
-            parts.append("its punctuation normalised")
+            parts.append("its punctuation normalized")
         if self.lowercase:
             parts.append("in lower case")
         if self.language != "en":

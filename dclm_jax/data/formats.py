@@ -1,6 +1,6 @@
 """Parsers of text formats, from lines to documents.
 
-A parser of tokenised text yields documents. A parser of raw text (a format in `RAW`) yields names
+A parser of tokenized text yields documents. A parser of raw text (a format in `RAW`) yields names
 and paragraphs, which `prose` divides into sentences and words.
 """
 
@@ -317,7 +317,7 @@ def require_characters(texts: Iterable[str], name: str) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Tokenised:
+class _Tokenized:
     sentences: list[Any]
     tags: list[Any] | None = None
     id: Any = None
@@ -326,7 +326,7 @@ class _Tokenised:
 def _parse_jsonl(text: Text) -> Iterator[Document]:
     """Documents of JSON lines {"id": ..., "sentences": [...], "tags": [...]}."""
     for where, number, values in records(text, "jsonl"):
-        record = converted(values, _Tokenised, where, "")
+        record = converted(values, _Tokenized, where, "")
         sentences = [words_of(sentence, "word", where) for sentence in record.sentences]
         tags = None
         if record.tags is not None:

@@ -3,7 +3,7 @@
 Words get provisional ids in the order of their first occurrence. Provisional ids are written to
 disk while the text is read. After the last word the vocabulary is known, and provisional ids are
 rewritten as final ids. Memory has only the distinct words and the lengths of sentences. The input
-is read, and raw prose is tokenised, only once.
+is read, and raw prose is tokenized, only once.
 
 The steps, in this order:
 

@@ -1,4 +1,4 @@
-"""Raw prose to tokenised sentences: sentencex divides it into sentences, sacremoses into words.
+"""Raw prose to tokenized sentences: sentencex divides it into sentences, sacremoses into words.
 
 With `normalize`, sacremoses first normalizes curly quotes, long dashes and other punctuation, as
 the script normalize-punctuation.perl of Moses does. Without `normalize`, every character that is
@@ -47,7 +47,7 @@ class Tokenizer:
         return self._normalize(" ".join(composed(text.split(), self._unicode, self._notes)))
 
     def sentences(self, paragraphs: Paragraphs) -> Sentences:
-        """The tokenised sentences of a document; no sentence crosses a paragraph."""
+        """The tokenized sentences of a document; no sentence crosses a paragraph."""
         sentences = itertools.chain.from_iterable(map(self._sentences, paragraphs))
         return [words for words in map(self._words, sentences) if words]
 
@@ -71,7 +71,7 @@ class Tokenizer:
         return [word for part in parts for word in self._lossless(part)]
 
     def _lossless(self, text: str) -> list[str]:
-        """The tokens of a text, or its words between white space where tokenising lost a
+        """The tokens of a text, or its words between white space where tokenizing lost a
         character."""
         # sacremoses deletes control characters and uses "DOTMULTI" as an internal mark.
         spaced = text.split()

@@ -1,4 +1,4 @@
-"""Text files to documents of tokenised sentences, with one document in memory at a time."""
+"""Text files to documents of tokenized sentences, with one document in memory at a time."""
 
 import collections
 import dataclasses
@@ -308,7 +308,7 @@ def remembered(options: TextOptions, formats: Collection[str] = ()) -> TextOptio
 
 def read_alike(options: TextOptions, trained: TextOptions) -> bool:
     """Whether these options make the same words of a text as the `remembered` options. All formats
-    of tokenised text are alike, JSON lines match tokenised and raw text, and keys, dividers and
+    of tokenized text are alike, JSON lines match tokenized and raw text, and keys, dividers and
     quoting do not matter."""
     format = remembered(options).format
     if options.format == "jsonl" or not {format, trained.format} & RAW:

@@ -32,7 +32,7 @@ class Decoding:
       allow_unknown: generate UNKNOWN, too.
 
     Temperature, `top_k` and `top_p` also act on the decision of autoencoders whether a document
-    ends. START and empty sentences are never generated. Sampling renormalises over the words that
+    ends. START and empty sentences are never generated. Sampling renormalizes over the words that
     may be generated; log-probabilities and scores of beams are the model's, over its whole
     vocabulary.
     """

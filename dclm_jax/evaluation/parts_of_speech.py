@@ -77,7 +77,7 @@ class Tagger:
         """The tag of every word, one list per sentence."""
         if document.tags is not None:
             self._sources.add("input")
-            return [[normalise(tag) for tag in tags] for tags in document.tags]
+            return [[normalize(tag) for tag in tags] for tags in document.tags]
         self._sources.add("HanTa")
         if self._tag_sentence is None:
             self._tag_sentence = _load_hanta()
@@ -97,13 +97,13 @@ class Tagger:
         return tagged
 
 
-def normalise(tag: str) -> str:
+def normalize(tag: str) -> str:
     """A tag in upper case, without the suffixes of the Brown corpus."""
     return _BROWN_SUFFIXES.sub("", tag.upper())
 
 
 def tag_class(tag: str) -> str:
-    """The class of a normalised tag."""
+    """The class of a normalized tag."""
     return PUNCTUATION_CLASS if _PUNCTUATION.fullmatch(tag) else _MERGED.get(tag, tag)
 
 

@@ -1,7 +1,7 @@
 """Log-probabilities of continuations of strings, and strings that a model generates.
 
 A string is one document, divided into sentences and words as the run's training text. Dividers and
-blank lines end no document. Raw text is tokenised; a blank line ends its paragraph. In other text
+blank lines end no document. Raw text is tokenized; a blank line ends its paragraph. In other text
 every line is a sentence. The targets of a string are its words, and END wherever the string shows
 that a sentence ends: between two of its sentences, and after its last word if another word, in
 upper case, would begin a new sentence there. Punctuation shows the end of a sentence in raw text,

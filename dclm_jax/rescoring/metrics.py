@@ -1,7 +1,7 @@
 """Metrics of hypotheses against references: BLEU, word error rate, and tests of differences.
 
 A metric is a function of sufficient statistics, which can be summed over any segments. BLEU is
-computed by sacrebleu without tokenisation.
+computed by sacrebleu without tokenization.
 
 Hypotheses and references may be empty. An empty hypothesis for an empty reference has no errors and
 BLEU 100.

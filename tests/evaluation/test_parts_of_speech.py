@@ -34,7 +34,7 @@ from dclm_jax.evaluation.parts_of_speech import TagClass, Tagger, TagSums, sums_
     ],
 )
 def test_classes_of_tags(tag, expected):
-    assert parts_of_speech.tag_class(parts_of_speech.normalise(tag)) == expected
+    assert parts_of_speech.tag_class(parts_of_speech.normalize(tag)) == expected
 
 
 def by_hand() -> TagSums:

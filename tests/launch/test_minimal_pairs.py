@@ -148,7 +148,7 @@ PAIR = '{"good": "a b", "bad": "a c", "context": "x y", "n": 1}\n'
 
 @pytest.mark.parametrize("format", ["prose", "auto"])
 def test_raw_text_is_divided_and_lists_have_words(tmp_path, format):
-    """Of runs trained on raw text and on tokenised lines, as launch.score reads these formats."""
+    """Of runs trained on raw text and on tokenized lines, as launch.score reads these formats."""
     pytest.importorskip("sentencex")
     pytest.importorskip("sacremoses")
     path = tmp_path / "pairs.jsonl"

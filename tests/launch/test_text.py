@@ -86,15 +86,15 @@ def test_flags_that_read_text_unlike_in_training_warn(raw_run, tmp_path):
         assert f"text is read as {result['read_as']}" in note
         return result["nll"], note
 
-    trained = "prose, its punctuation normalised, in lower case"
+    trained = "prose, its punctuation normalized, in lower case"
     nll, note = evaluate(article)
     assert note == f"note: text is read as {trained}, like the training text"
     assert evaluate(article, "--format=prose", "--lowercase") == (nll, note)
     # The name of a file of words says that it is one.
     assert evaluate(words)[0] == nll
     for flag, read_as in (
-        ("--format=lines", "lines, its punctuation normalised, in lower case"),
-        ("--nolowercase", "prose, its punctuation normalised"),
+        ("--format=lines", "lines, its punctuation normalized, in lower case"),
+        ("--nolowercase", "prose, its punctuation normalized"),
         ("--nonormalize", "prose, in lower case"),
     ):
         other, note = evaluate(article, flag)

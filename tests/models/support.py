@@ -56,7 +56,7 @@ FEW_MODELS = (
 
 
 def each_of(names: Sequence[str], all_names: Sequence[str] = MODELS) -> Any:
-    """Parametrises a test by name; the other models are left to --exhaustive."""
+    """Parametrizes a test by name; the other models are left to --exhaustive."""
     usual = [name for name in names if name in all_names]
     others = also(name for name in all_names if name not in names)
     return pytest.mark.parametrize("name", [*usual, *others])

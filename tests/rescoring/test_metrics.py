@@ -88,7 +88,7 @@ def test_bleu_is_that_of_sacrebleu():
 
 
 def test_words_are_taken_as_they_are():
-    # sacrebleu's usual tokeniser would split "u.s.-based" and unescape "&amp;".
+    # sacrebleu's usual tokenizer would split "u.s.-based" and unescape "&amp;".
     (counted,) = BLEU.statistics([["u.s.-based", "&amp;"]], ["u.s.-based", "&amp;"])
     assert counted.tolist() == [2, 2, 2, 1, 0, 0, 2, 1, 0, 0]
 

@@ -39,7 +39,7 @@ _MARK_LINE = re.compile(r"</?doc(?:\s[^>]*)?>")
 _ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6});")
 
 Talk = tuple[str, list[str]]
-"""The number of a talk, and its sentences before tokenising."""
+"""The number of a talk, and its sentences before tokenizing."""
 
 
 def talk_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:

@@ -1,4 +1,4 @@
-"""WikiText (Merity et al., 2017): articles of headings and tokenised paragraphs, one per line.
+"""WikiText (Merity et al., 2017): articles of headings and tokenized paragraphs, one per line.
 
 The folder has wiki.train.tokens, wiki.valid.tokens and wiki.test.tokens, or train.txt and so on:
 
