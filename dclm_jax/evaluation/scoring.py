@@ -31,8 +31,8 @@ or its sentences if there is none."""
 
 
 class Continuation(NamedTuple):
-    """Sentences of which, if `only_last`, only the last is scored, given the previous sentences;
-    and the object that the score is for."""
+    """Sentences to score, or only the last of them given the others, if `only_last`; and the object
+    that the score is for."""
 
     sentences: Document
     only_last: bool = True
