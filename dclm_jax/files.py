@@ -37,6 +37,8 @@ from typing import (
     Union,
 )
 
+import numpy as np
+
 from dclm_jax import processes, storage
 from dclm_jax.errors import InputError, brief
 
@@ -298,8 +300,10 @@ def converted(value: Any, kind: Any, place: str, key: str) -> Any:
 def require_valid(record: Any, prefix: str = "") -> None:
     """Raises an `InputError` if a field of a record has another type or range than it declares."""
     for field in dataclasses.fields(record):
-        kind = _hints(type(record))[field.name]
-        converted(getattr(record, field.name), kind, "", f"{prefix}{field.name}")
+        value, kind = getattr(record, field.name), _hints(type(record))[field.name]
+        if isinstance(value, np.generic):
+            value = value.item()
+        converted(value, kind, "", f"{prefix}{field.name}")
 
 
 def _record(value: dict[str, Any], kind: Any, place: str, key: str) -> Any:

@@ -66,7 +66,7 @@ class SentenceScore:
         ids: np.ndarray,
         measures: Mapping[str, np.ndarray],
     ) -> "SentenceScore":
-        """The score of a sentence from the measures [M + 1] of its words and END, in nats."""
+        """The score of a sentence from the measures [M + 1] of its words and END."""
         values = {name: array.astype(np.float64).tolist() for name, array in measures.items()}
         log_prob = math.fsum(-surprisal for surprisal in values[SURPRISAL])
         known = [*(ids != UNKNOWN).tolist(), True]

@@ -1,6 +1,7 @@
 """Flags that set the fields of a dataclass of the library."""
 
 import dataclasses
+import re
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -35,12 +36,13 @@ def define_fields(
     """
     meanings, holders = field_meanings(options), {}
     hints = typing.get_type_hints(options, include_extras=True)
+    flag_names = {name: names.get(name, name) for name in hints}
     for field in dataclasses.fields(options):
-        meaning = meanings[field.name].replace("`", "")
+        meaning = re.sub("`(\\w+)`", lambda name: f"--{flag_names[name[1]]}", meanings[field.name])
         text = meaning[0].upper() + meaning[1:]
-        if unset:
+        if unset and (field.default is not None or "{}" not in unset):
             text += f" Default: {unset.format('no' if field.default is False else field.default)}."
-        name = names.get(field.name, field.name)
+        name = flag_names[field.name]
         default: Any = None if unset else field.default
         hint, least = hints[field.name], None
         if typing.get_origin(hint) in (typing.Union, types.UnionType):

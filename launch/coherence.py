@@ -34,7 +34,7 @@ NAME.perm-1 is a document, and NAME.perm-2, ... are its permutations.
 
 --baseline measures a baseline of sentence ordering (Lin et al. 2015, section 6.1) instead of a run:
 a maximum-entropy classifier of neighbouring sentences, or a recurrent classifier of three sentences
-after Li and Hovy (2014).
+after Li and Hovy (2014). --seed also seeds its training.
 
 --tsv has one row per run, test and document: name, sentences, words, pairs (in insertion: inserted
 sentences), accuracy, and log P in nats of the document and of its other orders (mean), also per

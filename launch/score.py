@@ -55,7 +55,7 @@ without context.
                        that these sentences give about the word
 In jsonl a sentence has a list of numbers under the NAME of each measure. --no_context_too adds
 NAME_no_context of each measure except divergence. --bits writes all values except ranks in bits.
-With --oov=blank OOV words have no surprisal, rank and entropy reduction, and sums omit OOV words.
+With --oov=blank OOV words have no surprisal, rank or entropy reduction, and sums omit OOV words.
 N-gram models and models of bags of words have only the surprisal.
 
 Columns of the input table other than its text and id, and such keys of JSON lines, are repeated in

@@ -60,7 +60,8 @@ _WRITE_JOBS = flags.DEFINE_string(
 _PLOT = flags.DEFINE_string(
     "plot",
     None,
-    "Figure of the validation perplexity by the keys of the grid (PNG, PDF or SVG).",
+    "Figure of the validation perplexity by the last key with several values, with one line for "
+    "each choice of the other keys (PNG, PDF or SVG).",
 )
 _DRY_RUN = flags.DEFINE_bool(
     "dry_run", False, "Print the cells and their commands, and train nothing."

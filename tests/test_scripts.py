@@ -107,6 +107,19 @@ def test_no_python_is_one_clear_line(tree):
     assert done.stderr.count("\n") == 1
 
 
+def test_run_checks_everything_and_passes_arguments_to_pytest(tree):
+    done, commands = tree.bash(tree.cwd / "tests/run.sh", "-k", "two words", cwd=tree.folder)
+    assert done.returncode == 0, done.stderr
+    assert commands == [
+        "python3.12 -m venv ROOT/.venv",
+        install("test"),
+        "python -m ruff check .",
+        "python -m ruff format --check .",
+        "python -m pyright --pythonpath ROOT/.venv/bin/python",
+        "python -m pytest -q --numprocesses=2 --dist=loadfile --no-loadscope-reorder -k two words",
+    ]
+
+
 def test_quickstart_trains_and_reports_in_a_folder_relative_to_the_caller(tree, tmp_path):
     for arguments, cwd, folder in (
         (["launch/quickstart.sh"], tree.cwd, "runs/quickstart"),

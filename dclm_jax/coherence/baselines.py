@@ -89,9 +89,9 @@ class MaximumEntropy(OrderingBaseline):
     def train(
         cls, train: Corpus, valid: Corpus, *, seed: int, report: Report, permutations: int = 4
     ) -> "MaximumEntropy":
-        """See `OrderingBaseline.train`. The negative pairs are from this number of permutations per
-        document. The strength of the squared penalty is selected by the loss on `valid`; both
-        classes have equal weight."""
+        """See `OrderingBaseline.train`. `permutations` is the number of permutations per document,
+        the source of negative pairs. The strength of the squared penalty is selected by the loss on
+        `valid`; both classes have equal weight."""
         with importing("the maximum-entropy baseline", "baselines"):
             from sklearn.linear_model import LogisticRegression
         features, is_real = _labelled_features(train, permutations, seed)

@@ -21,7 +21,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.evaluation.scoring import Document
 from dclm_jax.evaluation.significance import Difference, Sums, difference_table, differences
-from dclm_jax.files import Count
+from dclm_jax.files import Count, require_valid
 from dclm_jax.tables import aligned, separated
 
 BLOCK_SIZES = (1, 2, 4, 8)
@@ -45,10 +45,10 @@ class CoherenceOptions:
         permutations.
       bootstrap: number of resampled test sets (Ji et al. 2015, section 4.2); 0 skips the bootstrap.
       permutation_pool: number of permutations per document from which test sets draw. Each takes
-        the time of one test set. 0 shuffles every draw, as in the paper.
+        the time of one test set. 0 shuffles every draw, as in Ji et al. (2015).
       fix_first: number of sentences at the start of each document that stay in place.
       extra_tests: extra tests: blocks, swaps, windows, insertion, or all.
-      seed: random seed for permutations and test sets, and for training a baseline.
+      seed: random seed for permutations and test sets.
     """
 
     permutations: Count = 20
@@ -59,6 +59,7 @@ class CoherenceOptions:
     seed: Count = 0
 
     def __post_init__(self) -> None:
+        require_valid(self)
         if not self.tests(Shuffle(fix_first=self.fix_first)):
             raise InputError(
                 "permutations and bootstrap are both 0; set permutations or bootstrap above 0"

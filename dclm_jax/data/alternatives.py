@@ -123,14 +123,14 @@ class _Words:
         return prose.Tokenizer(self._options, self._reader.notes)
 
     def words(self, value: Any, name: str, where: str) -> list[str]:
-        """The words of one sentence; none if it has only format characters that are removed."""
+        """The words of one sentence."""
         if isinstance(value, str):
             words = self._tokenizer.words(value)
         else:
-            words = formats.words_of(value, "word", where)
+            words = formats.words_of(value, "word", f"{where}: {brief(name)}")
+        (words,) = self._written([words]) or [[]]
         if not words:
             raise InputError(f"{where}: {brief(name)} is {brief(value)}; write one sentence")
-        (words,) = self._written([words]) or [[]]
         return words
 
     def sentences(self, value: Any, name: str, where: str) -> list[list[str]]:
@@ -141,7 +141,8 @@ class _Words:
             raise InputError(
                 f"{where}: {brief(name)} is {brief(value)}; write text, or a list of sentences"
             )
-        return self._written([formats.words_of(part, "word", where) for part in value])
+        place = f"{where}: {brief(name)}"
+        return self._written([formats.words_of(part, "word", place) for part in value])
 
     def context(self, value: Any, name: str, where: str) -> list[list[str]]:
         """The sentences of a context."""

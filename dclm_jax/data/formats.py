@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from dclm_jax.data import prose
 from dclm_jax.data.corpora import treebank, wikitext
 from dclm_jax.data.documents import NO_DIVIDER, Document, TextOptions, cell_text
-from dclm_jax.data.notes import Notes
+from dclm_jax.data.notes import Notes, composed
 from dclm_jax.data.text_files import LONGEST_LINE, Line
 from dclm_jax.errors import InputError, brief
 from dclm_jax.files import converted, parse_json
@@ -417,7 +417,7 @@ def _raw_records(text: Text, kind: str) -> Iterator[Record]:
         if not isinstance(cells[key], str):
             raise InputError(f"{where}: {brief(key)} is {brief(cells[key])}; write a string")
         require_columns(text.joined_by, cells, where)
-        if text.joined_by and not cells[key].strip():
+        if text.joined_by and not any(composed(cells[key].split(), text.options.unicode, Notes())):
             raise InputError(f"{where}: the row has no word; add its text, or remove it")
         require_characters((cell_text(cells.get(_ID)), cells[key]), f"{where}: the record")
         if is_table and not _is_quoted(text, kind) and _QUOTED.fullmatch(cells[key]):

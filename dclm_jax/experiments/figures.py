@@ -357,7 +357,8 @@ def _draw_y_axis(axes: "Axes", figure: Figure) -> None:
     from matplotlib.ticker import LogLocator
 
     axes.set_ylabel(_plain(figure.y))
-    values = [value for line in figure.lines for value in line.y if np.isfinite(value)]
+    lines = [curve for line in figure.lines for curve in (line, line.dashed) if curve]
+    values = [value for line in lines for value in line.y if np.isfinite(value)]
     if figure.baseline:
         axes.axhline(1, color="black", linewidth=1, label=_plain(figure.baseline))
         axes.yaxis.set_major_formatter(lambda value, _: percent(value))

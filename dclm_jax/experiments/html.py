@@ -66,7 +66,7 @@ def _source(name: str) -> str:
 def report(
     rows: Sequence[Row],
     tables: Mapping[str, Table],
-    drawn: Mapping[str, Figure],
+    plots: Mapping[str, Figure],
     documents: Sequence[Example],
     provenance: Mapping[str, Sequence[str] | Mapping[str, Any]],
 ) -> str:
@@ -74,7 +74,7 @@ def report(
 
     Args:
       rows: the results.
-      tables, drawn: tables and figures by name, from `tables.tables` and `figures.of_rows`; the
+      tables, plots: tables and figures by name, from `tables.tables` and `figures.of_rows`; the
         report names missing tables and figures.
       documents: result of `examples.read`.
       provenance: commands, or facts by name, that produced the numbers, by title.
@@ -94,7 +94,7 @@ def report(
         .render(
             subject=f"{counted(len(rows), 'configuration')}, {counted(num_runs, 'run')}",
             tables=tables,
-            figures=drawn,
+            figures=plots,
             documents=[
                 (why, document(labels, scores, attention, level=3))
                 for why, labels, scores, attention in documents
@@ -107,7 +107,7 @@ def report(
             policy=policy,
             style=_source("page.css"),
             script=script,
-            looks=figures.looks_of(drawn.values()),
+            looks=figures.looks_of(plots.values()),
             limits=examples,
             scale=SAVED,
             significance=significance,
@@ -245,7 +245,8 @@ def head(title: str, *, compared: bool, unit: str = NATS) -> str:
             "context minus its surprisal in the document"
         )
     scale = SAVED if compared else SURPRISAL
-    return _document_parts().head(title, _source("page.css"), colour, scale)
+    numbers = "surprisal, surprisal reduction" if compared else "surprisal"
+    return _document_parts().head(title, _source("page.css"), colour, numbers, scale)
 
 
 def document(

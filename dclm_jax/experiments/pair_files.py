@@ -153,11 +153,11 @@ class PairResults(NamedTuple):
         self, of_runs: Sequence[Outcome], names: Iterable[str]
     ) -> Iterator[tuple[str, object]]:
         """The columns of the TSV with the cells of a pair."""
-        choice, is_correct = of_runs[0].choice, of_runs[0].correct
+        choice, correct = of_runs[0].choice, of_runs[0].correct
         yield _PAIR, choice.where
         for name in names:
             yield name, present(choice.columns.get(name))
-        for name, value in is_correct.items():
+        for name, value in correct.items():
             yield f"set_apart_{_key(name)}", int(np.isnan(value))
         for label, outcome in zip(self.labels, of_runs, strict=True):
             end = "" if len(self.labels) == 1 else f":{label}"

@@ -60,6 +60,11 @@ class Bags(NamedTuple):
     exists_BxC: jax.Array
 
 
+_NUMBER_OF_SENTENCES = files.Range(
+    1, 2**31 - 1, "a whole number from 1 to 2^31 - 1 (rlm is the model without context)"
+)
+
+
 @dataclasses.dataclass(frozen=True)
 class BoWEF(DocumentModel):
     """RLM-BoW-EF-n.
@@ -72,9 +77,7 @@ class BoWEF(DocumentModel):
     """
 
     num_layers: NumLayers = 1
-    context_sentences: Annotated[
-        int, files.Range(1, 2**31 - 1, "at least 1 (rlm is the model without context)")
-    ] = 4
+    context_sentences: Annotated[int, _NUMBER_OF_SENTENCES] = 4
     context_dim: files.Size = 128
 
     name = "rlm_bow_ef"

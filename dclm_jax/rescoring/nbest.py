@@ -190,8 +190,8 @@ def extended_lines(
     """The lines of a list of Moses with further features after its features, otherwise unchanged.
 
     The style of the first named feature determines the style of the names: "NAME=1" if its value
-    follows without a space, otherwise "NAME= 1". There are the names of L features, and for each
-    segment values, float [K, L].
+    follows without a space, otherwise "NAME= 1". `names` has the names of L features, and `values`
+    a float array [K, L] for each segment.
     """
     require_extensible(nbest, names)
     rows = [row for values_KxL in values for row in values_KxL.tolist()]

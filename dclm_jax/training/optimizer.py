@@ -10,7 +10,7 @@ import numpy as np
 import optax
 
 from dclm_jax.errors import InputError, did_you_mean
-from dclm_jax.nn.layers import joined
+from dclm_jax.nn.layers import filled
 from dclm_jax.training.config import HALVE_AFTER, HALVE_ON_PLATEAU, OptimizerConfig
 
 SPARSE = ("sgd", "adagrad")
@@ -201,7 +201,7 @@ def model_params(params: Any, optimizer_state: optax.OptState) -> Any:
     """The parameters that are evaluated and saved as the best model: the EMA, if there is one,
     otherwise the parameters. Frozen parameters have no average."""
     average = optax.tree.get(optimizer_state, "average")
-    return params if average is None else joined(average, params)
+    return params if average is None else filled(average, params)
 
 
 def rate_factor(optimizer_state: optax.OptState) -> jax.Array:

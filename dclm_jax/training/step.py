@@ -20,7 +20,7 @@ from dclm_jax.allocation import device_memory, gib, peak_memory
 from dclm_jax.data.batches import Batch
 from dclm_jax.errors import InputError
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.nn.layers import joined
+from dclm_jax.nn.layers import filled
 from dclm_jax.nn.precision import at_precision
 from dclm_jax.processes import DEVICES
 from dclm_jax.reading.likelihoods import Likelihood, batch_likelihood
@@ -100,7 +100,7 @@ def train_step(
     @functools.partial(at_precision, model.matmul_precision)
     @functools.partial(jax.grad, has_aux=True)
     def gradient(trained: Params) -> tuple[jax.Array, Likelihood]:
-        params = slices.as_rows(joined(trained, held))
+        params = slices.as_rows(filled(trained, held))
         sums = batch_likelihood(model, params, batch, keys_B, weights_key)
         return sums.nll + sums.extra, sums
 
@@ -116,7 +116,7 @@ def train_step(
     whole, optimizer_state = slices.write(
         (whole, state.optimizer_state), (updated, optimizer_state)
     )
-    params = joined(whole, held)
+    params = filled(whole, held)
     # XLA does not compute an additional objective of frozen parameters if no result needs it.
     extra = jnp.zeros(()) if state.frozen else sums.extra
     metrics = StepMetrics(sums.nll, extra, sums.terms, sums.tokens, norm, factor)

@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 
@@ -100,6 +102,13 @@ def test_truncated_file_is_found_always(directory):
     path.unlink()
     with pytest.raises(InputError, match="train.tokens.bin: missing"):
         open_corpus(directory, "train")
+
+
+def test_manifest_lists_every_file(directory):
+    manifest = json.loads((directory / "manifest.json").read_text())
+    listed = {name for entry in manifest["splits"].values() for name in entry["files"]}
+    listed |= set(manifest["vocabulary"]["files"]) | {"manifest.json"}
+    assert listed == {path.name for path in directory.iterdir()}
 
 
 def test_changed_file_is_found_by_checksum(directory):

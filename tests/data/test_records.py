@@ -176,6 +176,7 @@ def test_words_of_only_format_characters_are_removed_with_their_rows():
     [
         (REGIONS, {}, r"t\.csv:2: there is no column 'id'; choose from: 'item', 'condition', 'r"),
         ("id,text\n1,a\n1, \n", {}, r"t\.csv:3: the row has no word; add its text, or remove it"),
+        ("id,text\n1,a\n1,\u200b\n", {"unicode": "nfc"}, r"t\.csv:3: the row has no word; add"),
         ("id,text\n1,U.\n1,S\n2,a\n1,b\n", {}, r"t\.csv:5: '1' also has rows at .*t\.csv:2.*by id"),
     ],
 )

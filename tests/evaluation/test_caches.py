@@ -46,18 +46,18 @@ def documents(seed: int = 0) -> list[list[np.ndarray]]:
 
 
 class Recorder(oracles.Reader):
-    """Keeps the features, the whole distribution and the target of each prediction."""
+    """Keeps the features, the probability of the target, and the target of each prediction."""
 
-    def predict(self, features, W, b, target, t, n):
-        logits = features @ W + b
-        self.predicted = [*getattr(self, "predicted", []), (features, logits, target)]
-        super().predict(features, W, b, target, t, n)
+    def predict(self, features, W, b, target, t, n, copies=()):
+        super().predict(features, W, b, target, t, n, copies)
+        prediction = features, math.exp(-self.nll[-1][-1]), target
+        self.predicted = [*getattr(self, "predicted", []), prediction]
 
 
 def predictions(model: Any, params: Any, document: Any) -> list[tuple]:
     reader: Any = Recorder(model, jax.tree.map(np.asarray, params), None, document)
     oracles.READERS[model.name](reader, document)
-    return [(h, oracles.softmax(z)[w], w) for h, z, w in reader.predicted]
+    return reader.predicted
 
 
 def plain_neural(predicted: list[tuple], setting: CacheSetting) -> list[float]:

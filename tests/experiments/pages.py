@@ -80,7 +80,7 @@ def content(all_rows=None, *, examples=True) -> dict[str, Any]:
     return {
         "rows": report.rows,
         "tables": report.tables,
-        "drawn": report.figures,
+        "plots": report.figures,
         "documents": documents if examples else [],
         "provenance": {
             "This report": [f"python -m launch.report --output='{HOSTILE}'"],

@@ -127,8 +127,12 @@ def test_perplexities_of_one_run_have_an_axis_that_fits_them(saved, tmp_path):
     assert (log.get_yscale(), log.get_ylabel()) == ("log", "perplexity (log scale)")
     assert log.get_ylim()[0] < 10 and log.get_ylim()[1] > 90
     assert len(linear.lines) == 1
+    # A dashed line counts, too.
+    curve = Line("run", [0, 1], [20.0, 15.0], dashed=Line("_", [0, 1], [600.0, 100.0]))
+    figures.plot(Figure("", "", "perplexity", [curve], log_scale=True), tmp_path / "curves.png")
+    assert saved[-1].axes[0].get_yscale() == "log"
     figures.plot(Figure("", "", "perplexity", [series("run", VALUES)], CLASSES), tmp_path / "c.png")
-    require_readable(saved[2])
+    require_readable(saved[-1])
 
 
 def test_what_is_not_there_is_left_out(saved, tmp_path):

@@ -68,7 +68,7 @@ def test_marks_say_how_sure_a_difference_is():
 
     def cells_of(column, values):
         table = Table("", "", [["model", column], *(["m", value] for value in values)])
-        report = rendered(tables={"perplexity": table}, drawn={}, documents=[], rows=rows_of(a={}))
+        report = rendered(tables={"perplexity": table}, plots={}, documents=[], rows=rows_of(a={}))
         return tables(report)[1][1:]
 
     for column in ("p", "p, rnnlm"):
@@ -150,7 +150,7 @@ def test_words_carry_their_numbers_and_the_reduction_due_to_context():
         below = sum(alone - log_prob <= bound for bound in (2, 1, 0.25, -0.25, -1, -2))
         assert word.classes == f"d{below}"
     example = examples.Example("", ["rnnlm", "adclm"], [scored, scored], [[], attention])
-    made = rendered(documents=[example], tables={}, drawn={})
+    made = rendered(documents=[example], tables={}, plots={})
     _, _, first, *_ = tables(made)
     header, *rows = map(texts, first)
     assert header == ["", *sentence.tokens]

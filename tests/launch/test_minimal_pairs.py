@@ -208,9 +208,9 @@ def test_unusual_text_is_reported(tmp_path):
     [
         ("x y", " ", "the context 'context' has no words; add its text"),
         ('"x y"', "3", "'context' is 3; write text, or a list of sentences"),
-        ('"x y"', '[["x y"]]', "pairs.jsonl:1: a word is 'x y'; write characters"),
+        ('"x y"', '[["x y"]]', "pairs.jsonl:1: 'context': a word is 'x y'; write characters"),
         ("a c", " ", "'bad' is ' '; write one sentence"),
-        ('"a c"', '["a c"]', "a word is 'a c'; write characters without"),
+        ('"a c"', '["a c"]', "'bad': a word is 'a c'; write characters without"),
         (PAIR, "", "pairs.jsonl: is empty"),
     ],
 )

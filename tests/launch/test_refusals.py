@@ -50,6 +50,7 @@ SERVE = "score --workdir=run --serve=-"
 TOO_LONG = "/x" * 2500 + "y" * 5000
 
 REFUSALS = f"""
+{ADAPT}= => --adapt is empty; choose from cache, unigram, dynamic
 {ADAPT}=cache,unigram,cache => --adapt=cache,unigram,cache repeats a name
 evaluate --workdir=run --cache_window=9 => --cache_window has no effect without --adapt=cache; add
 evaluate --workdir=run --cache_weight=0 => without --adapt=cache or --adapt=unigram; add --adapt
@@ -257,7 +258,7 @@ the column 'word' of the input has the name of a column of the result; rename
 score --workdir=run --serve=a => value should be one of <->
 
 {SWEEP},1 --config.training.seed=3 => --config.training.seed sets a key of --grid; remove --config
-{SWEEP} --plot=a.png => --grid=training.seed=0 has none; change
+{SWEEP} --plot=a.png => --plot draws a key with several values, and --grid=training.seed=0 has none
 {SWEEP},1 --jobs=0 => --jobs is 0; expected at least 1
 {SWEEP},1 --jobs=2 --write_jobs=flags => \
 --jobs cannot be used with --write_jobs; remove --jobs or --write_jobs

@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 
 from dclm_jax import models
@@ -24,6 +25,8 @@ def test_the_models_of_the_papers_and_pointer_drnnlm_are_registered():
 def test_options_arrive():
     model = models.create("ccdclm", vocab_size=9, hidden_dim=3, num_layers=1, cell="gru")
     assert (model.vocab_size, model.hidden_dim, model.num_layers, model.cell) == (9, 3, 1, "gru")
+    numpy_values = {"vocab_size": np.int64(9), "dropout": np.float32(0.5)}
+    assert models.create("rnnlm", **numpy_values).dropout == 0.5
 
 
 SIZE = "a whole number from 1 to 2^31 - 1"
@@ -49,7 +52,12 @@ MEMORY_CELLS = "coupled_peephole_lstm, lstm, lstm_linear_output"
         ("adclm", "memory_sentences", 0, SIZE),
         ("pointer_drnnlm", "memory_targets", 0, SIZE),
         ("pointer_drnnlm", "attention_dim", 0, SIZE),
-        ("rlm_bow_ef", "context_sentences", -1, "at least 1 (rlm is the model without context)"),
+        (
+            "rlm_bow_ef",
+            "context_sentences",
+            -1,
+            "a whole number from 1 to 2^31 - 1 (rlm is the model without context)",
+        ),
         ("rlm_seqbow_ef", "context_dim", 0, SIZE),
         ("rlm_seqbow_att_lf", "attention_dim", 0, SIZE),
         ("rlm_bow_lf", "cell", "gru", f"a memory cell for late fusion: one of {MEMORY_CELLS}"),

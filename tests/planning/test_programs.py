@@ -72,6 +72,17 @@ def test_models_of_every_kind_have_a_cost(cpu, name, options):
         assert cost(training, Shape(B, S, N, earlier, source), cpu).flops > 0
 
 
+def test_a_target_that_does_not_fit(cpu):
+    small = dataclasses.replace(cpu, device=Device(memory=1000.0))
+    workload = report.Workload(training_of("rnnlm"), collections.Counter({Shape(B, S, N): 3}), 30)
+    result = report.plan(workload, small)
+    assert result.missing == max(row.cost.peak for row in result.rows) - 1000
+    text = "\n".join(report.lines(result))
+    assert "it does not fit" in text and report.ESTIMATE in text
+    value = report.as_json(result)
+    assert (value["fits"], value["missing_bytes"]) == (False, result.missing)
+
+
 def test_a_roofline_takes_the_longest_of_three():
     device = Device(memory=1e9, flops=1e9, bandwidth=1e9, launch=1e-6)
     target = dataclasses.replace(parse_target("cpu"), device=device, plan=GPU)
