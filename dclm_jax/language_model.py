@@ -372,10 +372,10 @@ class LanguageModel:
         for name in names:
             table[name] = np.array([row.measures[name] for row in rows], np.float64)
         table["known"] = np.array([row.known for row in rows], bool)
-        of_tables = {
+        table_cells = {
             name: np.array([row.columns.get(name) for row in rows], object) for name in carried
         }
-        return {**table, **of_tables}
+        return {**table, **table_cells}
 
     def score(
         self,

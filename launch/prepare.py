@@ -125,10 +125,10 @@ def _show(directory: str) -> None:
 
 def _source() -> Source:
     """The source of `prepare`."""
-    of_splits, of_pair = values_of(_OF_SPLITS), values_of(_OF_PAIR)
+    split_texts, paired_texts = values_of(_OF_SPLITS), values_of(_OF_PAIR)
     ways = {
-        "--train/--valid/--test": of_splits,
-        "--source/--target": of_pair,
+        "--train/--valid/--test": split_texts,
+        "--source/--target": paired_texts,
         "--input": _INPUT.value is not None and not _CORPUS.value,
         f"--corpus={_CORPUS.value}": _CORPUS.value,
     }
@@ -138,10 +138,10 @@ def _source() -> Source:
             f"the text to prepare is named by {' and '.join(ways_given) or 'no flag'}; name it by "
             "one of --train/--valid/--test, --input, --source/--target and --corpus"
         )
-    if of_pair and len(of_pair) < len(_OF_PAIR):
+    if paired_texts and len(paired_texts) < len(_OF_PAIR):
         lacking = "target" if _OF_PAIR["input"].value is None else "source"
         raise InputError(f"--{lacking} is missing; add --{lacking}=PATH, aligned one to one")
-    return of_splits or of_pair or _INPUT.value
+    return split_texts or paired_texts or _INPUT.value
 
 
 def _fractions() -> list[float] | None:

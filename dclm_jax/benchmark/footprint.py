@@ -241,8 +241,8 @@ def step_memory(model: DocumentModel, shape_BxSxN: tuple[int, int, int]) -> int:
     """Bytes that our training step needs besides its arguments, on one device."""
     optimizer = create_optimizer(OptimizerConfig(), 1)
     state, batch, key = _arguments(model, optimizer, shape_BxSxN)
-    of_one_device = jax.tree.map(lambda a: jax.ShapeDtypeStruct((1, *a.shape), a.dtype), batch)
-    return _temporary_bytes(parallel_step(model, optimizer).lower(state, of_one_device, key))
+    device_batch = jax.tree.map(lambda a: jax.ShapeDtypeStruct((1, *a.shape), a.dtype), batch)
+    return _temporary_bytes(parallel_step(model, optimizer).lower(state, device_batch, key))
 
 
 def plain_step_memory(model: DocumentModel, shape_BxSxN: tuple[int, int, int]) -> int:

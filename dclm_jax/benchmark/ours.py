@@ -40,8 +40,8 @@ class Training:
         start = time.perf_counter()
         metrics = []
         for batch in self._batches:
-            self._state, of_step = self._step(self._state, batch, self._key)
-            metrics.append(of_step)
+            self._state, step_metrics = self._step(self._state, batch, self._key)
+            metrics.append(step_metrics)
         jax.block_until_ready((self._state, metrics))
         seconds, first = time.perf_counter() - start, metrics[0]
         return Turn(seconds, float(first.nll + first.extra))

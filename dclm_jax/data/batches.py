@@ -223,9 +223,11 @@ class TrainingBatches:
                 for bucket in (kind.sentences, kind.length)
             ]
             for sentences, length, *source in zip(*sizes, strict=True):
-                of_source = tuple(source) or ((sentences, length) if self._is_its_source else None)
+                source_shape = tuple(source) or (
+                    (sentences, length) if self._is_its_source else None
+                )
                 earlier = self.earlier_sentences
-                shapes[Shape(self.batch_size, sentences, length, earlier, of_source)] += 1
+                shapes[Shape(self.batch_size, sentences, length, earlier, source_shape)] += 1
         return shapes
 
     def __call__(self, step: int) -> Batch:

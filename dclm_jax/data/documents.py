@@ -44,12 +44,14 @@ def columns(document: Document) -> Columns:
     A word has the cells of its row. END has the cells that are equal in all rows of the document,
     and None in other columns: it belongs to no row.
     """
-    of_words = document.row_of_word or [[0] * len(words) for words in document.sentences]
+    word_rows = document.row_of_word or [[0] * len(words) for words in document.sentences]
     cells_of = {
         name: [cell_text(row.get(name)) for row in document.rows] for name in column_names(document)
     }
     return {
-        name: [[*(cells[row] for row in of_sentence), _common(cells)] for of_sentence in of_words]
+        name: [
+            [*(cells[row] for row in sentence_rows), _common(cells)] for sentence_rows in word_rows
+        ]
         for name, cells in cells_of.items()
     }
 

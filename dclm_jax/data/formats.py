@@ -99,7 +99,7 @@ def parse(format: str, text: Text) -> Iterator[Document]:
         return
     tokenizer = prose.Tokenizer(text.options, text.notes)
     # Notes count the words of a document, and not again the words of its rows.
-    of_rows = prose.Tokenizer(text.options) if text.joined_by else tokenizer
+    row_tokenizer = prose.Tokenizer(text.options) if text.joined_by else tokenizer
     for name, paragraphs, rows, parts in _PARSERS[format](text):
         # Such a word would become thousands of sentences.
         if any(map(_has_long_word, paragraphs)):
@@ -109,7 +109,7 @@ def parse(format: str, text: Text) -> Iterator[Document]:
             )
         sentences, row_of_word = tokenizer.sentences(paragraphs), None
         if len(parts) > 1:
-            sizes = [sum(map(len, of_rows.normalized(part).split())) for part in parts]
+            sizes = [sum(map(len, row_tokenizer.normalized(part).split())) for part in parts]
             row_of_word = _rows_of_words(sentences, sizes, f"{text.source}: {brief(name)}")
         yield Document(name, sentences, rows=rows, row_of_word=row_of_word)
 

@@ -116,7 +116,7 @@ class PairResults(NamedTuple):
         ranks = [[outcome.rank for outcome in run if outcome.rank is not None] for run in self.runs]
         if not ranks[0]:
             return []
-        return [*rows, ["median", *(f"{np.median(of_run):g}" for of_run in ranks)]]
+        return [*rows, ["median", *(f"{np.median(run_ranks):g}" for run_ranks in ranks)]]
 
     def to_json(self) -> dict[str, Any]:
         """The accuracies and differences for a file of results."""
@@ -140,26 +140,26 @@ class PairResults(NamedTuple):
     def lines(self, file_format: str) -> Iterator[str]:
         """The outcome of every pair, one per line."""
         names = dict.fromkeys(name for outcome in self.runs[0] for name in outcome.choice.columns)
-        for index, of_runs in enumerate(zip(*self.runs, strict=True)):
+        for index, pair_outcomes in enumerate(zip(*self.runs, strict=True)):
             if file_format == "jsonl":
-                yield self._json_line(of_runs)
+                yield self._json_line(pair_outcomes)
                 continue
-            columns, cells = zip(*self._cells(of_runs, names), strict=True)
+            columns, cells = zip(*self._cells(pair_outcomes, names), strict=True)
             if not index:
                 yield separated(columns)
             yield separated(cells)
 
     def _cells(
-        self, of_runs: Sequence[Outcome], names: Iterable[str]
+        self, pair_outcomes: Sequence[Outcome], names: Iterable[str]
     ) -> Iterator[tuple[str, object]]:
         """The columns of the TSV with the cells of a pair."""
-        choice, correct = of_runs[0].choice, of_runs[0].correct
+        choice, correct = pair_outcomes[0].choice, pair_outcomes[0].correct
         yield _PAIR, choice.where
         for name in names:
             yield name, present(choice.columns.get(name))
         for name, value in correct.items():
             yield f"set_apart_{_key(name)}", int(np.isnan(value))
-        for label, outcome in zip(self.labels, of_runs, strict=True):
+        for label, outcome in zip(self.labels, pair_outcomes, strict=True):
             end = "" if len(self.labels) == 1 else f":{label}"
             scores = zip(self.names, outcome.log_probs, outcome.targets, strict=True)
             for name, log_prob, targets in scores:
@@ -170,15 +170,15 @@ class PairResults(NamedTuple):
             if LAST_WORD in outcome.correct:
                 yield f"{_RANK}{end}", outcome.rank
 
-    def _json_line(self, of_runs: Sequence[Outcome]) -> str:
-        first = of_runs[0]
+    def _json_line(self, pair_outcomes: Sequence[Outcome]) -> str:
+        first = pair_outcomes[0]
         records = [
             {
                 "log_probs": outcome.log_probs,
                 "correct": {_key(name): value for name, value in outcome.correct.items()},
                 **({_RANK: outcome.rank} if LAST_WORD in outcome.correct else {}),
             }
-            for outcome in of_runs
+            for outcome in pair_outcomes
         ]
         record = {
             _PAIR: first.choice.where,

@@ -348,11 +348,11 @@ class Gains(NamedTuple):
             by_sentence.append(fit(None, (_column(name),)) - fit(None, ()))
         sums_DxX = np.stack([np.bincount(of_word_N, gain_N) for gain_N in by_sentence], axis=1)
         means_3xX = significance.means(sums_DxX, counts_D[:, None])
-        of_surprisal = [index for index, name in enumerate(names) if name[1] == SURPRISAL]
+        surprisal_columns = [index for index, name in enumerate(names) if name[1] == SURPRISAL]
         gains = [
             Gain(*name, *values.tolist()) for name, values in zip(names, means_3xX.T, strict=True)
         ]
-        sums = significance.Sums(sums_DxX[:, of_surprisal], counts_D[:, None])
+        sums = significance.Sums(sums_DxX[:, surprisal_columns], counts_D[:, None])
         return cls(labels, words, gains, significance.differences(sums))
 
     def text(self) -> str:

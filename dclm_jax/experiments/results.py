@@ -76,8 +76,8 @@ class Result(NamedTuple):
         )
         # Results of other documents or options get other files. A result of an earlier model is
         # replaced.
-        of_model = ("version", "model")
-        others = {key: value for key, value in identity.items() if key not in of_model}
+        model_keys = ("version", "model")
+        others = {key: value for key, value in identity.items() if key not in model_keys}
         path = storage.locate(subject.workdir) / FOLDER / f"{measure}-{_checksum(others)[:8]}.json"
         return cls(path, identity, label)
 

@@ -158,15 +158,15 @@ def _json_line(
     common, varying = common_columns(scores[0])
 
     def sentence(number: int) -> dict[str, Any]:
-        of_runs: list[SentenceScore] = [score.sentences[number] for score in scores]
+        sentence_scores: list[SentenceScore] = [score.sentences[number] for score in scores]
         record = {
-            "log_prob": by_run([score.log_prob for score in of_runs]),
-            "tokens": of_runs[0].tokens,
+            "log_prob": by_run([score.log_prob for score in sentence_scores]),
+            "tokens": sentence_scores[0].tokens,
         }
-        for name in of_runs[0].measures:
+        for name in sentence_scores[0].measures:
             key = name.replace(SURPRISAL, f"{SURPRISAL}s")
-            record[key] = by_run([score.measures[name] for score in of_runs])
-        record["known"] = of_runs[0].known
+            record[key] = by_run([score.measures[name] for score in sentence_scores])
+        record["known"] = sentence_scores[0].known
         if varying:
             record["columns"] = {name: scores[0].columns[name][number] for name in varying}
         if attention:
@@ -216,11 +216,11 @@ def _tsv_lines(scores: Sequence[DocumentScore], layout: Layout) -> Iterator[str]
         name, sentence, position, word, *_ = rows[0]
         values = []
         for measure in layout.all_measures:
-            of_runs = [row.measures[measure] for row in rows]
+            values_of_runs = [row.measures[measure] for row in rows]
             is_count = measure.startswith("rank")
             values += [
                 text and text.removesuffix(".000000") if is_count else text
-                for text in numbers(of_runs)
+                for text in numbers(values_of_runs)
             ]
         sums = numbers([score.sentences[sentence - 1].log_prob for score in scores])
         cells = [name, sentence, position, word, *values, int(rows[0].known)]

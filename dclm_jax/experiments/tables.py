@@ -282,7 +282,9 @@ def _by_position(all_rows: Sequence[Row], kind: type[ByPosition]) -> Table:
     """Perplexities by position."""
     columns, perplexities = [_labels(all_rows)], [_positions(row, kind) for row in all_rows]
     for name in kind.ranges():
-        values = [None if of_row[name] is None else [of_row[name]] for of_row in perplexities]
+        values = [
+            None if row_values[name] is None else [row_values[name]] for row_values in perplexities
+        ]
         columns.append(Column(name, values, "{:.1f}".format, [f"{kind.name}_{name}"]))
     about = "The table has the test perplexity of the targets at these positions, counted from 1."
     return Table.of(kind.title, about, columns)

@@ -401,7 +401,7 @@ def _summed_nll_forward(inputs, targets, weights, plan):
     weights_FxT = weights_FxT.astype(bias_V.dtype)
     multiply = vector_product if plan.bias_by_product else jnp.matmul
 
-    def of_chunk(d_positions, d_shared, position_C):
+    def chunk_gradients(d_positions, d_shared, position_C):
         """Nats and gradients of a chunk; gradients of features, of copies and of the shared part
         are added to their arrays."""
         features, targets_CxT = _take(features_FxD, position_C), _take(targets_FxT, position_C)
@@ -440,13 +440,13 @@ def _summed_nll_forward(inputs, targets, weights, plan):
 
     def add_chunk(gradients, position_C):
         sums, d_positions, d_shared = gradients
-        more, *placed = of_chunk(d_positions, d_shared, position_C)
+        more, *placed = chunk_gradients(d_positions, d_shared, position_C)
         return jax.tree.map(jnp.add, sums, more), *placed
 
     d_features_FxD = jnp.zeros(features_FxD.shape, bias_V.dtype)
     d_positions = d_features_FxD, jax.tree.map(jnp.zeros_like, copies)
     d_shared = None if shared is None else jnp.zeros_like(shared.values)
-    first = partial(of_chunk, d_positions, d_shared)
+    first = partial(chunk_gradients, d_positions, d_shared)
     has_any_F = jnp.any(weights_FxT > 0, axis=1)
     gradients = _fold_chunks(has_any_F, bias_V.size, plan, first, add_chunk)
     (total, d_kernel_DxV, d_bias_V), (d_features_FxD, d_copies), d_shared = gradients

@@ -111,22 +111,22 @@ def training_cost(training: Training, shape: Shape, target: Target) -> Cost:
     """The cost of a training step of a batch of this shape on the target's devices."""
     model = dataclasses.replace(training.model, plan=target.plan)
     num_devices = len(target.devices)
-    of_device = shape.on_each(num_devices)
+    device_shape = shape.on_each(num_devices)
     state = training.state
-    batch = of_device.batch(num_devices, bool(model.hashed))
+    batch = device_shape.batch(num_devices, bool(model.hashed))
     key = jax.eval_shape(lambda: jax.random.key(0))
     step = parallel_step(model, training.optimizer, training.loss_per, target.devices)
     compiled = _compiled(step.lower(state, batch, key))
 
     counted = dataclasses.replace(model, plan=GPU)
-    chunks = _chunks(counted, of_device, training.share_real)
+    chunks = _chunks(counted, device_shape, training.share_real)
     flops = product_flops(
         parallel_step(counted, training.optimizer, training.loss_per, jax.devices("cpu")[:1]),
-        (state, of_device.batch(1, bool(model.hashed)), key),
+        (state, device_shape.batch(1, bool(model.hashed)), key),
         chunks,
     )
     targets = training.share_real * shape.num_positions
-    chunks = _chunks(model, of_device, training.share_real)
+    chunks = _chunks(model, device_shape, training.share_real)
     return _cost(compiled, state, target, flops, targets, chunks)
 
 

@@ -241,12 +241,12 @@ def _real_positions(model: DocumentModel, earlier: Sentences, size: int) -> np.n
         num_targets = sum(len(words) + 1 for words in earlier)
         position = np.arange(size)
         return (position == 0) | (position >= size - num_targets)
-    of_words, n = model.attends_to == "words", model.attended_sentences
+    attends_to_words, n = model.attends_to == "words", model.attended_sentences
     is_real_CxM = np.zeros((n, size // n), bool)
     # c_0 has the first position.
-    is_real_CxM[0, 0] = of_words and not len(earlier)
+    is_real_CxM[0, 0] = attends_to_words and not len(earlier)
     for distance, words in enumerate(reversed(earlier[-n:]), start=1):
-        is_real_CxM[-distance, : len(words) + 1 if of_words else 1] = True
+        is_real_CxM[-distance, : len(words) + 1 if attends_to_words else 1] = True
     return is_real_CxM.reshape(-1)
 
 

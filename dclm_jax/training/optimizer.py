@@ -135,7 +135,7 @@ def _halve_on_plateau(
         return Plateau(state, jnp.ones(()), jnp.zeros((), jnp.int32), zero, zero, last)
 
     def update(updates: Any, state: Any, params: Any = None, **sums: Any) -> tuple[Any, Plateau]:
-        updates, of_wrapped = wrapped.update(
+        updates, wrapped_state = wrapped.update(
             updates, state.wrapped, params, factor=state.factor, **sums
         )
         steps = state.steps + 1
@@ -147,7 +147,7 @@ def _halve_on_plateau(
         judged, mean = ends & (terms > 0), nll / jnp.maximum(terms, 1)
         halved = judged & ~(mean < state.last)
         return updates, Plateau(
-            wrapped=of_wrapped,
+            wrapped=wrapped_state,
             factor=jnp.where(halved, state.factor / 2, state.factor),
             steps=jnp.where(ends, 0, steps),
             nll=jnp.where(ends, 0, nll),
