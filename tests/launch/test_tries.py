@@ -32,7 +32,7 @@ from tests.launch.support import (
     launcher_state,
 )
 
-TRIES, SECONDS, MEBIBYTES = 500, 120, 2500
+TRIES, SECONDS, MEBIBYTES = 200, 120, 2500
 PLACE = "place"
 # Root may read whatever its mode is, unless it gives that up.
 AS_ANYONE = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
