@@ -321,13 +321,15 @@ class _Events:
     """
 
     def __init__(self, folder: Path, step: int):
-        from tensorboardX.event_file_writer import EventsWriter
         from tensorboardX.proto import event_pb2
+        from tensorboardX.record_writer import RecordWriter
 
         self._proto: Any = event_pb2
         folder.mkdir(exist_ok=True)
-        self._writer = EventsWriter(str(folder / "events"), f".{os.getpid()}.{step}")
+        name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}.{step}"
+        self._writer = RecordWriter(str(folder / name))
         self.close = self._writer.close
+        self._write(0, file_version="brain.Event:2")
         # TensorBoard then hides later events of a killed run.
         self._write(step + 1, session_log=self._proto.SessionLog(status="START"))
 
@@ -341,4 +343,5 @@ class _Events:
             self._writer.flush()
 
     def _write(self, step: int, **content: Any) -> None:
-        self._writer.write_event(self._proto.Event(wall_time=time.time(), step=step, **content))
+        event = self._proto.Event(wall_time=time.time(), step=step, **content)
+        self._writer.write(event.SerializeToString())
