@@ -191,14 +191,14 @@ def text_options(*trained: TextOptions | None) -> TextOptions:
     options of the training text.
     """
     first, *others = dict.fromkeys(options or PLAIN for options in trained) or [PLAIN]
-    given = values_of(_TEXT)
-    if others and not {"format", "lowercase"} <= given.keys():
+    flag_values = values_of(_TEXT)
+    if others and not {"format", "lowercase"} <= flag_values.keys():
         raise InputError(
             "the training texts of the runs were read differently "
             f"({' and '.join(map(str, (first, *others)))}); add --format, and --lowercase or "
             "--nolowercase, for this text"
         )
-    options = dataclasses.replace(PLAIN if others else first, **given)
+    options = dataclasses.replace(PLAIN if others else first, **flag_values)
     if trained and not others:
         if not read_alike(options, first):
             notify(f"warning: text is read as {options}; the training text was {first}")
@@ -211,9 +211,9 @@ def word_options(models: Sequence[LanguageModel]) -> TextOptions:
     """The options with which words are written: the options of the training text, changed by
     flags."""
     trained = models[0].text.options or PLAIN
-    given = {"lowercase": trained.lowercase, "unicode": trained.unicode}
-    given |= {name: value for name, value in values_of(_TEXT).items() if name in given}
-    return dataclasses.replace(PLAIN, **given)
+    options = {"lowercase": trained.lowercase, "unicode": trained.unicode}
+    options |= {name: value for name, value in values_of(_TEXT).items() if name in options}
+    return dataclasses.replace(PLAIN, **options)
 
 
 def read_words(runs: Sequence[Subject], command: str, **more: Any) -> Iterator[Document]:

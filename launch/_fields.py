@@ -44,13 +44,13 @@ def define_fields(
             text += f" Default: {unset.format('no' if field.default is False else field.default)}."
         name = flag_names[field.name]
         default: Any = None if unset else field.default
-        hint, least = hints[field.name], None
+        hint, lower_bound = hints[field.name], None
         if typing.get_origin(hint) in (typing.Union, types.UnionType):
             hint, *_ = typing.get_args(hint)
         kind = typing.get_origin(hint)
         if kind is typing.Annotated:
             hint, limits = typing.get_args(hint)
-            least = limits.least
+            lower_bound = limits.least
         if kind is typing.Literal:
             holder = flags.DEFINE_enum(name, default, typing.get_args(hint), text)
         elif field.name in choices:
@@ -58,7 +58,7 @@ def define_fields(
         elif isinstance(field.default, tuple) or kind is Sequence:
             holder = flags.DEFINE_list(name, default, text)
         elif hint is int:
-            holder = flags.DEFINE_integer(name, default, text, lower_bound=least)
+            holder = flags.DEFINE_integer(name, default, text, lower_bound=lower_bound)
         else:
             holder = _DEFINE[hint](name, default, text)
         holders[field.name] = holder

@@ -25,7 +25,7 @@ def also(values: Iterable[Any]) -> list[Any]:
 def pairs(
     firsts: Iterable[Any], seconds: Iterable[Any], usual: Sequence[tuple[Any, Any]]
 ) -> list[Any]:
-    """All pairs for a parametrization of two, of which the usual ones run always."""
+    """All pairs for a parametrization of two; the usual pairs run always."""
     rest = [pair for pair in itertools.product(firsts, seconds) if pair not in usual]
     return [*usual, *also(rest)]
 

@@ -81,8 +81,8 @@ class TextOptions:
       lowercase: convert words to lower case.
       normalize: normalize quotes, dashes and other punctuation of raw text, as Moses does.
         Tokenized text is never normalized.
-      text_key: column of CSV and TSV, or key of JSON lines, with raw text; for new
-        corpora "text" by default.
+      text_key: column of CSV and TSV, or key of JSON lines, with raw text; for new corpora
+        "text" by default.
       language: language of raw text, as Wikipedia's code, such as en, de or ckb.
       unicode: Unicode normal form of words. nfc composes letters and accents; nfkc also replaces
         ligatures and similar characters. Both remove format characters at the edges of words.

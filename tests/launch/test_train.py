@@ -1,4 +1,4 @@
-"""launch.train and launch.sweep: runs that go on, diverge or have large batches; help."""
+"""launch.train and launch.sweep: runs that resume, diverge or have large batches; help."""
 
 import json
 import re

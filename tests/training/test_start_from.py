@@ -263,7 +263,7 @@ def test_a_started_and_frozen_run_resumes_without_the_other_one(data, other_data
             np.testing.assert_array_equal(
                 params["output"]["kernel"][:, ours.index(word)], there[:, theirs.index(word)]
             )
-    # Before the first checkpoint there is nothing to go on from.
+    # Before the first checkpoint there is nothing to resume.
     with pytest.raises(InputError, match=f"^training.start_from: {run} has no run"):
         loop.train(settings, tmp_path / "late", report=quiet)
     assert not (tmp_path / "late").exists()
