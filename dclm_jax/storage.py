@@ -55,11 +55,6 @@ def resolve(path: PathLike) -> Location:
     return location.resolve() if isinstance(location, pathlib.Path) else location
 
 
-def size(location: Location) -> int:
-    """The size of a file in bytes."""
-    return epath.Path(location).stat().length
-
-
 def open_regular(location: Location | PathLike, *, or_stream: bool = False) -> BinaryIO:
     """Opens a regular file to read, as bytes.
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from dclm_jax import files, models
 from dclm_jax.data.batches import Batch, TrainingBatches
-from dclm_jax.data.corpus import TOKEN_DTYPE, Corpus, Manifest, VocabularyEntry, open_array
+from dclm_jax.data.corpus import TOKEN_DTYPE, Corpus, Manifest, open_array
 from dclm_jax.data.documents import PLAIN
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.models.base import DocumentModel
@@ -109,9 +109,7 @@ def synthetic_corpus(
         sentence_offsets=np.concatenate([[0], np.cumsum(lengths)]),
         document_offsets=np.concatenate([[0], np.cumsum(sentences)]),
         vocabulary=Vocabulary(words, (0,) * vocab_size),
-        manifest=Manifest(
-            1, VocabularyEntry(size=0, fingerprint="", files={}), {}, {}, {}, PLAIN, {}
-        ),
+        manifest=Manifest(2, vocab_size, {}, {}, {}, PLAIN, {}),
     )
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import hashlib
+import itertools
 import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
@@ -41,24 +42,6 @@ _KINDS = ("tokens.bin", "sentence_offsets.bin", "document_offsets.bin", "documen
 _CHUNK = 1 << 20
 
 
-@dataclasses.dataclass(frozen=True)
-class FileEntry:
-    """A file in the manifest: its size in bytes and its SHA-256."""
-
-    bytes: Count
-    sha256: str
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class VocabularyEntry:
-    """The vocabulary in the manifest; see `Vocabulary`."""
-
-    size: Count
-    fingerprint: str
-    unknown_token: str | None = None
-    files: dict[str, FileEntry]
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitEntry:
     """A split in the manifest: its numbers of documents, sentences, words (`tokens`), OOV words,
@@ -71,7 +54,6 @@ class SplitEntry:
     oov_rate: Share
     characters: Count
     dropped_documents: dict[str, Count]
-    files: dict[str, FileEntry]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,22 +75,22 @@ class Manifest:
 
     Attributes:
       format_version: version of the files' format.
-      vocabulary: the vocabulary.
+      vocabulary_size: number of entries of the vocabulary.
       options: the options of `prepare`.
       sources: the inputs by name, each with a "name" and a "sha256".
       splits: the splits by name.
       text: options for reading other text like the text of the corpus.
-      tags: files of parts of speech: TAGS_FILE, and the `tags_file` of every split whose documents
-        are all tagged.
+      files: SHA-256 of each file by name. TAGS_FILE, and the `tags_file` of a split, are files only
+        if all documents of the split are tagged.
     """
 
-    format_version: Literal[1]
-    vocabulary: VocabularyEntry
+    format_version: Literal[2]
+    vocabulary_size: Count
     options: dict[str, Any]
     sources: dict[str, dict[str, Any]]
     splits: dict[str, SplitEntry]
     text: TextOptions
-    tags: dict[str, FileEntry]
+    files: dict[str, str]
 
     @property
     def training_text(self) -> TrainingText:
@@ -129,12 +111,12 @@ class Manifest:
         is_same = unknown == entry.oov_tokens and not is_other
         return tokens if is_same and isinstance(tokens, int) else 0
 
-    def files_of(self, split: str) -> dict[str, FileEntry]:
-        """The files of a split by name. Only names of this format are accepted; other names in a
-        manifest could lead out of the folder."""
-        entries = self.vocabulary.files | self.splits[split].files | self.tags
-        tag_files = (TAGS_FILE, tags_file(split)) if tags_file(split) in self.tags else ()
-        return {name: entries[name] for name in (VOCABULARY_FILE, *split_files(split), *tag_files)}
+    def files_of(self, split: str) -> dict[str, str]:
+        """SHA-256 of the files of a split by name. Only names of this format are accepted; other
+        names in a manifest could lead out of the folder."""
+        tag_files = (TAGS_FILE, tags_file(split)) if tags_file(split) in self.files else ()
+        names = (VOCABULARY_FILE, *split_files(split), *tag_files)
+        return {name: self.files[name] for name in names}
 
 
 def split_files(split: str) -> list[str]:
@@ -184,13 +166,8 @@ class Corpus:
     @property
     def checksums(self) -> dict[str, str]:
         """SHA-256 of every file that training reads, by name."""
-        files = map(self.manifest.files_of, self.manifest.splits)
-        return {
-            name: file.sha256
-            for entries in files
-            for name, file in entries.items()
-            if name not in self.manifest.tags
-        }
+        names = [VOCABULARY_FILE, *itertools.chain(*map(split_files, self.manifest.splits))]
+        return {name: self.manifest.files[name] for name in names}
 
     @functools.cached_property
     def document_ids(self) -> list[str]:
@@ -230,7 +207,7 @@ class Corpus:
         """int32 [num_tokens], the words' parts of speech as indices of `tag_names`; None unless all
         documents of the split are tagged."""
         name = tags_file(self.split)
-        if name not in self.manifest.tags:
+        if name not in self.manifest.files:
             return None
         return open_array(self.directory / name, TOKEN_DTYPE, self.num_tokens)
 
@@ -272,22 +249,22 @@ def read_manifest(directory: storage.PathLike) -> Manifest:
     if others := [split for split in manifest.splits if split not in ALL_SPLITS]:
         expected = ", ".join(ALL_SPLITS)
         raise InputError(f"{path}: has a split {brief(others[0])}; expected {expected}")
-    for split, entry in manifest.splits.items():
-        names = {VOCABULARY_FILE, *split_files(split), *([TAGS_FILE] if manifest.tags else [])}
-        if missing := names - {*manifest.vocabulary.files, *entry.files, *manifest.tags}:
+    for split in manifest.splits:
+        names = {VOCABULARY_FILE, *split_files(split)}
+        names |= {TAGS_FILE} if tags_file(split) in manifest.files else set()
+        if missing := names - manifest.files.keys():
             raise InputError(
                 f"{path}: has no entry for {', '.join(sorted(missing))}; prepare the corpus again"
             )
     return manifest
 
 
-def open_corpus(directory: storage.PathLike, split: str, *, verify: bool = True) -> Corpus:
-    """Opens a split. Its words are mapped into memory; all ids are checked once.
+def open_corpus(directory: storage.PathLike, split: str) -> Corpus:
+    """Opens a split. Its words are mapped into memory; checksums and all ids are checked once.
 
     Args:
       directory: a prepared corpus.
       split: "train", "valid" or "test", or for paired documents their `source_split`.
-      verify: whether to check the checksum of every file.
     """
     location = storage.locate(directory)
     manifest = read_manifest(location)
@@ -296,14 +273,9 @@ def open_corpus(directory: storage.PathLike, split: str, *, verify: bool = True)
         raise InputError(f"{location}: has no split {split!r}; expected one of: {present}")
     entry = manifest.splits[split]
     described = manifest.files_of(split)
-    directory = storage.cached(location, {name: file.sha256 for name, file in described.items()})
-    check_files(directory, described, verify=verify)
+    directory = storage.cached(location, described)
+    check_files(directory, described)
     vocabulary = Vocabulary.load(directory / VOCABULARY_FILE)
-    if vocabulary.fingerprint != manifest.vocabulary.fingerprint:
-        raise InputError(
-            f"{directory / VOCABULARY_FILE}: is not the vocabulary of the manifest; prepare the "
-            "corpus again"
-        )
     tokens, sentences, documents, _ = (directory / name for name in split_files(split))
     corpus = Corpus(
         directory=directory,
@@ -372,16 +344,8 @@ def _check_offsets(path: pathlib.Path, offsets: np.ndarray, end: int) -> None:
         )
 
 
-def describe_files(directory: pathlib.Path, names: Iterable[str]) -> dict[str, FileEntry]:
-    """The manifest's entry of each file."""
-    paths = {name: directory / name for name in names}
-    return {name: FileEntry(path.stat().st_size, file_sha256(path)) for name, path in paths.items()}
-
-
-def check_files(
-    directory: storage.Location, described: dict[str, FileEntry], *, verify: bool = False
-) -> None:
-    """Compares files with their entries in the manifest; checksums only with `verify`."""
+def check_files(directory: storage.Location, described: dict[str, str]) -> None:
+    """Compares files with their checksums in the manifest."""
     for name, expected in described.items():
         path = directory / name
         if not path.is_file():
@@ -391,13 +355,7 @@ def check_files(
             raise InputError(
                 f"{path}: leads out of the corpus, to {target}; copy the file into the corpus"
             )
-        size = storage.size(path)
-        if size != expected.bytes:
-            raise InputError(
-                f"{path}: has {size} bytes; the manifest says {expected.bytes}; prepare the corpus "
-                "again"
-            )
-        if verify and file_sha256(path) != expected.sha256:
+        if file_sha256(path) != expected:
             raise InputError(
                 f"{path}: its checksum differs from the manifest; prepare the corpus again"
             )
@@ -428,7 +386,7 @@ def statistics_table(manifest: Manifest) -> str:
         cells = [f"{count:,}" for count in counts] + [f"{mean:.1f}" for mean in means]
         rows.append((split, *cells, f"{100 * entry.oov_rate:.2f}%"))
     lines = aligned(rows, rule=False)
-    lines.append(f"vocabulary: {manifest.vocabulary.size:,} entries with START, END and UNKNOWN")
+    lines.append(f"vocabulary: {manifest.vocabulary_size:,} entries with START, END and UNKNOWN")
     applied = [reason for reason in DROP_REASONS if manifest.options.get(reason) is not None]
     for split, entry in manifest.splits.items() if applied else ():
         counts = entry.dropped_documents

@@ -152,8 +152,7 @@ class NumberedText:
     ) -> corpus.SplitEntry:
         """Writes the selected documents with final ids and returns their statistics, including
         `dropped`, the numbers of omitted documents."""
-        names = corpus.split_files(split)
-        paths = [directory / name for name in names]
+        paths = [directory / name for name in corpus.split_files(split)]
         final = vocabulary.encode(self.words).astype(corpus.TOKEN_DTYPE)
         sizes = np.fromiter((len(word) + 1 for word in self.words), np.int64, len(self.words))
         oov_tokens = characters = 0
@@ -179,29 +178,21 @@ class NumberedText:
             oov_rate=oov_tokens / num_tokens,
             characters=characters,
             dropped_documents=dict(dropped),
-            files=corpus.describe_files(directory, names),
         )
 
-    def write_tags(
-        self, directory: pathlib.Path, splits: Mapping[str, np.ndarray]
-    ) -> dict[str, corpus.FileEntry]:
-        """Writes the tags of each split whose documents are all tagged, and returns the manifest's
-        entries of the files."""
+    def write_tags(self, directory: pathlib.Path, splits: Mapping[str, np.ndarray]) -> None:
+        """Writes the tags of each split whose documents are all tagged."""
         counts = np.zeros(len(self.tags), np.int64)
-        names = []
         for split, is_selected_D in splits.items():
             if self.is_tagged[is_selected_D].all():
-                names.append(corpus.tags_file(split))
-                with files.open_binary(directory / names[-1]) as file:
+                with files.open_binary(directory / corpus.tags_file(split)) as file:
                     for tags, _ in self._chunks(_TAGS, is_selected_D):
                         counts += np.bincount(tags, minlength=len(counts))
                         file.write(tags.tobytes())
-        if names:
-            names.append(corpus.TAGS_FILE)
+        if counts.any():
             lines = zip(self.tags, counts.tolist(), strict=True)
             text = "".join(f"{tag}\t{count}\n" for tag, count in lines)
             files.write_bytes(directory / corpus.TAGS_FILE, text.encode())
-        return corpus.describe_files(directory, names)
 
     def _values(self, name: str) -> np.ndarray:
         """The values of a file, one per word, mapped into memory."""

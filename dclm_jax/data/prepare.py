@@ -166,24 +166,22 @@ def prepare(
         selection = _selected(numbered, plan)
         vocabulary = selection.vocabulary
         vocabulary.save(directory / corpus.VOCABULARY_FILE)
+        splits = {
+            split: numbered.write_split(
+                directory, split, is_here_D, vocabulary, selection.dropped[split]
+            )
+            for split, is_here_D in selection.documents.items()
+        }
+        numbered.write_tags(directory, selection.documents)
+        paths = [path for path in sorted(directory.iterdir()) if path.is_file()]
         manifest = corpus.Manifest(
-            format_version=1,
-            vocabulary=corpus.VocabularyEntry(
-                size=len(vocabulary),
-                fingerprint=vocabulary.fingerprint,
-                unknown_token=vocabulary.unknown_token,
-                files=corpus.describe_files(directory, [corpus.VOCABULARY_FILE]),
-            ),
+            format_version=2,
+            vocabulary_size=len(vocabulary),
             options=plan.recorded,
             sources=sources,
-            splits={
-                split: numbered.write_split(
-                    directory, split, is_here_D, vocabulary, selection.dropped[split]
-                )
-                for split, is_here_D in selection.documents.items()
-            },
+            splits=splits,
             text=like_this,
-            tags=numbered.write_tags(directory, selection.documents),
+            files={path.name: storage.file_sha256(path) for path in paths},
         )
         files.write_json(directory / corpus.MANIFEST_FILE, dataclasses.asdict(manifest))
         for line in _summary(numbered, selection, manifest):

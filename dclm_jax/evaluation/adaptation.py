@@ -163,8 +163,8 @@ def training_text(lm: Adaptable, kind: str, data: str | None) -> str:
     other kinds. `adapt` documents the arguments."""
     if kind != "dynamic":
         return ""
-    train = read_manifest(data or lm.config["data"]["directory"]).splits.get("train")
-    return "" if train is None else train.files[split_files("train")[0]].sha256
+    manifest = read_manifest(data or lm.config["data"]["directory"])
+    return manifest.files.get(split_files("train")[0], "")
 
 
 def adapt(

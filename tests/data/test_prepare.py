@@ -73,7 +73,7 @@ def test_damaged_corpus_is_not_reused(tmp_path, out, name):
     sources = {"train": write(tmp_path / "tagged", "a/X\n")}
     make_corpus(sources, out, "tagged")
     (out / name).write_bytes(b"x\n")
-    with pytest.raises(InputError, match=f"{name}: has 2 bytes; the manifest says"):
+    with pytest.raises(InputError, match=f"{name}: its checksum differs from the manifest"):
         make_corpus(sources, out, "tagged")
 
 

@@ -94,8 +94,8 @@ def test_splits_with_other_text_have_none(tmp_path, tagged):
     write(tagged, TAGGED.upper())
     sources = {"train": tagged, "valid": write(tmp_path / "mixed.jsonl", mixed), "test": plain}
     manifest = make_corpus(sources, tmp_path / "out")
-    assert set(manifest.tags) == {"tags.tsv", "train.tags.bin"}
+    assert {name for name in manifest.files if "tags" in name} == {"tags.tsv", "train.tags.bin"}
     assert open_corpus(tmp_path / "out", "valid").tags is None
     assert tags_of(tmp_path / "out", "test") == [None]
-    assert make_corpus({"train": plain}, tmp_path / "without").tags == {}
+    make_corpus({"train": plain}, tmp_path / "without")
     assert not [path.name for path in (tmp_path / "without").iterdir() if "tags" in path.name]
