@@ -10,8 +10,8 @@
     python -m launch.prepare --input=reviews.csv.gz --text_key=review --lowercase \\
         --split=0.8,0.1,0.1 --output=data/reviews
 
-    # Paired documents for autoencoders, such as articles and their summaries
-    python -m launch.prepare --source=articles.txt --target=summaries.txt --output=data/pairs
+    # Paired documents for autoencoders, such as summaries and the articles as their sources
+    python -m launch.prepare --input=summaries.txt --input_source=articles.txt --output=data/pairs
 
     # New test text with the vocabulary of another corpus
     python -m launch.prepare --test=new.txt --vocabulary=data/sotu/vocabulary.tsv --output=data/new
@@ -39,29 +39,17 @@ from dclm_jax.errors import InputError, require_at_least
 from launch import _app, _text
 from launch._fields import define_fields, values_of
 
-_OF_SPLITS = {
-    "train": flags.DEFINE_string("train", None, "Training text: a file, a folder or '-' (stdin)."),
-    "valid": flags.DEFINE_string("valid", None, "Validation text."),
-    "test": flags.DEFINE_string("test", None, "Test text."),
+_INPUT = "input"
+_TEXTS = {
+    "train": "Training text: a file, a folder or '-' (stdin).",
+    "valid": "Validation text.",
+    "test": "Test text.",
+    _INPUT: "Text to divide into train, valid and test, or the folder of --corpus.",
 } | {
-    source_split(split): flags.DEFINE_string(
-        source_split(split), None, f"Source documents of --{split}, aligned one to one."
-    )
-    for split in SPLITS
+    source_split(name): f"Source documents of --{name}, aligned one to one."
+    for name in (*SPLITS, _INPUT)
 }
-_INPUT = flags.DEFINE_string(
-    "input",
-    None,
-    "Text to divide into train, valid and test, or the folder of --corpus.",
-)
-_OF_PAIR = {
-    "input": flags.DEFINE_string(
-        "target", None, "Target documents, divided into train, valid and test."
-    ),
-    "input_source": flags.DEFINE_string(
-        "source", None, "Source documents of --target, aligned one to one."
-    ),
-}
+_INPUTS = {name: flags.DEFINE_string(name, None, text) for name, text in _TEXTS.items()}
 _CORPUS = flags.DEFINE_enum(
     "corpus",
     None,
@@ -125,23 +113,10 @@ def _show(directory: str) -> None:
 
 def _source() -> Source:
     """The source of `prepare`."""
-    split_texts, paired_texts = values_of(_OF_SPLITS), values_of(_OF_PAIR)
-    ways = {
-        "--train/--valid/--test": split_texts,
-        "--source/--target": paired_texts,
-        "--input": _INPUT.value is not None and not _CORPUS.value,
-        f"--corpus={_CORPUS.value}": _CORPUS.value,
-    }
-    ways_given = [way for way, value in ways.items() if value]
-    if len(ways_given) != 1:
-        raise InputError(
-            f"the text to prepare is named by {' and '.join(ways_given) or 'no flag'}; name it by "
-            "one of --train/--valid/--test, --input, --source/--target and --corpus"
-        )
-    if paired_texts and len(paired_texts) < len(_OF_PAIR):
-        lacking = "target" if _OF_PAIR["input"].value is None else "source"
-        raise InputError(f"--{lacking} is missing; add --{lacking}=PATH, aligned one to one")
-    return split_texts or paired_texts or _INPUT.value
+    if not _CORPUS.value:
+        return values_of(_INPUTS)
+    _app.refuse_together("corpus", *(name for name in _INPUTS if name != _INPUT))
+    return _INPUTS[_INPUT].value
 
 
 def _fractions() -> list[float] | None:

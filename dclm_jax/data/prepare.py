@@ -45,19 +45,18 @@ DEFAULT_VOCAB_SIZE = 10_000
 _DEFAULT_FRACTIONS = (0.8, 0.1, 0.1)
 # The name of an input that is divided into splits.
 _INPUT = "input"
-_OF_OTHER_TEXT = {
-    *("normalize", "text_key", "language", "unicode", "divider", "quoted"),
-    *("encoding", "unknown_token"),
-}
-_OF_DIVISION = {"fractions", "seed"}
-_FLAGS = {"fractions": "split"}
 _FORMATS_OF = {
     "normalize": formats.RAW,
     "language": formats.RAW,
     "text_key": set(formats.KEYED),
     "quoted": {"tsv"},
+    # A named corpus has fixed values of these options.
+    **dict.fromkeys(
+        ("unicode", "divider", "encoding", "unknown_token"),
+        {*formats.TEXT_FORMATS, formats.RAW_JSONL},
+    ),
 }
-"""The formats in which an option of text has an effect."""
+"""The formats in which an option has an effect."""
 # Usual spellings of OOV words in texts.
 _UNKNOWN_SPELLINGS = {"<unk>", "<UNK>", "[UNK]", "@unk@"}
 _SHOWN_SENTENCES, _SHOWN_WORDS, _SHOWN_UNKNOWN = 3, 40, 10
@@ -235,13 +234,12 @@ def _plan(source: Source, text: TextOptions, options: PrepareOptions) -> _Plan:
             "several inputs are -, but only one text can be read from standard input; name a file "
             "for each other input"
         )
-    refused = (_OF_OTHER_TEXT if collection else set()) | (set() if fractions else _OF_DIVISION)
-    for part in (text, options):
-        for field in dataclasses.fields(part):
-            if field.name in refused and getattr(part, field.name) != field.default:
-                what = f"{text.format} takes" if collection else "inputs of given splits take"
-                flag = _FLAGS.get(field.name, field.name)
-                raise InputError(f"{what} no {flag}; remove --{flag}")
+    if collection:
+        _require_effect(text, options, {text.format})
+    for name, flag in {"fractions": "split", "seed": "seed"}.items() if not fractions else ():
+        if getattr(options, name) != getattr(DEFAULT_OPTIONS, name):
+            what = f"{text.format} takes" if collection else "inputs of given splits take"
+            raise InputError(f"{what} no {flag}; remove --{flag}")
     if options.fractions is not None:
         fractions = _checked(options.fractions, corpus.SPLITS[: len(fractions)])
     shares = dict(zip(corpus.SPLITS, fractions, strict=False))
@@ -283,6 +281,17 @@ def _plan(source: Source, text: TextOptions, options: PrepareOptions) -> _Plan:
     return dataclasses.replace(plan, splits=[*splits, *map(corpus.source_split, splits)])
 
 
+def _require_effect(text: TextOptions, options: PrepareOptions, formats: set[str]) -> None:
+    """Refuses options that have no effect on text in these formats."""
+    values, defaults = vars(text) | vars(options), vars(PLAIN) | vars(DEFAULT_OPTIONS)
+    for name, needed in _FORMATS_OF.items():
+        if values[name] != defaults[name] and formats.isdisjoint(needed):
+            raise InputError(
+                f"{name} has no effect on text that is read as {', '.join(sorted(formats))}; "
+                f"remove --{name}"
+            )
+
+
 def _folder(source: PathLike | None, name: str, collection: Collection) -> PathLike:
     """The folder of a named corpus."""
     if source is not None and collection.home:
@@ -305,8 +314,9 @@ def _named(source: Source) -> dict[str, PathLike]:
         or (_INPUT in names and len(names) > 1)
     ):
         raise InputError(
-            f"inputs are {', '.join(source)}; expected any of {', '.join(corpus.SPLITS)}, or "
-            f"{_INPUT}, and for each or for none a source, such as {corpus.source_split('train')}"
+            f"inputs are {', '.join(source) or 'missing'}; expected any of "
+            f"{', '.join(corpus.SPLITS)}, or {_INPUT}, and for each or for none a source, such as "
+            f"{corpus.source_split('train')}"
         )
     return {name: source[name] for name in (*names, *sources)}
 
@@ -438,12 +448,8 @@ def _end(inputs: Mapping[str, _Input], plan: _Plan, report: Report) -> TextOptio
     `remembered` options."""
     options = plan.text
     formats = {format for text in inputs.values() for format in text.reader.formats}
-    for name, needed in _FORMATS_OF.items():
-        if getattr(options, name) != getattr(PLAIN, name) and formats.isdisjoint(needed):
-            raise InputError(
-                f"{name} has no effect on text that is read as {', '.join(sorted(formats))}; "
-                f"remove --{name}"
-            )
+    if not plan.collection:
+        _require_effect(options, plan.options, formats)
     if options.format == TextOptions.format:
         report(f"--format={options.format}: read as {', '.join(sorted(formats))}")
     if sentences := sum(text.reader.empty_sentences for text in inputs.values()):

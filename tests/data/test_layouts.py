@@ -156,7 +156,11 @@ def test_bad_review_is_named_and_nothing_is_left(tmp_path, content, message):
         ("sotu", dict(source=None, seed=1), "sotu takes no seed"),
         ("imdb", dict(fractions=(0.8, 0.1, 0.1)), "two shares of train and valid"),
         ("bbc", dict(fractions=(0.5, 0.5)), "three shares of train, valid and test"),
-        ("ptb", dict(seed=1), "^ptb takes no seed; remove --seed$"),
+        (
+            "bbc",
+            dict(encoding="cp1252"),
+            "encoding has no effect on text that is read as bbc; remo",
+        ),
         ("ptb", dict(fractions=(0.8, 0.1, 0.1)), "^ptb takes no split; remove --split$"),
         ("imdb", {}, "imdb: 2 documents are too few to split as 0.86,0.14"),
     ],

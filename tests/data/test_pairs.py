@@ -74,7 +74,9 @@ def test_unknown_words_of_a_source_drop_the_pair(tmp_path):
 
 def test_the_command_takes_both_ways(tmp_path):
     targets, sources = write_pairs(tmp_path, 20)
-    printed = launch("prepare", "--source=S", "--target=T", "--output=out", cwd=tmp_path).stdout
+    printed = launch(
+        "prepare", "--input=T", "--input_source=S", "--output=out", cwd=tmp_path
+    ).stdout
     table = printed[printed.index("split ") :].splitlines()
     assert [line.split()[0] for line in table[1:7]] == [*SPLITS, *SOURCES]
     for split in SPLITS:

@@ -44,7 +44,7 @@ REPORT = "report --output=new --workdirs=run"
 RESCORE = "rescore --workdir=run --nbest=nbest.txt --output=new"
 PAIRS = "minimal_pairs --workdir=run --output=new.tsv --alternatives=good,bad --input"
 REGIONS = "score --workdir=run --format=csv --output=new.tsv --input=regions.csv --join_rows=item"
-PAIRED = "prepare --output=new --source=lines.txt --target=lines.txt"
+PAIRED = "prepare --output=new --input=lines.txt --input_source=lines.txt"
 TRAIN_AND_SOURCE = "prepare --output=new --train=lines.txt --train_source=lines.txt"
 SERVE = "score --workdir=run --serve=-"
 TOO_LONG = "/x" * 2500 + "y" * 5000
@@ -154,24 +154,21 @@ order --workdir=run --input=single.txt => no document has two or more sentences
 {PLAN} --vocab_size=50 => --vocab_size has no effect without --shape; give both or neither
 
 prepare --train=lines.txt => --output is missing
-prepare --output=new => named by no flag; name it by one of --train/--valid/--test, --input
+prepare --output=new => inputs are missing; expected any of train, valid, test, or input, and
 prepare --output=new --train=lines.txt --split=1,0,0 => inputs of given splits take no split
 prepare --output=new --input=lines.txt --split=0.5,x => write shares separated by commas
-prepare --output=new --input=lines.txt --train=lines.txt => --train/--valid/--test and --input
-prepare --output=new --corpus=bbc --input=x --train=lines.txt => --test and --corpus=bbc
+prepare --output=new --input=lines.txt --train=lines.txt => inputs are train, input; expected any
+prepare --output=new --corpus=bbc --input=x --train=lines.txt => --train cannot be used with --corp
 prepare --output=new --corpus=bbc --input=x --format=prose => --format has no effect with
 prepare --output=new --corpus=wsj => --corpus=wsj
-prepare --output=new --target=lines.txt => --source is missing; add --source=PATH
-prepare --output=new --source=lines.txt => --target is missing; add --target=PATH
 prepare --output=new --train_source=lines.txt => \
 inputs are train_source; expected any of train, valid, test, or
 {TRAIN_AND_SOURCE} --valid=lines.txt => and for each or for none a source, such
-{PAIRED} --input=lines.txt => --source/--target and --input
-{PAIRED} --corpus=sotu => --source/--target and --corpus=sotu
+{PAIRED} --corpus=sotu => --input_source cannot be used with --corpus
 {PAIRED} --split_documents_at=9 => split_documents_at cuts single documen
-{PAIRED} --source=references.txt => lines.txt has 2 documents and references.txt has 1 documents
-{PAIRED} --target=references.txt => references.txt has 1 documents and lines.txt has 2 documents
-{PAIRED} --source=- --target=- => only one text can be read from standard input
+{PAIRED} --input_source=references.txt => lines.txt has 2 documents and references.txt has 1
+{PAIRED} --input=references.txt => references.txt has 1 documents and lines.txt has 2 documents
+{PAIRED} --input_source=- --input=- => only one text can be read from standard input
 {TRAIN_AND_SOURCE} --train=- --train_source=- => only one text can be read from standard input
 prepare --output=new --train=lines.txt --normalize => normalize has no effect on text that is read
 prepare --output=new --train=lines.txt --text_key=a => text_key has no effect on text that is read
