@@ -36,7 +36,8 @@ from collections.abc import Iterator, Sequence
 from absl import flags
 
 from dclm_jax import files
-from dclm_jax.data import readers
+from dclm_jax.data.documents import Document
+from dclm_jax.data.text_files import STDIN
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import reconstruction
 from dclm_jax.experiments.subjects import Subject
@@ -113,7 +114,7 @@ def _reconstruct() -> dict[str, list[reconstruction.Measures]]:
     return {_OUTPUT.value: measures}
 
 
-def _pairs(subject: Subject) -> Iterator[tuple[readers.Document, readers.Document]]:
+def _pairs(subject: Subject) -> Iterator[tuple[Document, Document]]:
     """The sources, each with the document to reconstruct."""
     lm, path = subject.lm, flags.FLAGS.input
     if path is not None:
@@ -127,7 +128,7 @@ def _pairs(subject: Subject) -> Iterator[tuple[readers.Document, readers.Documen
     for encoded in _evaluation.open_split([subject], flags.FLAGS.split).documents:
         texts = (encoded.source or encoded.sentences, encoded.sentences)
         source, target = (list(map(lm.vocabulary.decode, sentences)) for sentences in texts)
-        yield readers.Document(encoded.id, source), readers.Document(encoded.id, target)
+        yield Document(encoded.id, source), Document(encoded.id, target)
 
 
 def _measure_outputs() -> dict[str, list[reconstruction.Measures]]:
@@ -141,7 +142,7 @@ def _measure_outputs() -> dict[str, list[reconstruction.Measures]]:
     if not inputs:
         raise InputError("--input is missing; add --input=FILE, the sources of --outputs")
     _app.refuse_without("workdir", *_OF_MODELS)
-    if readers.STDIN in outputs or (inputs == readers.STDIN and len(outputs) > 1):
+    if STDIN in outputs or (inputs == STDIN and len(outputs) > 1):
         raise InputError(
             "standard input can be read only once; use '-' only as --input, with one file as "
             "--outputs"

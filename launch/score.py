@@ -89,6 +89,7 @@ from absl import flags
 
 from dclm_jax.data import readers
 from dclm_jax.data.documents import Document
+from dclm_jax.data.text_files import STDIN
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.distributions import SURPRISAL, WORD_MEASURES, column_names
 from dclm_jax.experiments import figures, requests, score_files
@@ -108,7 +109,7 @@ _CONTEXT = flags.DEFINE_string(
     "context", None, "File with one document, read before each line of --input; '-' for stdin."
 )
 _SERVE = flags.DEFINE_enum(
-    "serve", None, [readers.STDIN], "Answer JSON lines that arrive on standard input ('-')."
+    "serve", None, [STDIN], "Answer JSON lines that arrive on standard input ('-')."
 )
 _OUTPUT = flags.DEFINE_string("output", "-", "File for the scores; '-' is standard output.")
 _OUTPUT_FORMAT = flags.DEFINE_enum(
@@ -259,7 +260,7 @@ def _serve(runs: Sequence[Subject]) -> None:
     """Answers the requests on standard input."""
     options = _evaluation.text_options(*(run.lm.text.options for run in runs))
     answer = functools.partial(_answer, runs)
-    with open_output(readers.STDIN) as file:
+    with open_output(STDIN) as file:
         for line in requests.answers(sys.stdin.buffer, options, answer):
             print(line, end="", file=file, flush=True)
 
@@ -338,7 +339,7 @@ def _scores(
 def _continuations(runs: Sequence[Subject]) -> Iterator[list[DocumentScore]]:
     """Each line of --input after the text of --context."""
     context, path, models = _CONTEXT.value or "", flags.FLAGS.input, [run.lm for run in runs]
-    if context == path == readers.STDIN:
+    if context == path == STDIN:
         raise InputError(
             "--context and --input are both standard input; read --context or --input from a file"
         )

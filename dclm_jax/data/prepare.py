@@ -158,7 +158,10 @@ def prepare(
             return existing
         directory = stack.enter_context(files.replacing(target, last=corpus.MANIFEST_FILE))
         scratch = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(dir=directory)))
-        _begin(inputs, plan, report)
+        if plan.collection:
+            counts = sources[plan.text.format]["files"].items()
+            parts = "".join(f"; {part}: {count:,}" for part, count in counts if part)
+            report(f"reading {plan.collection.title}{parts}")
         numbered = NumberedText.read(_documents(inputs, plan), scratch)
         like_this = _end(inputs, plan, report)
         numbered = _divided(numbered, plan)
@@ -408,18 +411,6 @@ def _existing(
         for split in manifest.splits:
             corpus.check_files(output, manifest.files_of(split))
     return manifest
-
-
-def _begin(inputs: Mapping[str, _Input], plan: _Plan, report: Report) -> None:
-    """Reports the files of a named corpus. Decodes all other texts before the first text is
-    read."""
-    for text in inputs.values():
-        if plan.collection:
-            counts = text.described["files"].items()
-            parts = "".join(f"; {part}: {count:,}" for part, count in counts if part)
-            report(f"reading {plan.collection.title}{parts}")
-        else:
-            readers.check_characters(text.path, plan.options.encoding, text.name)
 
 
 def _documents(inputs: Mapping[str, _Input], plan: _Plan) -> Iterator[tuple[int, Document]]:

@@ -1,6 +1,5 @@
 """Text files to documents of tokenized sentences, with one document in memory at a time."""
 
-import collections
 import dataclasses
 import io
 import itertools
@@ -14,7 +13,6 @@ from dclm_jax.data.documents import PLAIN, Document, TextOptions
 from dclm_jax.data.formats import KEYED, RAW, TEXT_FORMATS, Text
 from dclm_jax.data.notes import Notes, as_words, note_unseen
 from dclm_jax.data.text_files import (
-    STDIN,
     UTF8,
     Line,
     decode,
@@ -128,14 +126,11 @@ class TextReader:
 
     def _texts(self, path: str | pathlib.Path, name: str | None) -> Iterator[tuple[str, Text]]:
         """The format and the lines of each text of an input."""
-        format, encoding = self._options.format, self._encoding
-        files = input_files(path)
-        formats = [_BY_NAME.get(name_suffix(file), format) for file in files]
-        if not RAW.isdisjoint(formats) or "jsonl" in formats:
-            check_characters(path, encoding, name)
-        for file, format in zip(files, formats, strict=True):
+        for file in input_files(path):
+            format = _BY_NAME.get(name_suffix(file), self._options.format)
             source, label = name or str(file), printable(name) if name else file_label(file, path)
-            yield format, self.text(read_lines(file, source, encoding=encoding), label, source)
+            lines = read_lines(file, source, encoding=self._encoding)
+            yield format, self.text(lines, label, source)
 
     def text(self, lines: Iterator[Line], label: str, source: str) -> Text:
         return Text(lines, label, source, self._options, self._ids, self.notes, self._joined_by)
@@ -274,14 +269,6 @@ def corresponding(
     if len(set(counts)) > 1:
         numbers = " and ".join(map("{} has {:,} documents".format, paths, counts))
         raise InputError(f"{numbers}; expected equal numbers, in the same order")
-
-
-def check_characters(path: str | pathlib.Path, encoding: str, name: str | None = None) -> None:
-    """Decodes a text to the end before long work; pipes, which can be read only once, are not
-    read."""
-    for file in input_files(path):
-        if file.is_file() and str(file) != STDIN:
-            collections.deque(read_lines(file, name, encoding=encoding), maxlen=0)
 
 
 def remembered(options: TextOptions, formats: Collection[str] = ()) -> TextOptions:

@@ -2,23 +2,12 @@
 
 import pytest
 
-from dclm_jax.data import prose
 from dclm_jax.data.corpora import sotu
 from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.readers import TextReader, read_documents
-from dclm_jax.errors import InputError
 from tests.data.support import empty, read, sentences_of, write
 
 CURLY = "“Don’t (ever) go…” he said — twice – and «left»\u00a0; ‘it’ was the dog’s"
-
-
-def test_wrong_characters_are_found_before_sentences_are_split(tmp_path, monkeypatch):
-    write(tmp_path / "a.txt", "Good text.\n")
-    write(tmp_path / "b.txt", b"Good.\n\x93Bad\x94.\n")
-    monkeypatch.setattr(prose, "Tokenizer", None)
-    message = r"b\.txt:2: not valid UTF-8: the byte 0x93 .* such as cp1252, latin-1 or utf-16$"
-    with pytest.raises(InputError, match=message):
-        read(tmp_path, "prose")
 
 
 def test_punctuation_is_written_as_moses_does(tmp_path):

@@ -2,11 +2,7 @@
 
 import json
 
-import pytest
-
-from dclm_jax.data import open_corpus, prepare, read_documents
-from dclm_jax.data.documents import TextOptions
-from dclm_jax.errors import InputError
+from dclm_jax.data import open_corpus, read_documents
 from tests.data.support import write
 from tests.launch.support import launch, refuse
 
@@ -117,10 +113,3 @@ def test_sentences_and_unknown_words_are_reported(tmp_path):
     lines = report("--vocab_size=1")
     assert lines[2] == "  " + "v " * 39 + "[x\\x1b[2Jy] ..."
     assert lines[3] == "most frequent of 2 OOV words: w 2, x\\x1b[2Jy 1"
-
-
-def test_wrong_characters_of_any_split_are_found_before_the_first_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("dclm_jax.data.prose.Tokenizer", None)
-    first, second = write(tmp_path / "a", "Good.\n"), write(tmp_path / "b", b"\x93Bad.\x94\n")
-    with pytest.raises(InputError, match="b:1: not valid UTF-8: the byte 0x93"):
-        prepare({"train": first, "test": second}, tmp_path / "out", TextOptions("prose"))
