@@ -159,18 +159,15 @@ def test_trees_without_names(place):
     fuzz(200)(given(BRACKETS)(check))()
 
 
-@pytest.mark.parametrize("suffix", [".mrg", ""])
-def test_sections_of_a_treebank(place, suffix):
-    root = place / f"treebank{suffix}"
-    original = TEXTS["treebank" if suffix else "prose"].encode()
+def test_sections_of_a_treebank(place):
+    root, original = place / "sections", TEXTS["treebank"].encode()
     for section in range(25):
-        write(root / f"{section:02}" / f"wsj_{section:02}01{suffix}", original)
+        write(root / f"{section:02}" / f"wsj_{section:02}01.mrg", original)
 
     @fuzz(60)
     @given(anything() | BRACKETS | damaged(original))
     def check(content: bytes) -> None:
-        content = content if suffix else content[:PROSE_BYTES]
-        feed(root / "13" / f"wsj_1301{suffix}", content, "ptb", root)
+        feed(root / "13" / "wsj_1301.mrg", content, "ptb", root)
 
     check()
 

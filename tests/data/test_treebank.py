@@ -49,19 +49,12 @@ PARSED_TAGS = words(
     "`` UH '' -LRB- : -RRB-",
     "NN .",
 )
-RAW = ".START \n\nThe cat (grey) didn't purr.\nIt ate 3/4 of a pie. Twice.\n\nA mark .START \n"
-RAW_WORDS = words(
-    "The cat ( grey ) didn 't purr .",
-    # A line is a sentence, whatever it holds.
-    "It ate 3 / 4 of a pie . Twice .",
-    "A mark",
-)
 
 
-def write_sections(folder, content, suffix=".mrg", sections: Iterable[int] = range(25), files=2):
+def write_sections(folder, content, sections: Iterable[int] = range(25), files=2):
     for section in sections:
         for number in range(files):
-            write(folder / f"{section:02}" / f"wsj_{section:02}{number + 7:02}{suffix}", content)
+            write(folder / f"{section:02}" / f"wsj_{section:02}{number + 7:02}.mrg", content)
     return folder
 
 
@@ -146,59 +139,33 @@ def test_documents_of_the_sections_and_nothing_else(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(("suffix", "text"), [(".mrg", "( (X (NN café)) )"), ("", "café")])
-def test_files_of_before_utf_8(tmp_path, suffix, text):
-    write_sections(tmp_path, text, suffix)
-    write(tmp_path / "00" / f"wsj_0007{suffix}", text.encode("latin-1"))
+def test_files_of_before_utf_8(tmp_path):
+    text = "( (X (NN café)) )"
+    write_sections(tmp_path, text)
+    write(tmp_path / "00" / "wsj_0007.mrg", text.encode("latin-1"))
     assert sentences_of(tmp_path, "ptb") == 50 * [[["café"]]]
 
 
-def test_parses_are_read_rather_than_raw_text(tmp_path):
-    write_sections(tmp_path / "raw" / "wsj", RAW, suffix="")
-    assert sentences_of(tmp_path, "ptb")[0] == RAW_WORDS
-    write_sections(tmp_path / "combined" / "wsj", "(NN combined)")
-    assert sentences_of(tmp_path, "ptb")[0] == [["combined"]]
-    write_sections(tmp_path / "parsed" / "mrg" / "wsj", "(NN parsed)")
-    assert sentences_of(tmp_path, "ptb")[0] == [["parsed"]]
-    # In one folder, too; and what is wanted can be said.
-    write_sections(tmp_path / "parsed" / "mrg" / "wsj", RAW, suffix="")
-    assert sentences_of(tmp_path, "ptb")[0] == [["parsed"]]
-    assert sentences_of(tmp_path / "raw" / "wsj", "ptb")[0] == RAW_WORDS
-
-
-def test_raw_files(tmp_path):
-    write_sections(tmp_path, RAW, suffix="", files=1)
-    write(tmp_path / "01" / "wsj_0107", "It slept.\n  \nIt purred.")
-    assert read(tmp_path, "ptb")[:2] == [
-        Document("00/wsj_0007", RAW_WORDS),
-        Document("01/wsj_0107", words("It slept .", "It purred .")),
-    ]
+def test_the_first_folder_with_sections_is_read(tmp_path):
+    for folder in ("combined/wsj", "parsed/mrg/wsj"):
+        write_sections(tmp_path / folder, f"(NN {folder})")
+        assert sentences_of(tmp_path, "ptb")[0] == [[folder]]
 
 
 @pytest.mark.parametrize("package", ["sentencex", "sacremoses"])
-def test_only_raw_files_need_the_packages_for_prose(tmp_path, monkeypatch, package):
+def test_only_raw_text_needs_the_packages_for_prose(tmp_path, monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
-    write_sections(tmp_path, RAW, suffix="")
+    path = write(tmp_path / "text", "It slept.")
     with pytest.raises(InputError, match=rf"needs {package}: pip install 'dclm_jax\[text\]'$"):
-        read(tmp_path, "ptb")
-    write_sections(tmp_path, PARSED)
-    assert sentences_of(tmp_path, "ptb")[0] == PARSED_WORDS
+        read(path, "prose")
+    assert sentences_of(write_sections(tmp_path, PARSED), "ptb")[0] == PARSED_WORDS
 
 
-@pytest.mark.parametrize(
-    ("place", "suffix", "text"),
-    [
-        ("", ".MRG", "(NN a)"),
-        ("PARSED/MRG/WSJ", ".MRG", "(NN a)"),
-        ("COMBINED/WSJ", ".MRG", "(NN a)"),
-        ("RAW/WSJ", "", "a"),
-    ],
-)
-def test_names_in_capitals_as_on_a_compact_disc(tmp_path, place, suffix, text):
+@pytest.mark.parametrize("place", ["", "PARSED/MRG/WSJ", "COMBINED/WSJ"])
+def test_names_in_capitals_as_on_a_compact_disc(tmp_path, place):
     for section in range(25):
-        write(tmp_path / place / f"{section:02}" / f"WSJ_{section:02}07{suffix}", text)
-    tags = [["NN"]] if suffix else None
-    assert read(tmp_path, "ptb")[0] == Document("00/WSJ_0007", [["a"]], tags)
+        write(tmp_path / place / f"{section:02}" / f"WSJ_{section:02}07.MRG", "(NN a)")
+    assert read(tmp_path, "ptb")[0] == Document("00/WSJ_0007", [["a"]], [["NN"]])
 
 
 def test_split_and_vocabulary_of_the_treebank(tmp_path):
@@ -220,39 +187,27 @@ def test_split_and_vocabulary_of_the_treebank(tmp_path):
     assert manifest.options["format"] == "ptb"
     assert reports[0] == "reading the Penn Treebank; train: 21; valid: 2; test: 2"
     assert reports[2:5] == 3 * ["  A"]
-    # Other files beside the documents make no difference, other documents do.
+    # Other files beside the documents make no difference.
     write(root / "00" / "readme", "x")
     assert make_corpus(root, tmp_path / "out", "ptb") == manifest
-    write(root / "00" / "wsj_0008.mrg", "(NN B)")
-    with pytest.raises(InputError, match=r"a different corpus \(sources differ\)"):
-        make_corpus(root, tmp_path / "out", "ptb")
 
 
 @pytest.mark.parametrize(
-    ("sections", "suffix", "message"),
+    ("sections", "message"),
     [
-        ([], ".mrg", "ROOT: has no sections of the Penn Treebank; .* combined/wsj or raw/wsj$"),
-        ([*range(13), *range(15, 25)], ".mrg", "ROOT: has only some sections .* missing 13 14$"),
-        (range(25), ".txt", r"ROOT/00: has no files called wsj_NNNN\[.mrg\]$"),
+        ([], "ROOT: has no sections of the Penn Treebank; .* parsed/mrg/wsj or combined/wsj$"),
+        ([*range(13), *range(15, 25)], "ROOT: has only some sections .* missing 13 14$"),
+        (range(25), r"ROOT/13: has no files called wsj_NNNN\.mrg$"),
     ],
 )
-def test_folders_that_are_no_treebank_are_named(tmp_path, sections, suffix, message):
+def test_folders_that_are_no_treebank_are_named(tmp_path, sections, message):
     root = tmp_path / "in"
     root.mkdir()
-    write_sections(root, "(NN a)", suffix, sections, files=1)
+    write_sections(root, "(NN a)", sections, files=1)
+    if 13 in sections:
+        (root / "13" / "wsj_1307.mrg").rename(root / "13" / "wsj_1307")
     with pytest.raises(InputError, match=message.replace("ROOT", str(root))):
         read(root, "ptb")
-
-
-def test_bad_treebanks_are_named_and_nothing_is_left(tmp_path):
-    root, out = write_sections(tmp_path / "in", "(NN a)", files=1), tmp_path / "deep" / "out"
-    bad = write(root / "24" / "wsj_2407.mrg", "it slept\n")
-    with pytest.raises(InputError, match=f"{bad}:1: 'it' is outside of all trees"):
-        make_corpus(root, out, "ptb")
-    (root / "13" / "wsj_1307.mrg").rename(root / "13" / "wsj_1307")
-    with pytest.raises(InputError, match=r"in/13: has no files called wsj_NNNN\.mrg$"):
-        make_corpus(root, out, "ptb")
-    assert list(out.parent.iterdir()) == []
 
 
 # BLLIP North American News Text.

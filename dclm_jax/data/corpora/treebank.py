@@ -7,8 +7,7 @@ omitted, and \/ and \* become / and *.
 Both corpora need a licence. These readers follow published descriptions of the files and were
 tested on small hand-written files, never on the corpora:
 
-- the Penn Treebank from the README files of its releases (LDC95T7, LDC99T42) and, for raw files,
-  the sample that NLTK distributes;
+- the Penn Treebank from the README files of its releases (LDC95T7, LDC99T42);
 - BLLIP North American News Text (LDC2008T13) from its catalogue entry, the README of the parser
   that wrote it (github.com/BLLIP/bllip-parser, first-stage: n-best lists) and two public programs
   that read it. The release has four disks of data/NUMBER/NUMBER-SOURCE-FIRST-LAST.bz2. A sentence
@@ -23,7 +22,6 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from dclm_jax.data import prose
 from dclm_jax.data.corpus import SPLITS
 from dclm_jax.data.documents import Document
 from dclm_jax.data.text_files import (
@@ -36,10 +34,8 @@ from dclm_jax.data.text_files import (
 from dclm_jax.errors import InputError, brief
 
 _SECTIONS = tuple(f"{number:02}" for number in range(25))
-_FOLDERS = ("parsed/mrg/wsj", "combined/wsj", "raw/wsj")
+_FOLDERS = ("parsed/mrg/wsj", "combined/wsj")
 _PARSED = re.compile(r"wsj_[0-9]{4}\.mrg", re.IGNORECASE)
-_RAW = re.compile(r"wsj_[0-9]{4}", re.IGNORECASE)
-_RAW_START = ".START"
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 # Maximum depth of brackets, far above the depth of any parse; it takes 0.1 GiB.
@@ -59,20 +55,10 @@ class Tree(NamedTuple):
 
 
 def read_ptb(root: str | pathlib.Path) -> Iterator[Document]:
-    """The Wall Street Journal of the Penn Treebank, one document per file, called 00/wsj_0001.
-
-    Raw files (see `ptb_files`) have one sentence per line, which `prose` divides into words; the
-    few lines with two sentences are read as one sentence. The mark .START is omitted.
-    """
+    """The Wall Street Journal of the Penn Treebank, one document per file, called 00/wsj_0001."""
     for file in itertools.chain(*ptb_files(root).values()):
-        name = f"{file.parent.name}/{file.stem}"
-        lines = read_lines(file, fallbacks=("latin-1",))
-        if file.suffix:
-            yield document(name, read_trees(lines, str(file)))
-            continue
-        words = prose.Tokenizer().words
-        texts = (" ".join(word for word in text.split() if word != _RAW_START) for _, text in lines)
-        yield Document(name, [words(text) for text in texts if text])
+        trees = read_trees(read_lines(file, fallbacks=("latin-1",)), str(file))
+        yield document(f"{file.parent.name}/{file.stem}", trees)
 
 
 def ptb_split(section: str) -> int:
@@ -85,9 +71,9 @@ def ptb_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
     """The files of each split of the Penn Treebank, in order.
 
     The sections are the folders 00 to 24 in `root` itself, or else in its parsed/mrg/wsj
-    (LDC99T42), combined/wsj (LDC95T7) or raw/wsj. The first of these folders with sections is read.
-    Documents are the files wsj_NNNN.mrg. If no section has such files, documents are the raw files
-    wsj_NNNN. All names may be in capitals, as some systems show names on a compact disc.
+    (LDC99T42) or combined/wsj (LDC95T7). The first of these folders with sections is read.
+    Documents are the files wsj_NNNN.mrg. All names may be in capitals, as some systems show names
+    on a compact disc.
     """
     root = pathlib.Path(root)
     names = (name for folder in _FOLDERS for name in (folder, folder.upper()))
@@ -98,21 +84,18 @@ def ptb_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
     else:
         raise InputError(
             f"{root}: has no sections of the Penn Treebank; expected the folders 00 to 24 in it, "
-            f"or in its {', '.join(_FOLDERS[:-1])} or {_FOLDERS[-1]}"
+            f"or in its {' or '.join(_FOLDERS)}"
         )
     if missing:
         raise InputError(
             f"{folder}: has only some sections of the Penn Treebank; expected the folders 00 to "
             f"24, missing {' '.join(missing)}"
         )
-    files = {section: files_in(folder / section) for section in _SECTIONS}
-    is_parsed = any(_PARSED.fullmatch(file.name) for file in itertools.chain(*files.values()))
-    pattern, expected = (_PARSED, "wsj_NNNN.mrg") if is_parsed else (_RAW, "wsj_NNNN[.mrg]")
     splits: dict[str, list[pathlib.Path]] = {split: [] for split in SPLITS}
-    for section, listed in files.items():
-        documents = [file for file in listed if pattern.fullmatch(file.name)]
+    for section in _SECTIONS:
+        documents = [file for file in files_in(folder / section) if _PARSED.fullmatch(file.name)]
         if not documents:
-            raise InputError(f"{folder / section}: has no files called {expected}")
+            raise InputError(f"{folder / section}: has no files called wsj_NNNN.mrg")
         splits[SPLITS[ptb_split(section)]] += documents
     return splits
 
