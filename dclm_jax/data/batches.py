@@ -209,33 +209,25 @@ class TrainingBatches:
     def shapes(self, steps: range) -> collections.Counter[Shape]:
         """The shapes of the batches of these steps, and the number of batches of each shape; no
         word is read. Only the steps of one epoch count, since epochs have about the same shapes."""
-        steps = steps[: self.steps_per_epoch]
-        kinds = [self._segments, *([] if self._sources is None else [self._sources])]
-        begins = np.arange(0, self.num_segments, self.batch_size)
-        shapes: collections.Counter[Shape] = collections.Counter()
-        epochs, positions = np.divmod(np.asarray(steps), self.steps_per_epoch)
-        for epoch in np.unique(epochs):
-            order, batches = self._epoch_order(int(epoch))
-            numbers = batches[positions[epochs == epoch]]
-            sizes = [
-                np.maximum.reduceat(bucket[order], begins)[numbers].tolist()
-                for kind in kinds
-                for bucket in (kind.sentences, kind.length)
-            ]
-            for sentences, length, *source in zip(*sizes, strict=True):
-                source_shape = tuple(source) or (
-                    (sentences, length) if self._is_its_source else None
-                )
-                earlier = self.earlier_sentences
-                shapes[Shape(self.batch_size, sentences, length, earlier, source_shape)] += 1
-        return shapes
+        return collections.Counter(map(self._shape, steps[: self.steps_per_epoch]))
 
-    def __call__(self, step: int) -> Batch:
-        """The batch of a step, B x S x N with S and N of the largest buckets in it."""
+    def _shape(self, step: int) -> Shape:
+        indices = self._indices(step)
+        size = source = self._segments.of(indices).size
+        if not self._is_its_source:
+            source = None if self._sources is None else self._sources.of(indices).size
+        return Shape(self.batch_size, *size, self.earlier_sentences, source)
+
+    def _indices(self, step: int) -> np.ndarray:
+        """The indices of the segments of a step."""
         epoch, position = divmod(step, self.steps_per_epoch)
         order, batches = self._epoch_order(epoch)
         begin = int(batches[position]) * self.batch_size
-        indices = order[begin : begin + self.batch_size]
+        return order[begin : begin + self.batch_size]
+
+    def __call__(self, step: int) -> Batch:
+        """The batch of a step, B x S x N with S and N of the largest buckets in it."""
+        indices = self._indices(step)
         segments = self._segments.of(indices)
         batch = self._pack(self._text, segments)
         if self._is_its_source:
@@ -252,10 +244,11 @@ class TrainingBatches:
         return dataclasses.replace(batch, earlier=earlier)
 
     def _pack(self, text: "_Sentences", segments: "_Segments") -> Batch:
-        position = np.arange(segments.sentences.max())
+        max_sentences, length = segments.size
+        position = np.arange(max_sentences)
         sentence_RxS = segments.first[:, None] + position
         exists_RxS = position < segments.count[:, None]
-        return text.pack(sentence_RxS, exists_RxS, int(segments.length.max()), self.batch_size)
+        return text.pack(sentence_RxS, exists_RxS, length, self.batch_size)
 
     def _shuffle(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """The order of segments (sorted by buckets) and of the batches."""
@@ -290,6 +283,11 @@ class _Segments(NamedTuple):
         # The bucket of the longest segments is the maximum itself.
         sentences = np.minimum(_buckets(count, (SHORT_SEGMENT,)), max_sentences)
         return cls(first, count, sentences, _buckets(longest + 1, LENGTH_BOUNDARIES))
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """S and N of a batch of all these segments."""
+        return int(self.sentences.max()), int(self.length.max())
 
     def of(self, indices: np.ndarray) -> "_Segments":
         return _Segments(*(array[indices] for array in self))
