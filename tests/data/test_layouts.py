@@ -133,21 +133,6 @@ def test_missing_folder_of_reviews_is_named(tmp_path, folder):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", r"test/neg/0_2\.txt: is empty"),
-        (b"A\nb \xa3\n", r"test/neg/0_2\.txt:2: not valid UTF-8"),
-    ],
-)
-def test_bad_review_is_named_and_nothing_is_left(tmp_path, content, message):
-    root = write_imdb(tmp_path / "aclImdb", train=2, test=2)
-    write(root / "test" / "neg" / "0_2.txt", content)
-    with pytest.raises(InputError, match=message):
-        make_corpus(root, tmp_path / "deep" / "out", "imdb")
-    assert list((tmp_path / "deep").iterdir()) == []
-
-
-@pytest.mark.parametrize(
     ("name", "options", "message"),
     [
         ("wsj", {}, "unknown format 'wsj'; .*, sotu, imdb, bbc, ptb, nant, ted"),

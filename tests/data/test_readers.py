@@ -245,6 +245,14 @@ def test_reading_streams(tmp_path):
         (b'{"sentences": ["a"], "tags": [["X Y"]]}\n', r":1: a tag is 'X Y'; write cha"),
         (b'{"a":' * 200_000 + b"}", r"t\.jsonl:1: nested too deeply"),
         (b'{"sentences": [""]}\n', r"t\.jsonl: has no documents"),
+        (
+            b'[{"id": 1}]\n',
+            r":1: the line is '\[{\"id\": 1}\]'; write one JSON object per line, with",
+        ),
+        (b'\n[\n{"text": "a"}\n]\n', r"t\.jsonl:2: the line is '\['; write one JSON object"),
+        (b'{\n"text": "a"\n}\n', r"t\.jsonl:1: the line is '{'; write one JSON object per"),
+        (b'{"id": 1,\n"text": "a"}\n', r":1: the line is '{\"id\": 1,'; write one JSON object"),
+        (b'{"text": "a"}\n[1]\n', r"t\.jsonl:2: the line is '\[1\]'; write one JSON object"),
     ],
 )
 def test_bad_json_lines_are_refused_with_their_line(tmp_path, content, message):

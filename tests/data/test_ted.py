@@ -116,8 +116,6 @@ def test_division(tmp_path):
     assert collections.Counter(names["train"] + names["valid"]) == collections.Counter(expected)
     assert manifest.sources["ted"]["files"] == {"train": 1, "tst2010": 1}
     assert reports[0].startswith("reading TED talks of IWSLT; train: ")
-    write(root / "README", "another")
-    assert make_corpus(root, tmp_path / "out", "ted") == manifest
 
 
 BOMB = (

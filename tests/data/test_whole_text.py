@@ -249,23 +249,6 @@ def test_words_are_composed_and_lose_format_characters_at_their_edges(tmp_path, 
         TextOptions(unicode="nfd")
 
 
-@pytest.mark.parametrize(
-    ("content", "line", "start"),
-    [
-        ('[{"id": 1, "text": "Hello."}]\n', 1, "'[{\"id"),
-        ('\n[\n  {"text": "Hello."}\n]\n', 2, "'['"),
-        ('{\n  "text": "Hello."\n}\n', 1, "'{'"),
-        ('{"id": 1,\n "text": "a"}\n', 1, "'{\"id\": 1,'"),
-        ('{"text": "a"}\n[1]\n', 2, "'[1]'"),
-    ],
-)
-def test_json_that_is_no_json_lines_is_refused_with_its_line(tmp_path, content, line, start):
-    path = write(tmp_path / "t.jsonl", content)
-    with pytest.raises(InputError, match="; write one JSON object per line, with 'text'") as error:
-        read(path)
-    assert str(error.value).startswith(f"{path}:{line}: the line is {start}")
-
-
 SIGNS = st.characters(exclude_categories=("Cs",), exclude_characters="\0")
 WORD = st.text(
     st.one_of(st.sampled_from("ab.?!'\"=/-[](){}<>|,1\u200b\ufeff\u00ad\u0301\u266c&;"), SIGNS),
