@@ -10,13 +10,14 @@ the state are known to be finite. If they are not, or if the validation loss is 
 training raises DivergenceError.
 """
 
-import contextlib
 import dataclasses
 import math
+import operator
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -49,11 +50,7 @@ from dclm_jax.training.optimizer import (
     model_params,
     require_sparse,
 )
-from dclm_jax.training.progress import (
-    ProgressLine,
-    agreed_interruption,
-    parameter_table,
-)
+from dclm_jax.training.progress import agreed_interruption, duration, parameter_table
 from dclm_jax.training.run_writer import Progress, RunWriter
 from dclm_jax.training.step import (
     CompiledSteps,
@@ -102,7 +99,17 @@ def train(
             say(f"compiling the largest of {len(shapes)} shapes: {size}")
             device_shape = largest.on_each(jax.device_count())
             steps.compile(device_shape.batch(jax.local_device_count(), bool(job.model.hashed)))
-        start = _start(job, init_key, resumes=writer.trained_steps > 0)
+        start = Start(job.model.init(init_key))
+        if options.start_from and not writer.trained_steps:
+            initial, vocabulary = start.params, job.valid.vocabulary
+            # The first process reads the other run; `restore` sends the state to all processes.
+            start = processes.together(
+                lambda: (
+                    start_from(options.start_from, job.model, initial, vocabulary)
+                    if processes.is_first()
+                    else Start(initial)
+                )
+            )
         writer.claim(_saved(job.config), job.valid, job.total_steps)
         first = first_state(start.params, job.optimizer, job.state.frozen)
         state, progress = writer.restore(first)
@@ -114,7 +121,7 @@ def train(
         run = _Run(job, writer, progress, state, dropout_key, steps, say)
         # The run has a copy of the state, and the device may have memory for only one copy.
         del start, first, state
-        with contextlib.closing(run), agreed_interruption() as interrupted:
+        with agreed_interruption() as interrupted:
             for batch in _prefetch(job, run.step):
                 if 0 < options.patience <= progress.evaluations_without_gain:
                     ending = "early_stop"
@@ -220,32 +227,8 @@ def _saved(config: RunConfig) -> dict[str, Any]:
     return settings
 
 
-def _start(job: Job, key: jax.Array, *, resumes: bool) -> Start:
-    """Initial parameters. The first process takes them from `training.start_from`, unless the run
-    resumes."""
-    run = job.config.training.start_from
-    start = Start(job.model.init(key))
-
-    @processes.by_first
-    def take() -> None:
-        nonlocal start
-        if run and not resumes:
-            start = start_from(run, job.model, start.params, job.valid.vocabulary)
-
-    take()
-    return start
-
-
-@dataclasses.dataclass
-class _Sums:
-    """Sums since the last line of metrics, and the gradient norm of the last step."""
-
-    nll: float = 0.0
-    extra: float = 0.0
-    terms: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
-    norm: float = 0.0
+_NO_STEPS = cast(Any, StepMetrics)(0.0, 0.0, 0, 0, 0.0, 0.0)
+"""Sums since the last line of metrics; the gradient norm is the last step's."""
 
 
 class _Run:
@@ -272,39 +255,33 @@ class _Run:
         self._job, self._writer, self._progress = job, writer, progress
         # A copy, because steps reuse the buffers of the state.
         self._state, self._dropout_key = spread(state), dropout_key
-        self._steps = steps
+        self._steps, self._say = steps, say
         self._unread: StepMetrics | None = None
-        self._sums = _Sums()
         self._rate: Callable = learning_rate(
             job.config.optimizer, job.total_steps, job.batches.steps_per_epoch
         )
-        self._num_shapes = len(job.batches.shapes(range(self.step, job.total_steps)))
-        self._line = ProgressLine(self.step, job.total_steps, say, job.measure)
-        self._read_at = self._line.seconds()
+        self._sums: Any = _NO_STEPS
+        # The training time at the last line of metrics.
+        self._seconds = progress.seconds
+        self._first, self._started = self.step, time.monotonic()
+        self._read_at = self._started
 
     def train_on(self, batch: Batch) -> None:
         """Makes a step, and reads the metrics of the previous step."""
         if batch not in self._steps:
             # The previous step ends first: its time counts, compilation time does not.
             self._read()
-            with self._line.compiling(self._compilation(batch)):
-                self._steps.compile(batch)
+            words = f", at most {batch.most_words:,} different words" if batch.most_words else ""
+            self._say(f"compiling {_shape_text(*batch.mask_BxSxN.shape[-2:])}{words}")
+            before = time.monotonic()
+            self._steps.compile(batch)
+            compilation = time.monotonic() - before
+            self._started += compilation
+            self._read_at += compilation
         self._state, metrics = self._steps(self._state, batch, self._dropout_key)
         self._read()
         self.step += 1
         self._unread = metrics
-
-    def _compilation(self, batch: Batch) -> str:
-        # The largest shape is compiled before training. With hashed features, the number of
-        # different words is a part of the shape.
-        number = len(self._steps) + 1
-        more, words = "", ""
-        if batch.most_words:
-            more, words = " or more", f", at most {batch.most_words:,} different words"
-        return (
-            f"compiling shape {number} of {max(number, self._num_shapes)}{more}: "
-            f"{_shape_text(*batch.mask_BxSxN.shape[-2:])}{words}"
-        )
 
     def _read(self) -> None:
         """Waits for the last step and reads its metrics, unless they were read before."""
@@ -319,40 +296,35 @@ class _Run:
         Raises:
           DivergenceError: the loss or the norm of the gradient is not finite.
         """
-        job, progress, sums = self._job, self._progress, self._sums
-        nll, extra, terms, tokens, norm, factor = (
-            value.item() for value in jax.device_get(metrics)
-        )
-        if math.isfinite(nll) and math.isfinite(norm):
-            sums.nll += nll
-            sums.extra += extra
-            sums.terms += int(terms)
-            sums.tokens += tokens
-            sums.norm = norm
-            progress.tokens += tokens
+        job, progress = self._job, self._progress
+        values = cast(Any, StepMetrics(*(value.item() for value in jax.device_get(metrics))))
+        if math.isfinite(values.nll) and math.isfinite(values.gradient_norm):
+            sums = StepMetrics(*map(operator.add, self._sums, values))
+            self._sums = sums._replace(gradient_norm=values.gradient_norm)
+            progress.tokens += values.tokens
             progress.skipped_in_a_row = 0
         else:
             progress.skipped += 1
             progress.skipped_in_a_row += 1
-            reason = f"mean loss is {nll / terms} and gradient norm {norm}"
+            mean, norm = values.nll / values.terms, values.gradient_norm
+            reason = f"mean loss is {mean} and gradient norm {norm}"
             at_most = job.config.optimizer.max_skipped_steps
             # The optimizer skips a gradient that is not finite, up to `max_skipped_steps`.
             if math.isfinite(norm) or progress.skipped_in_a_row > at_most:
                 raise self._divergence(step, reason)
-            self._line.say(f"step {step}: {reason}; skipped ({progress.skipped} skipped in total)")
-        now = self._line.seconds()
-        sums.seconds += now - self._read_at
+            self._say(f"step {step}: {reason}; skipped ({progress.skipped} skipped in total)")
+        now = time.monotonic()
         progress.seconds += now - self._read_at
         self._read_at = now
-        if step % job.config.training.log_every == 0 and sums.tokens:
-            self._log(step, factor)
-            self._sums, self._read_at = _Sums(), self._line.seconds()
+        if step % job.config.training.log_every == 0 and self._sums.tokens:
+            self._log(step, values.rate_factor)
+            self._sums, self._seconds = _NO_STEPS, progress.seconds
 
     def _log(self, step: int, rate_factor: float) -> None:
         job, progress, sums = self._job, self._progress, self._sums
         epoch = (step - 1) // job.batches.steps_per_epoch + 1
         perplexity = Perplexity(len(job.valid.vocabulary), sums.nll, sums.terms).perplexity
-        tokens_per_second = sums.tokens / max(sums.seconds, 1e-9)
+        tokens_per_second = sums.tokens / max(progress.seconds - self._seconds, 1e-9)
         # With frozen parameters the loss of an additional objective is not measured.
         name = None if job.state.frozen else job.model.further_objective
         further = {f"{name} loss": sums.extra / sums.terms} if name else {}
@@ -363,7 +335,7 @@ class _Run:
             loss=sums.nll / sums.terms,
             perplexity=perplexity,
             **{name.replace(" ", "_"): loss for name, loss in further.items()},
-            gradient_norm=sums.norm,
+            gradient_norm=sums.gradient_norm,
             learning_rate=float(self._rate(step - 1 - progress.skipped) * rate_factor),
             tokens=progress.tokens,
             seconds=progress.seconds,
@@ -371,8 +343,12 @@ class _Run:
             skipped=progress.skipped,
         )
         losses = "".join(f"  {name} {loss:.4f}" for name, loss in further.items())
-        text = f"{perplexity:.1f}{losses}  {tokens_per_second:,.0f} targets/s"
-        self._line.update(step, epoch, text)
+        elapsed = self._read_at - self._started
+        left = elapsed / (step - self._first) * (job.total_steps - step)
+        self._say(
+            f"step {step}/{job.total_steps}  epoch {epoch}  train {job.measure} "
+            f"{perplexity:.1f}{losses}  {tokens_per_second:,.0f} targets/s  ETA {duration(left)}"
+        )
 
     def save(self, evaluate: bool) -> None:
         """Saves a checkpoint for resuming, after an evaluation if `evaluate` is true.
@@ -427,12 +403,12 @@ class _Run:
             tokens=progress.tokens,
             seconds=progress.seconds,
         )
-        self._line.say(
+        self._say(
             f"step {step}  epoch {epoch:.2f}  validation {job.measure} {perplexity:.2f} "
             f"over {measured.tokens:,} targets ({note})"
         )
         # Evaluation does not count as training time.
-        self._read_at = self._line.seconds()
+        self._read_at = time.monotonic()
 
     def _divergence(self, step: int, reason: str) -> DivergenceError:
         best = self._progress.best_step
@@ -441,9 +417,6 @@ class _Run:
             f"step {step}: {reason}; {saved}, and the newest checkpoint, if any, is from an "
             "earlier step; try a smaller optimizer.learning_rate"
         )
-
-    def close(self) -> None:
-        self._line.close()
 
 
 def _shape_text(sentences: int, positions: int) -> str:

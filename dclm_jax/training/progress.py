@@ -1,17 +1,13 @@
-"""Printed training progress (parameter table, rate, ETA), and signals that stop training early."""
+"""The parameter table, shapes and durations as text, and signals that stop training early."""
 
 import datetime
 import os
 import signal
-import sys
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import jax
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dclm_jax import processes
 from dclm_jax.models.base import Params
@@ -56,63 +52,6 @@ def count_parameters(params: Params) -> int:
 def duration(seconds: float) -> str:
     """Seconds as 1:02:03."""
     return str(datetime.timedelta(seconds=int(seconds)))
-
-
-class ProgressLine:
-    """Prints training progress as a live line on a terminal and as plain lines elsewhere, and
-    measures training time without compilation."""
-
-    def __init__(self, step: int, total_steps: int, report: Callable[[str], None], measure: str):
-        """Starts the clock.
-
-        Args:
-          step: number of training steps so far.
-          total_steps: number of training steps of the run.
-          report: called with each permanent line.
-          measure: name of the perplexity.
-        """
-        self._first, self._total, self._measure = step, total_steps, measure
-        self._compilation = 0.0
-        self._start = self.seconds()
-        self.say, self._live = report, None
-        if sys.stderr.isatty():
-            console = Console(stderr=True)
-            columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-            self._live = Progress(*columns, console=console, transient=True, get_time=self.seconds)
-            self._task = self._live.add_task("starting", total=total_steps, completed=step)
-            self._live.start()
-            self.say = self._live.print
-
-    def seconds(self) -> float:
-        """Seconds since an arbitrary origin, excluding compilation time."""
-        return time.monotonic() - self._compilation
-
-    @contextmanager
-    def compiling(self, text: str) -> Iterator[None]:
-        """Prints a text, and stops the clock during the block."""
-        if self._live:
-            self._live.update(self._task, description=text)
-        else:
-            self.say(text)
-        start = time.monotonic()
-        try:
-            yield
-        finally:
-            self._compilation += time.monotonic() - start
-
-    def update(self, step: int, epoch: int, text: str) -> None:
-        """Prints the step, the epoch, the text and the ETA."""
-        text = f"step {step}/{self._total}  epoch {epoch}  train {self._measure} {text}"
-        elapsed = self.seconds() - self._start
-        left = elapsed / max(1, step - self._first) * (self._total - step)
-        if self._live:
-            self._live.update(self._task, completed=step, description=text)
-        else:
-            self.say(f"{text}  ETA {duration(left)}")
-
-    def close(self) -> None:
-        if self._live:
-            self._live.stop()
 
 
 @contextmanager

@@ -162,9 +162,6 @@ class CompiledSteps:
         self._state = state
         self._programs: dict[Any, Callable[..., tuple[TrainState, StepMetrics]]] = {}
 
-    def __len__(self) -> int:
-        return len(self._programs)
-
     def __contains__(self, batch: Batch) -> bool:
         return _shapes(batch) in self._programs
 
