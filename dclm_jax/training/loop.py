@@ -51,7 +51,7 @@ from dclm_jax.training.optimizer import (
     require_sparse,
 )
 from dclm_jax.training.progress import agreed_interruption, duration, parameter_table
-from dclm_jax.training.run_writer import Progress, RunWriter
+from dclm_jax.training.run_writer import RunWriter
 from dclm_jax.training.step import (
     CompiledSteps,
     StepMetrics,
@@ -86,41 +86,11 @@ def train(
     say = report if processes.is_first() else lambda line: None
     job = processes.together(lambda: open_job(config))
     options = job.config.training
-    init_key, dropout_key = jax.random.split(jax.random.key(options.seed))
     evaluate_every = options.evaluate_every or job.batches.steps_per_epoch
     ending = "finished"
-    steps = CompiledSteps(job.model, job.optimizer, job.state, options.loss_per)
     with RunWriter(workdir) as writer:
-        # Before the workdir is claimed: if memory is too small or another run cannot be read,
-        # nothing is left behind.
-        if shapes := job.batches.shapes(range(writer.trained_steps, job.total_steps)):
-            largest = max(shapes, key=lambda shape: shape.num_positions)
-            size = _shape_text(largest.sentences, largest.positions)
-            say(f"compiling the largest of {len(shapes)} shapes: {size}")
-            device_shape = largest.on_each(jax.device_count())
-            steps.compile(device_shape.batch(jax.local_device_count(), bool(job.model.hashed)))
-        start = Start(job.model.init(init_key))
-        if options.start_from and not writer.trained_steps:
-            initial, vocabulary = start.params, job.valid.vocabulary
-            # The first process reads the other run; `restore` sends the state to all processes.
-            start = processes.together(
-                lambda: (
-                    start_from(options.start_from, job.model, initial, vocabulary)
-                    if processes.is_first()
-                    else Start(initial)
-                )
-            )
-        writer.claim(_saved(job.config), job.valid, job.total_steps)
-        first = first_state(start.params, job.optimizer, job.state.frozen)
-        state, progress = writer.restore(first)
-        for line in _start_lines(job, state, start):
-            say(line)
-        say(f"workdir: {workdir}")
-        if state.step:
-            say(f"resuming after step {int(state.step)}")
-        run = _Run(job, writer, progress, state, dropout_key, steps, say)
-        # The run has a copy of the state, and the device may have memory for only one copy.
-        del start, first, state
+        run = _Run(job, writer, say)
+        progress = run.progress
         with agreed_interruption() as interrupted:
             for batch in _prefetch(job, run.step):
                 if 0 < options.patience <= progress.evaluations_without_gain:
@@ -239,32 +209,54 @@ class _Run:
 
     Attributes:
       step: number of the last training step.
+      progress: numbers that are saved with the state.
     """
 
-    def __init__(
-        self,
-        job: Job,
-        writer: RunWriter,
-        progress: Progress,
-        state: TrainState,
-        dropout_key: jax.Array,
-        steps: CompiledSteps,
-        say: Callable[[str], None],
-    ):
-        self.step = int(state.step)
-        self._job, self._writer, self._progress = job, writer, progress
+    def __init__(self, job: Job, writer: RunWriter, say: Callable[[str], None]):
+        """Begins or resumes the run."""
+        self._job, self._writer, self._say = job, writer, say
+        options = job.config.training
+        init_key, self._dropout_key = jax.random.split(jax.random.key(options.seed))
+        self._steps = CompiledSteps(job.model, job.optimizer, job.state, options.loss_per)
+        # Before the workdir is changed: if memory is too small or another run cannot be read,
+        # nothing is left behind.
+        if shapes := job.batches.shapes(range(writer.trained_steps, job.total_steps)):
+            largest = max(shapes, key=lambda shape: shape.num_positions)
+            size = _shape_text(largest.sentences, largest.positions)
+            say(f"compiling the largest of {len(shapes)} shapes: {size}")
+            device_shape = largest.on_each(jax.device_count())
+            self._steps.compile(
+                device_shape.batch(jax.local_device_count(), bool(job.model.hashed))
+            )
+        start = Start(job.model.init(init_key))
+        if options.start_from and not writer.trained_steps:
+            initial, vocabulary = start.params, job.valid.vocabulary
+            # The first process reads the other run, and `begin` sends the state to all processes.
+            start = processes.together(
+                lambda: (
+                    start_from(options.start_from, job.model, initial, vocabulary)
+                    if processes.is_first()
+                    else Start(initial)
+                )
+            )
+        first = first_state(start.params, job.optimizer, job.state.frozen)
+        state, self.progress = writer.begin(_saved(job.config), job.valid, job.total_steps, first)
+        for line in _start_lines(job, state, start):
+            say(line)
+        say(f"workdir: {writer.workdir}")
+        if state.step:
+            say(f"resuming after step {int(state.step)}")
         # A copy, because steps reuse the buffers of the state.
-        self._state, self._dropout_key = spread(state), dropout_key
-        self._steps, self._say = steps, say
+        self._state = spread(state)
         self._unread: StepMetrics | None = None
         self._rate: Callable = learning_rate(
             job.config.optimizer, job.total_steps, job.batches.steps_per_epoch
         )
         self._sums: Any = _NO_STEPS
         # The training time at the last line of metrics.
-        self._seconds = progress.seconds
-        self._first, self._started = self.step, time.monotonic()
-        self._read_at = self._started
+        self._seconds = self.progress.seconds
+        self.step = self._first = int(state.step)
+        self._started = self._read_at = time.monotonic()
 
     def train_on(self, batch: Batch) -> None:
         """Makes a step, and reads the metrics of the previous step."""
@@ -296,7 +288,7 @@ class _Run:
         Raises:
           DivergenceError: the loss or the norm of the gradient is not finite.
         """
-        job, progress = self._job, self._progress
+        job, progress = self._job, self.progress
         values = cast(Any, StepMetrics(*(value.item() for value in jax.device_get(metrics))))
         if math.isfinite(values.nll) and math.isfinite(values.gradient_norm):
             sums = StepMetrics(*map(operator.add, self._sums, values))
@@ -321,7 +313,7 @@ class _Run:
             self._sums, self._seconds = _NO_STEPS, progress.seconds
 
     def _log(self, step: int, rate_factor: float) -> None:
-        job, progress, sums = self._job, self._progress, self._sums
+        job, progress, sums = self._job, self.progress, self._sums
         epoch = (step - 1) // job.batches.steps_per_epoch + 1
         perplexity = Perplexity(len(job.valid.vocabulary), sums.nll, sums.terms).perplexity
         tokens_per_second = sums.tokens / max(progress.seconds - self._seconds, 1e-9)
@@ -364,7 +356,7 @@ class _Run:
             raise self._divergence(self.step, "the update is not finite")
         if evaluate:
             self.evaluate(model_params(state.params, state.optimizer_state))
-        self._writer.save_latest(state, self._progress)
+        self._writer.save_latest(state, self.progress)
 
     def evaluate(self, params: Params) -> None:
         """Measures the perplexity of the validation split; saves the best parameters so far.
@@ -372,7 +364,7 @@ class _Run:
         Raises:
           DivergenceError: the validation loss is not a number.
         """
-        job, progress, step = self._job, self._progress, self.step
+        job, progress, step = self._job, self.progress, self.step
         model = dataclasses.replace(job.model, matmul_precision=SCORING_PRECISION)
         scorer = Scorer(model, params, batch_size=job.config.training.evaluation_batch_size)
         (measured,) = measure([scorer], documents_of(job.valid, job.valid_source))
@@ -411,7 +403,7 @@ class _Run:
         self._read_at = time.monotonic()
 
     def _divergence(self, step: int, reason: str) -> DivergenceError:
-        best = self._progress.best_step
+        best = self.progress.best_step
         saved = f"the best model is from step {best}" if best else "no model was evaluated before"
         return DivergenceError(
             f"step {step}: {reason}; {saved}, and the newest checkpoint, if any, is from an "

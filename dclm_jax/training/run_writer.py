@@ -75,6 +75,7 @@ class RunWriter(contextlib.AbstractContextManager):
     uploaded with every checkpoint for resuming and at the end.
 
     Attributes:
+      workdir: the directory or its address.
       trained_steps: the step from which the run resumes; 0 for a new run.
     """
 
@@ -86,7 +87,7 @@ class RunWriter(contextlib.AbstractContextManager):
 
     def __init__(self, workdir: storage.PathLike):
         """Reads the last saved step of the workdir, if it exists, and changes nothing."""
-        self._stack, self._workdir = contextlib.ExitStack(), workdir
+        self._stack, self.workdir = contextlib.ExitStack(), workdir
 
         @processes.by_first
         def look() -> int:
@@ -97,19 +98,48 @@ class RunWriter(contextlib.AbstractContextManager):
 
         self.trained_steps: int = look()
 
-    @processes.by_first
-    def claim(self, config: Mapping[str, Any], corpus: Corpus, total_steps: int) -> None:
-        """Locks the workdir, and writes the first files of a new run or compares existing files.
+    def begin(
+        self, config: Mapping[str, Any], corpus: Corpus, total_steps: int, state: TrainState
+    ) -> tuple[TrainState, Progress]:
+        """Locks the workdir, writes the first files of a new run or compares existing files, and
+        returns the newest sound state and its progress, in all processes.
 
-        The saved configuration is replaced if the run resumes with a different length.
+        The saved configuration is replaced if the run resumes with a different length. Later
+        checkpoints and metrics are removed: the run is about to write those steps again.
 
         Args:
           config: plain values.
           corpus: a split of the corpus, for its vocabulary, text options and checksums.
           total_steps: number of training steps of the run.
+          state: the first state, which a run without a checkpoint gets from the first process.
         """
+
+        @processes.by_first
+        def open_run() -> dict[str, Any]:
+            nonlocal state
+            enter, folder = self._stack.enter_context, self._folder / CHECKPOINTS_FOLDER
+            enter(locked(self._folder))
+            self._write_first_files(config, corpus, total_steps)
+            self._best = enter(contextlib.closing(Checkpoints(folder, "best")))
+            self._latest = enter(contextlib.closing(Checkpoints(folder, "latest")))
+            progress = Progress()
+            if (restored := self._latest.restore(state)) is not None:
+                step, state, values = restored
+                text, place = files.json_text(values), str(folder / "latest")
+                progress = files.parse_json(text, place, Progress, exact=True)
+                self._latest.delete_after(step)
+                self._best.delete_after(step)
+            self._metrics = enter(MetricsLog(self._folder, int(state.step)))
+            self._upload()
+            return dataclasses.asdict(progress)
+
+        progress = Progress(**open_run())
+        return processes.from_first(state), progress
+
+    def _write_first_files(
+        self, config: Mapping[str, Any], corpus: Corpus, total_steps: int
+    ) -> None:
         folder = self._folder
-        self._stack.enter_context(locked(folder))
         if not ((folder / CONFIG_FILE).exists() and (folder / VOCABULARY_FILE).exists()):
             files.write_json(folder / TEXT_FILE, dataclasses.asdict(corpus.manifest.training_text))
             corpus.vocabulary.save(folder / VOCABULARY_FILE)
@@ -120,9 +150,6 @@ class RunWriter(contextlib.AbstractContextManager):
             files.write_json(folder / CONFIG_FILE, dict(config))
         with files.writing(folder / RESULT_FILE):
             (folder / RESULT_FILE).unlink(missing_ok=True)
-        enter, checkpoints = self._stack.enter_context, folder / CHECKPOINTS_FOLDER
-        self._best = enter(contextlib.closing(Checkpoints(checkpoints, "best")))
-        self._latest = enter(contextlib.closing(Checkpoints(checkpoints, "latest")))
 
     def _is_changed(self, config: Mapping[str, Any], corpus: Corpus, total_steps: int) -> bool:
         """Whether the run resumes with a changed configuration. Refuses a different run."""
@@ -130,13 +157,13 @@ class RunWriter(contextlib.AbstractContextManager):
         saved = read_config(folder)
         if reason := incompatible(saved, config):
             raise InputError(
-                f"{self._workdir} already contains a different run ({reason}). Choose a new "
-                f"--workdir, or add --config.training.start_from={self._workdir} to initialize "
+                f"{self.workdir} already contains a different run ({reason}). Choose a new "
+                f"--workdir, or add --config.training.start_from={self.workdir} to initialize "
                 "from it"
             )
         if Vocabulary.load(folder / VOCABULARY_FILE).fingerprint != corpus.vocabulary.fingerprint:
             raise InputError(
-                f"{self._workdir} has a run whose vocabulary differs from {directory}; choose a "
+                f"{self.workdir} has a run whose vocabulary differs from {directory}; choose a "
                 "new --workdir or the corpus of the run"
             )
         before = files.read_json(folder / CORPUS_FILE, dict[str, str])
@@ -149,35 +176,10 @@ class RunWriter(contextlib.AbstractContextManager):
         is_changed = bool(differences(saved, config))
         if is_changed and (done := trained_steps(folder)) > total_steps:
             raise InputError(
-                f"{self._workdir} has a run of {done:,} steps, but training.epochs and "
+                f"{self.workdir} has a run of {done:,} steps, but training.epochs and "
                 f"training.max_steps allow {total_steps:,}; allow at least {done:,}"
             )
         return is_changed
-
-    def restore(self, state: TrainState) -> tuple[TrainState, Progress]:
-        """The newest sound state and its progress, in all processes; without a checkpoint the
-        `state` of the first process. Opens the metrics.
-
-        Later checkpoints and metrics are removed: the run is about to write those steps again.
-        """
-
-        @processes.by_first
-        def read() -> dict[str, Any]:
-            nonlocal state
-            progress = Progress()
-            if (restored := self._latest.restore(state)) is not None:
-                step, state, values = restored
-                place = str(self._folder / CHECKPOINTS_FOLDER / "latest")
-                progress = files.parse_json(files.json_text(values), place, Progress, exact=True)
-                self._latest.delete_after(step)
-                self._best.delete_after(step)
-            log = MetricsLog(self._folder, int(state.step))
-            self._metrics = self._stack.enter_context(log)
-            self._upload()
-            return dataclasses.asdict(progress)
-
-        progress = Progress(**read())
-        return processes.from_first(state), progress
 
     def write(self, kind: str, step: int, **values: float) -> None:
         """Writes a line of metrics, see `MetricsLog.write`."""

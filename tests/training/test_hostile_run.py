@@ -18,7 +18,7 @@ from dclm_jax.training.run_writer import MetricsLog, Progress, RunWriter, locked
 from dclm_jax.training.workdir import read_config
 from tests.exhaustive import some
 from tests.fuzzing import anything, attack_json, damaged, fuzz, single_faults, value_or_input_error
-from tests.training.support import resume, seal, use
+from tests.training.support import resume, seal, state_of, use
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,8 @@ def claim_again(run: Path) -> None:
     vocabulary = Vocabulary.load(run / "vocabulary.tsv")
     corpus: Any = SimpleNamespace(vocabulary=vocabulary, checksums={})
     with RunWriter(run) as writer:
-        writer.claim(read_config(run), corpus, 9)
+        config = read_config(run)
+        writer.begin(config, corpus, 9, state_of(config))
 
 
 def test_values_of_a_checkpoint(sealed, tmp_path_factory):
