@@ -1,18 +1,5 @@
-"""The files of a run's directory, and functions that read them; `run_writer` writes them.
-
-WORKDIR/
-  config.json       the configuration, enough to rebuild the model
-  vocabulary.tsv    the vocabulary
-  corpus.json       checksums of the prepared files that the run is trained on
-  text.json         the text options of the corpus, and its OOV rates
-  lock              the process that writes the workdir now; empty if there is none
-  checkpoints/
-    latest/STEP     for resuming: state and progress, the two newest
-    best/STEP       for use: parameters at the best validation perplexity, the two newest
-  metrics.jsonl     one line per measurement
-  tensorboard/      the same numbers as events, if tensorboardX is installed
-  result.json       the ending, the last step and the best step; written when the run ends
-"""
+"""The files of a run's directory, which launch/files.md describes, and functions that read them;
+`run_writer` writes them."""
 
 import contextlib
 import dataclasses
