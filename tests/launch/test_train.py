@@ -11,7 +11,7 @@ import pytest
 from dclm_jax.training.config import default_config, flat
 from dclm_jax.training.workdir import restore_run
 from tests.launch.support import STEPS, launch, refuse
-from tests.training.support import latest_state, read_metrics
+from tests.training.support import latest_state
 
 LONGER = f"--config.training.max_steps={STEPS + 8}"
 
@@ -79,15 +79,6 @@ def test_train_says_what_it_does_and_keeps_what_a_run_needs(space):
     assert len(valid) == 3 and valid[-1] < valid[0] < 98
     saved = json.loads((space.run / "config.json").read_text())
     assert saved["model"]["hidden_dim"] == 8
-
-
-def test_a_batch_of_more_segments_than_there_are_trains(space, tmp_path):
-    """Batches of all segments themselves are compared in test_batches."""
-    sizes = {"data.segment_length": 0, "data.batch_size": 10**12, "training.max_steps": 3}
-    options = [f"--config.{name}={value}" for name, value in sizes.items()]
-    launch("train", *space.training(tmp_path / "run", *options))
-    lines = read_metrics(tmp_path / "run")
-    assert len([line for line in lines if line["kind"] == "train"]) == 3
 
 
 def test_divergence_is_one_line_with_the_step_and_keeps_the_best_model(space, tmp_path):
