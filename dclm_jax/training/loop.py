@@ -50,13 +50,16 @@ from dclm_jax.training.optimizer import (
     model_params,
     require_sparse,
 )
-from dclm_jax.training.progress import agreed_interruption, duration, parameter_table
+from dclm_jax.training.progress import duration, interruption, parameter_table
 from dclm_jax.training.run_writer import RunWriter
 from dclm_jax.training.step import (
-    CompiledSteps,
+    Step,
     StepMetrics,
     TrainState,
+    compiled_step,
     first_state,
+    parallel_step,
+    shapes_of,
     spread,
     spread_rows,
 )
@@ -91,7 +94,7 @@ def train(
     with RunWriter(workdir) as writer:
         run = _Run(job, writer, say)
         progress = run.progress
-        with agreed_interruption() as interrupted:
+        with interruption() as interrupted:
             for batch in _prefetch(job, run.step):
                 if 0 < options.patience <= progress.evaluations_without_gain:
                     ending = "early_stop"
@@ -182,7 +185,7 @@ def first_shapes(
         return first_state(params, optimizer, choose(frozen, by_path(params)))
 
     with warnings.catch_warnings():
-        # JAX warns of sizes that no memory holds; `CompiledSteps` refuses them.
+        # JAX warns of sizes that no memory holds; `compiled_step` refuses them.
         warnings.simplefilter("ignore")
         return jax.eval_shape(make, jax.eval_shape(lambda: jax.random.key(0)))
 
@@ -195,6 +198,15 @@ def _saved(config: RunConfig) -> dict[str, Any]:
         if path := settings[section][key]:
             settings[section][key] = storage.absolute(path)
     return settings
+
+
+def _start(job: Job, key: jax.Array, *, resumes: bool) -> Start:
+    """Initial parameters. The first process takes them from `training.start_from`, unless the run
+    resumes; `RunWriter.begin` sends its state to all processes."""
+    run, start = job.config.training.start_from, Start(job.model.init(key))
+    if not run or resumes or not processes.is_first():
+        return start
+    return start_from(run, job.model, start.params, job.valid.vocabulary)
 
 
 _NO_STEPS = cast(Any, StepMetrics)(0.0, 0.0, 0, 0, 0.0, 0.0)
@@ -217,7 +229,8 @@ class _Run:
         self._job, self._writer, self._say = job, writer, say
         options = job.config.training
         init_key, self._dropout_key = jax.random.split(jax.random.key(options.seed))
-        self._steps = CompiledSteps(job.model, job.optimizer, job.state, options.loss_per)
+        self._parallel_step = parallel_step(job.model, job.optimizer, options.loss_per)
+        self._programs: dict[Any, Step] = {}
         # Before the workdir is changed: if memory is too small or another run cannot be read,
         # nothing is left behind.
         if shapes := job.batches.shapes(range(writer.trained_steps, job.total_steps)):
@@ -225,20 +238,9 @@ class _Run:
             size = _shape_text(largest.sentences, largest.positions)
             say(f"compiling the largest of {len(shapes)} shapes: {size}")
             device_shape = largest.on_each(jax.device_count())
-            self._steps.compile(
-                device_shape.batch(jax.local_device_count(), bool(job.model.hashed))
-            )
-        start = Start(job.model.init(init_key))
-        if options.start_from and not writer.trained_steps:
-            initial, vocabulary = start.params, job.valid.vocabulary
-            # The first process reads the other run, and `begin` sends the state to all processes.
-            start = processes.together(
-                lambda: (
-                    start_from(options.start_from, job.model, initial, vocabulary)
-                    if processes.is_first()
-                    else Start(initial)
-                )
-            )
+            self._compile(device_shape.batch(jax.local_device_count(), bool(job.model.hashed)))
+        resumes = writer.trained_steps > 0
+        start = processes.together(lambda: _start(job, init_key, resumes=resumes))
         first = first_state(start.params, job.optimizer, job.state.frozen)
         state, self.progress = writer.begin(_saved(job.config), job.valid, job.total_steps, first)
         for line in _start_lines(job, state, start):
@@ -260,20 +262,25 @@ class _Run:
 
     def train_on(self, batch: Batch) -> None:
         """Makes a step, and reads the metrics of the previous step."""
-        if batch not in self._steps:
+        if (shapes := shapes_of(batch)) not in self._programs:
             # The previous step ends first: its time counts, compilation time does not.
             self._read()
             words = f", at most {batch.most_words:,} different words" if batch.most_words else ""
             self._say(f"compiling {_shape_text(*batch.mask_BxSxN.shape[-2:])}{words}")
             before = time.monotonic()
-            self._steps.compile(batch)
+            self._compile(batch)
             compilation = time.monotonic() - before
             self._started += compilation
             self._read_at += compilation
-        self._state, metrics = self._steps(self._state, batch, self._dropout_key)
+        self._state, metrics = self._programs[shapes](self._state, batch, self._dropout_key)
         self._read()
         self.step += 1
         self._unread = metrics
+
+    def _compile(self, batch: Batch) -> None:
+        self._programs[shapes_of(batch)] = compiled_step(
+            self._parallel_step, self._job.state, batch
+        )
 
     def _read(self) -> None:
         """Waits for the last step and reads its metrics, unless they were read before."""

@@ -58,9 +58,18 @@ def duration(seconds: float) -> str:
 def interruption() -> Iterator[Callable[[], bool]]:
     """Turns the first SIGTERM or Ctrl-C into a flag, so that the work can be saved and stopped.
 
-    A second signal acts as usual. Yields a function that returns True once a signal has been
-    received.
+    A second signal acts as usual. In a job of several processes a signal to any process stops all
+    processes, and further signals are ignored. Yields a function, to be called after every step,
+    that returns whether to stop.
     """
+    if processes.count() > 1:
+        # JAX catches SIGTERM and notifies the other processes.
+        handler = signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+        try:
+            yield processes.stop_agreed
+        finally:
+            signal.signal(signal.SIGINT, handler)
+        return
     received: list[int] = []
     previous: dict[int, Any] = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
 
@@ -76,21 +85,3 @@ def interruption() -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def agreed_interruption() -> Iterator[Callable[[], bool]]:
-    """Like `interruption`, but a signal to any process stops all processes of the job.
-
-    Yields a function, to be called after every step, that returns whether to stop.
-    """
-    if processes.count() == 1:
-        with interruption() as interrupted:
-            yield interrupted
-        return
-    # JAX catches SIGTERM and notifies the other processes.
-    previous = signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
-    try:
-        yield processes.stop_agreed
-    finally:
-        signal.signal(signal.SIGINT, previous)

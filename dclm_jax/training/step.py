@@ -58,6 +58,9 @@ class StepMetrics(NamedTuple):
     rate_factor: jax.Array
 
 
+Step = Callable[[TrainState, Batch, jax.Array], tuple[TrainState, StepMetrics]]
+
+
 def first_state(
     params: Params, optimizer: optax.GradientTransformation, frozen: frozenset[str] = frozenset()
 ) -> TrainState:
@@ -128,7 +131,7 @@ def parallel_step(
     optimizer: optax.GradientTransformation,
     loss_per: str = "token",
     devices: Sequence[Any] | None = None,
-) -> Callable[[TrainState, Batch, jax.Array], tuple[TrainState, StepMetrics]]:
+) -> Step:
     """`train_step` over devices, by default the devices of all processes. The state (donated) and
     the key have no axis of devices; the batch is from `spread_rows`."""
     step = functools.partial(train_step, model, optimizer, loss_per=loss_per)
@@ -146,53 +149,29 @@ def parallel_step(
     )
 
 
-class CompiledSteps:
-    """`parallel_step`, compiled in advance for each shape of batch. A step that needs more memory
-    than a device has is refused before it runs."""
+def compiled_step(step: Any, state: TrainState, batch: Batch) -> Step:
+    """The step of `parallel_step`, compiled for batches of these shapes. A step that needs more
+    memory than a device has is refused.
 
-    def __init__(
-        self,
-        model: DocumentModel,
-        optimizer: optax.GradientTransformation,
-        state: TrainState,
-        loss_per: str = "token",
-    ):
-        """Compiles nothing yet; the shapes of `state` suffice."""
-        self._step = parallel_step(model, optimizer, loss_per)
-        self._state = state
-        self._programs: dict[Any, Callable[..., tuple[TrainState, StepMetrics]]] = {}
-
-    def __contains__(self, batch: Batch) -> bool:
-        return _shapes(batch) in self._programs
-
-    def compile(self, batch: Batch) -> None:
-        """Compiles the step for batches of these shapes.
-
-        Args:
-          batch: this process's part of a batch, [D, B, ...]; its shapes suffice.
-
-        Raises:
-          InputError: the step needs more memory than a device has.
-        """
-        _, *sizes = batch.mask_BxSxN.shape
-        # XLA does not compile for sizes beyond any memory.
-        state_size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self._state))
-        _require_device_memory(state_size, sizes)
-        arguments = self._state, batch
-        in_one_process = jax.process_count() == 1
-        if not in_one_process:
-            # With several processes `pmap` compiles for arrays only.
-            arguments = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), arguments)
-        compiled = self._step.lower(*arguments, jax.random.key(0)).compile()
-        _require_device_memory(peak_memory(compiled), sizes)
-        # A program of several processes has no arguments of one process; `pmap` has, and compiles
-        # again at the first step, from the compilation cache.
-        self._programs[_shapes(batch)] = compiled if in_one_process else self._step
-
-    def __call__(
-        self, state: TrainState, batch: Batch, key: jax.Array
-    ) -> tuple[TrainState, StepMetrics]:
-        return self._programs[_shapes(batch)](state, batch, key)
+    Args:
+      step: result of `parallel_step`.
+      state: the state; its shapes suffice.
+      batch: this process's part of a batch, [D, B, ...]; its shapes suffice.
+    """
+    _, *sizes = batch.mask_BxSxN.shape
+    # XLA does not compile for sizes beyond any memory.
+    state_size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+    _require_device_memory(state_size, sizes)
+    arguments = state, batch
+    in_one_process = jax.process_count() == 1
+    if not in_one_process:
+        # With several processes `pmap` compiles for arrays only.
+        arguments = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), arguments)
+    compiled = step.lower(*arguments, jax.random.key(0)).compile()
+    _require_device_memory(peak_memory(compiled), sizes)
+    # A program of several processes has no arguments of one process; `pmap` has, and compiles
+    # again at the first step, from the compilation cache.
+    return compiled if in_one_process else step
 
 
 def _require_device_memory(needed: int, sizes: Sequence[int]) -> None:
@@ -206,7 +185,8 @@ def _require_device_memory(needed: int, sizes: Sequence[int]) -> None:
         )
 
 
-def _shapes(batch: Batch) -> Any:
+def shapes_of(batch: Batch) -> Any:
+    """The shapes of a batch as a key; a step is compiled for one key."""
     return (jax.tree.structure(batch), *(leaf.shape for leaf in jax.tree.leaves(batch)))
 
 

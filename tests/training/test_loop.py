@@ -143,15 +143,21 @@ def test_truncated_checkpoints_fall_back_to_the_previous_and_say_so(
 def test_an_update_that_is_not_finite_stops_with_the_last_good_checkpoint(
     data, tmp_path, monkeypatch
 ):
-    class Poisoned(loop.CompiledSteps):
-        def __call__(self, state, batch, key):
-            state, metrics = super().__call__(state, batch, key)
+    compiled_step = loop.compiled_step
+
+    def poisoned(*arguments):
+        program = compiled_step(*arguments)
+
+        def step(state, batch, key):
+            state, metrics = program(state, batch, key)
             if int(state.step) == 8:
                 params = jax.tree.map(lambda a: a * np.nan, state.params)
                 state = dataclasses.replace(state, params=params)
             return state, metrics
 
-    monkeypatch.setattr(loop, "CompiledSteps", Poisoned)
+        return step
+
+    monkeypatch.setattr(loop, "compiled_step", poisoned)
     # As if it had ended before: a run that goes on has no result.
     (tmp_path / "result.json").write_text("{}")
     with pytest.raises(DivergenceError, match="step 8: the update is not finite"):
@@ -318,21 +324,20 @@ def test_shapes_are_told_when_they_are_compiled_which_counts_in_no_rate(
     """A batch takes 2 s to come, a step of a new shape 1,000 s more to compile."""
     now = FakeTime()
     monkeypatch.setattr(loop, "time", now)
-    prefetch = loop._prefetch
+    prefetch, compiled_step = loop._prefetch, loop.compiled_step
     compiled: list[tuple[int, ...]] = []
 
-    class SlowToCompile(loop.CompiledSteps):
-        def compile(self, batch):
-            compiled.append(batch.mask_BxSxN.shape[2:])
-            now.now += 1000
-            super().compile(batch)
+    def slow_to_compile(step, state, batch):
+        compiled.append(batch.mask_BxSxN.shape[2:])
+        now.now += 1000
+        return compiled_step(step, state, batch)
 
     def slow_to_come(*arguments):
         for batch in prefetch(*arguments):
             now.now += 2
             yield batch
 
-    monkeypatch.setattr(loop, "CompiledSteps", SlowToCompile)
+    monkeypatch.setattr(loop, "compiled_step", slow_to_compile)
     monkeypatch.setattr(loop, "_prefetch", slow_to_come)
     lines: list[str] = []
     loop.train(config(of_lengths), tmp_path / "run", report=lines.append)
