@@ -149,10 +149,8 @@ class DocumentState:
     ) -> GeneratedText:
         """A continuation of the document; see `LanguageModel.generate`."""
         self.lm.require_generating()
-        limits, keys = (
-            Limits(num_sentences, max_sentence_words),
-            generation.random_keys([seed], [0]),
-        )
+        limits = Limits(num_sentences, max_sentence_words)
+        keys = generation.random_keys([seed], [0])
         (text,) = generation.generate(self.state, decoding, [limits], keys)
         return self.lm.to_words(text)
 
@@ -165,18 +163,16 @@ class DocumentState:
         max_sentence_words: int = DEFAULT_MAX_SENTENCE_WORDS,
         seed: int = 0,
     ) -> Iterator[tuple[str, float]]:
-        """Yields the words of `generate` as soon as they are chosen, each with log P in nats. END
-        closes every sentence. Beam search yields all words at the end.
+        """Yields the words of `generate`, each with log P in nats, as soon as their sentence is
+        complete. END closes every sentence. Beam search yields all words at the end.
 
         Args:
           prefix: the first words of the first sentence, which are read and not yielded; not for
             beam search.
         """
         self.lm.require_generating()
-        limits, keys = (
-            Limits(num_sentences, max_sentence_words),
-            generation.random_keys([seed], [0]),
-        )
+        limits = Limits(num_sentences, max_sentence_words)
+        keys = generation.random_keys([seed], [0])
         (words,) = _words([prefix])
         begun = self.lm.vocabulary.encode(words)
         for word, log_prob in generation.stream(self.state, decoding, limits, keys[0], begun):
@@ -609,9 +605,7 @@ class LanguageModel:
           Every document with its texts.
         """
         reader, limits = self.require_generating(), Limits(num_sentences, max_sentence_words)
-        return self._texts(
-            documents, size_of, reader.after, lambda ids: limits, decoding, seed, samples
-        )
+        return self._texts(reader, documents, lambda ids: limits, decoding, seed, samples)
 
     def reconstruct(
         self,
@@ -645,35 +639,25 @@ class LanguageModel:
             max_words = max(1, int(max_length_ratio * words))
             return Limits(max_words, max_words, max_words)
 
-        return self._texts(
-            documents,
-            lambda ids: size_of(ids, ids),
-            lambda sources: reader.open(len(sources), sources),
-            limits,
-            decoding,
-            seed,
-            samples,
-        )
+        return self._texts(reader, documents, limits, decoding, seed, samples)
 
     def _texts(
         self,
+        reader: Reader,
         documents: Iterable[AnyDocument],
-        size: Callable[[list[np.ndarray]], tuple[int, int, int]],
-        state_of: Callable[[list[list[np.ndarray]]], Any],
         limits: Callable[[list[np.ndarray]], Limits],
         decoding: Decoding,
         seed: int,
         samples: int,
     ) -> Iterator[tuple[AnyDocument, list[GeneratedText]]]:
-        """Texts after the states of documents, generated for a window of documents at a time."""
+        """Texts for documents, generated for a window of documents at a time."""
         require_at_least("samples", samples, 1)
         remaining, first = _encoded(self.vocabulary, documents, keep_empty=True), 0
         while window := list(itertools.islice(remaining, _WINDOW)):
             ids = [document.sentences for document in window for _ in range(samples)]
             texts = generation.generate_many(
-                generation.require_words(self.reader),
-                list(map(size, ids)),
-                lambda rows, ids=ids: state_of([ids[row] for row in rows]),
+                reader,
+                ids,
                 decoding,
                 list(map(limits, ids)),
                 generation.random_keys(

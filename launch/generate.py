@@ -20,12 +20,10 @@ launch.score gives the same values. has_ended is true if an autoencoder ended th
 import itertools
 import os
 from collections.abc import Sequence
-from typing import Any
 
 from absl import flags
 
 from dclm_jax.data import readers
-from dclm_jax.data.vocabulary import END_TOKEN
 from dclm_jax.files import json_text, open_output
 from dclm_jax.language_model import DEFAULT_MAX_SENTENCE_WORDS, DEFAULT_NUM_SENTENCES, GeneratedText
 from launch import _app, _decoding, _evaluation
@@ -55,24 +53,13 @@ def main(argv: Sequence[str]) -> None:
         documents = iter([readers.Document("new", [])])
     else:
         documents = _evaluation.read_text([lm], path)
-    options: dict[str, Any] = {
-        "max_sentence_words": _MAX_SENTENCE_WORDS.value,
-        "seed": _decoding.SEED.value,
-    }
-    first = [] if _OUTPUT.value else list(itertools.islice(documents, 2))
-    if len(first) == _SAMPLES.value == 1:
-        space = ""
-        for word, _ in lm.read(first[0]).stream(_NUM_SENTENCES.value, decoding, **options):
-            is_end = word == END_TOKEN
-            print("\n" if is_end else space + word, end="", flush=True)
-            space = "" if is_end else " "
-        return
     generated = lm.generate(
-        itertools.chain(first, documents),
+        documents,
         _NUM_SENTENCES.value,
         decoding,
         samples=_SAMPLES.value,
-        **options,
+        max_sentence_words=_MAX_SENTENCE_WORDS.value,
+        seed=_decoding.SEED.value,
     )
     if not _OUTPUT.value:
         texts = itertools.chain.from_iterable(texts for _, texts in generated)

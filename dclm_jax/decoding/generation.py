@@ -20,22 +20,24 @@ The R = B * W rows are partial hypotheses; rows of one document are adjacent. On
 generates a sentence: a loop over its words for the whole batch, without the host.
 """
 
+import collections
+import dataclasses
 import functools
-import numbers
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dclm_jax import files
 from dclm_jax.data.vocabulary import END, SPECIAL_TOKENS, START, UNKNOWN
 from dclm_jax.decoding.choices import Decoding, choose
 from dclm_jax.errors import InputError, brief
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.precision import at_precision
 from dclm_jax.reading import incremental
-from dclm_jax.reading.blocks import batches_of_like_size, power_of_two
+from dclm_jax.reading.blocks import Sentences, batches_of_like_size, power_of_two, size_of
 from dclm_jax.reading.continuations import SentenceReader, filled_up
 from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.incremental import SentencePrefix
@@ -47,16 +49,19 @@ MAX_LOGITS = 2**26
 """Maximum R*V of a batch, which bounds memory; only a single document may exceed it."""
 
 
-class Limits(NamedTuple):
-    """Maximum numbers of sentences, of words per sentence, and of words; END is not counted."""
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """Maximum numbers of sentences, of words per sentence, and of words; END is not counted.
 
-    num_sentences: int
-    max_sentence_words: int
-    max_words: int = 2**31 - 1
+    Counts are int32; memory for a sentence grows with its maximum number of words.
+    """
 
+    num_sentences: files.Size
+    max_sentence_words: Annotated[int, files.Range(1, 2**20, f"a whole number from 1 to {2**20}")]
+    max_words: files.Size = 2**31 - 1
 
-_LARGEST = Limits(num_sentences=2**31 - 1, max_sentence_words=2**20)
-"""Counts are int32; memory for a sentence grows with its maximum number of words."""
+    def __post_init__(self):
+        files.require_valid(self)
 
 
 class Text(NamedTuple):
@@ -115,7 +120,7 @@ class _Sentence(NamedTuple):
     Attributes:
       token_R: the token to read next.
       tokens_NxR, log_probs_NxR, rows_NxR: for each step the token, its log P, and the row of the
-        hypothesis that it extends.
+        hypothesis that it extends. Before a step, its token is END or the word of a given prefix.
       keys_R: random keys of the sentence.
     """
 
@@ -126,10 +131,6 @@ class _Sentence(NamedTuple):
     log_probs_NxR: jax.Array
     rows_NxR: jax.Array
     keys_R: jax.Array
-
-
-_Ended = tuple[_State, jax.Array, jax.Array]
-"""The state after a sentence, its tokens [N, R] and their log P [N, R]."""
 
 
 def generate(
@@ -143,18 +144,9 @@ def generate(
       limits: the limits of each text.
       keys_B: the random key of each text for sampling, from `random_keys`.
     """
-    reader = require_words(start.reader)
-    state, capacity = _opened(start, decoding, limits, keys_B)
-    programs = _compiled(reader.model, decoding)
-    texts = [Text()] * (start.rows * decoding.width)
-    for number in range(max(limit.num_sentences for limit in limits)):
-        state, *sentence = programs.sentence(reader.params, state, number, capacity)
-        texts = _extended_texts(texts, state.partials, *map(np.asarray, sentence))
-        if not np.any(state.partials.goes_on_R):
-            break
-    scores_R = decoding.normalized(state.partials.log_prob_R, state.partials.terms_R)
-    best_B = np.argmax(np.asarray(scores_R).reshape(start.rows, -1), axis=-1)
-    return [texts[decoding.width * row + best] for row, best in enumerate(best_B.tolist())]
+    # The size of all earlier texts together is quadratic in the number of sentences.
+    (texts,) = collections.deque(_growing(start, decoding, limits, keys_B), maxlen=1)
+    return texts
 
 
 def stream(
@@ -164,7 +156,7 @@ def stream(
     key: jax.Array,
     prefix: Sequence[int] | np.ndarray = (),
 ) -> Iterator[tuple[int, float]]:
-    """The text that `generate` returns for a state of one row, word by word.
+    """The text that `generate` returns for a state of one row, sentence by sentence.
 
     Beam search yields all words at the end, because it fixes the first word last.
 
@@ -186,33 +178,20 @@ def stream(
             f"{limits.max_sentence_words}"
         )
     if decoding.width > 1:
-        (text,) = generate(start, decoding, [limits], key[None])
-        for ids, log_probs in zip(text.sentences, text.log_probs, strict=True):
-            yield from zip([*ids.tolist(), END], log_probs.tolist(), strict=True)
-        return
-    reader = require_words(start.reader)
-    state, capacity = _opened(start, decoding, [limits], key[None])
-    programs = _compiled(reader.model, decoding)
-    for number in range(limits.num_sentences):
-        sentence = programs.begin(reader.params, state, number, capacity)
-        for position in range(capacity):
-            if sentence.token_R[0] == END:
-                break
-            sentence = programs.step(reader.params, sentence)
-            if number == 0 and position < len(prefix):
-                forced_1 = jnp.array(prefix[position : position + 1], jnp.int32)
-                sentence = sentence._replace(token_R=forced_1)
-                continue
-            yield int(sentence.token_R[0]), float(sentence.log_probs_NxR[position, 0])
-        state, *_ = programs.end(reader.params, sentence)
-        if not state.partials.goes_on_R[0]:
-            break
+        growing = iter([generate(start, decoding, [limits], key[None])])
+    else:
+        growing = _growing(start, decoding, [limits], key[None], prefix)
+    num_read = len(prefix)
+    for (text,) in growing:
+        words = [word for ids in text.sentences for word in (*ids.tolist(), END)]
+        log_probs = [value for values in text.log_probs for value in values.tolist()]
+        yield from zip(words[num_read:], log_probs[num_read:], strict=True)
+        num_read = len(words)
 
 
 def generate_many(
     reader: Reader,
-    sizes: Sequence[tuple[int, int, int]],
-    state_of: Callable[[list[int]], ReaderState],
+    documents: Sequence[Sentences],
     decoding: Decoding,
     limits: Sequence[Limits],
     keys: jax.Array,
@@ -221,19 +200,22 @@ def generate_many(
 
     Args:
       reader: the reader of a model that predicts words.
-      sizes: sizes of the documents' earlier text (`blocks.size_of`).
-      state_of: maps indices of documents to the states after them; the last index may repeat.
+      documents: word ids of the texts to continue, or for an autoencoder of the sources.
       decoding: method and options of decoding.
       limits, keys: one per document; keys from `random_keys`.
     """
-    texts = [Text()] * len(sizes)
+    reads_source = reader.model.reads_source
+    texts = [Text()] * len(documents)
+    sizes = [size_of(document, document if reads_source else None) for document in documents]
     at_least_one = [(max(count, 1), longest, positions) for count, longest, positions in sizes]
     fitting = max(1, MAX_LOGITS // (decoding.width * reader.model.vocab_size))
     max_rows = min(ROWS, 1 << (fitting.bit_length() - 1))
     for batch, _ in batches_of_like_size(at_least_one, max_rows):
         rows = filled_up(batch)
+        before = [documents[row] for row in rows]
+        start = reader.open(len(rows), before) if reads_source else reader.after(before)
         row_limits = [limits[row] for row in rows]
-        generated = generate(state_of(rows), decoding, row_limits, keys[np.array(rows)])
+        generated = generate(start, decoding, row_limits, keys[np.array(rows)])
         for index, text in zip(batch, generated, strict=False):
             texts[index] = text
     return texts
@@ -272,19 +254,15 @@ def _opened(
         raise InputError(
             f"decoding is {brief(decoding)}; expected a Decoding, such as Decoding('beam')"
         )
-    for limit in limits:
-        for name, value, largest in zip(Limits._fields, limit, _LARGEST, strict=True):
-            if not isinstance(value, numbers.Integral) or not 1 <= value <= largest:
-                raise InputError(
-                    f"{name} is {brief(value)}; expected a whole number from 1 to {largest}"
-                )
     model = start.reader.model
     if model.vocab_size - len(SPECIAL_TOKENS) + decoding.allow_unknown < 1:
         raise InputError("the vocabulary has no words to generate; choose a larger vocabulary")
     row_R = np.repeat(np.arange(start.rows), decoding.width)
     longest = max(min(limit.max_sentence_words, limit.max_words) for limit in limits)
     capacity = power_of_two(1 + longest)
-    max_sentences_R, max_words_R, words_R = jnp.array(limits, jnp.int32)[row_R].T
+    max_sentences_R, max_words_R, words_R = jnp.array(
+        list(map(dataclasses.astuple, limits)), jnp.int32
+    )[row_R].T
     # Initially a document has one partial hypothesis.
     exists_R = np.arange(len(row_R)) % decoding.width == 0
     partials = _Partials(
@@ -302,39 +280,49 @@ def _opened(
     return _State(model.resize_context(start.take(row_R).context, capacity), partials), capacity
 
 
-class _Programs(NamedTuple):
-    """Compiled functions whose first argument is the parameters: a sentence, and its parts."""
-
-    sentence: Callable[..., _Ended]
-    begin: Callable[..., _Sentence]
-    step: Callable[..., _Sentence]
-    end: Callable[..., _Ended]
+def _growing(
+    start: ReaderState,
+    decoding: Decoding,
+    limits: Sequence[Limits],
+    keys_B: jax.Array,
+    prefix: Sequence[int] | np.ndarray = (),
+) -> Iterator[list[Text]]:
+    """The best texts so far after each sentence; without a beam, `prefix` are their first words."""
+    reader = require_words(start.reader)
+    state, capacity = _opened(start, decoding, limits, keys_B)
+    program = _compiled(reader.model, decoding)
+    texts = [Text()] * (start.rows * decoding.width)
+    no_words_N = np.full(capacity, END, np.int32)
+    prefix_N = np.array([*prefix, *no_words_N[len(prefix) :]], np.int32)
+    for number in range(max(limit.num_sentences for limit in limits)):
+        words_N = no_words_N if number else prefix_N
+        state, *sentence = program(reader.params, state, number, words_N)
+        texts = _extended_texts(texts, state.partials, *map(np.asarray, sentence))
+        scores_R = decoding.normalized(state.partials.log_prob_R, state.partials.terms_R)
+        best_B = np.argmax(np.asarray(scores_R).reshape(start.rows, -1), axis=-1)
+        yield [texts[decoding.width * row + best] for row, best in enumerate(best_B.tolist())]
+        if not np.any(state.partials.goes_on_R):
+            break
 
 
 @functools.cache
-def _compiled(model: DocumentModel, decoding: Decoding) -> _Programs:
-    begin = functools.partial(_begin, model, decoding)
-    step = functools.partial(_step, model, decoding)
-    end = functools.partial(_end, model, decoding)
+def _compiled(
+    model: DocumentModel, decoding: Decoding
+) -> Callable[..., tuple[_State, jax.Array, jax.Array]]:
+    """A program that generates a sentence; it returns what `_end` returns."""
 
-    def sentence(params: Params, state: _State, number: jax.Array, capacity: int) -> _Ended:
+    def sentence(
+        params: Params, state: _State, number: jax.Array, prefix_N: jax.Array
+    ) -> tuple[_State, jax.Array, jax.Array]:
         params = weighted(model, params)
         generated = jax.lax.while_loop(
             lambda sentence: jnp.any(sentence.token_R != END),
-            functools.partial(step, params),
-            begin(params, state, number, capacity),
+            functools.partial(_step, model, decoding, params),
+            _begin(model, decoding, params, state, number, prefix_N),
         )
-        return end(params, generated)
+        return _end(model, decoding, params, generated)
 
-    def compiled(function: Callable[..., Any], **options: Any) -> Any:
-        return jax.jit(at_precision(model.matmul_precision, function), **options)
-
-    return _Programs(
-        sentence=compiled(sentence, static_argnums=3),
-        begin=compiled(begin, static_argnums=3),
-        step=compiled(step),
-        end=compiled(end),
-    )
+    return jax.jit(at_precision(model.matmul_precision, sentence))
 
 
 def _begin(
@@ -343,12 +331,11 @@ def _begin(
     params: Params,
     state: _State,
     number: jax.Array,
-    capacity: int,
+    prefix_N: jax.Array,
 ) -> _Sentence:
     """The beginning of sentence `number`, in rows whose document has not ended."""
-    params = weighted(model, params)
     context, partials = state
-    rows = len(partials.row_R)
+    rows, capacity = len(partials.row_R), len(prefix_N)
     partials = partials._replace(
         goes_on_R=partials.goes_on_R & (number < partials.max_sentences_R),
         row_R=jnp.arange(rows),
@@ -372,7 +359,7 @@ def _begin(
         partials=partials,
         prefix=incremental.begin(model, params, context, rows, capacity),
         token_R=jnp.where(partials.goes_on_R, START, END).astype(jnp.int32),
-        tokens_NxR=jnp.full((capacity, rows), END, jnp.int32),
+        tokens_NxR=jnp.where(partials.goes_on_R, prefix_N[:, None], END),
         log_probs_NxR=jnp.zeros((capacity, rows), partials.log_prob_R.dtype),
         rows_NxR=jnp.tile(jnp.arange(rows, dtype=jnp.int32), (capacity, 1)),
         keys_R=keys_R,
@@ -402,6 +389,8 @@ def _step(
     )
     # With fewer extensions than the beam width, some rows have no extension.
     token_R = jnp.where(partials.log_prob_R == -jnp.inf, END, token_R).astype(jnp.int32)
+    prefix_token_R = sentence.tokens_NxR[position]
+    token_R = jnp.where(prefix_token_R == END, token_R, prefix_token_R)
     if decoding.width > 1:
         prefix = incremental.take_ahead(model, params, prefix, row_R)
     return sentence._replace(
@@ -431,8 +420,10 @@ def _extended(
     return partials, row_R, option_R, log_prob_R
 
 
-def _end(model: DocumentModel, decoding: Decoding, params: Params, sentence: _Sentence) -> _Ended:
-    """The state after the sentence, its tokens and their log P."""
+def _end(
+    model: DocumentModel, decoding: Decoding, params: Params, sentence: _Sentence
+) -> tuple[_State, jax.Array, jax.Array]:
+    """The state after the sentence, its tokens [N, R] and their log P [N, R]."""
     partials, prefix = sentence.partials, sentence.prefix
     tokens_NxR, log_probs_NxR = sentence.tokens_NxR, sentence.log_probs_NxR
     if decoding.width > 1:

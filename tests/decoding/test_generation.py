@@ -18,7 +18,6 @@ from dclm_jax.decoding.generation import Limits, generate, generate_many, random
 from dclm_jax.errors import InputError
 from dclm_jax.models.dclm import CCDCLM
 from dclm_jax.ngram import NGramScorer
-from dclm_jax.reading.blocks import size_of
 from dclm_jax.reading.reader import Reader
 from tests.exhaustive import also, some
 from tests.models.support import (
@@ -273,15 +272,15 @@ def test_a_text_does_not_depend_on_its_batch(method, monkeypatch):
     read, documents = reader(name), [*DOCUMENTS, ()]
     # There is memory for three documents.
     monkeypatch.setattr(generation, "MAX_LOGITS", 3 * 11 * decoding.width)
-    sizes = list(map(size_of, documents))
     batches = []
 
-    def place_of(rows):
-        batches.append(rows)
-        return after(name, [documents[row] for row in rows])
+    def recording(start, *arguments):
+        batches.append(start.rows)
+        return generate(start, *arguments)
 
-    texts = generate_many(read, sizes, place_of, decoding, limits, keys(5))
-    assert sorted(map(len, batches)) == [1, 2, 2]
+    monkeypatch.setattr(generation, "generate", recording)
+    texts = generate_many(read, list(map(ids, documents)), decoding, limits, keys(5))
+    assert sorted(batches) == [1, 2, 2]
     for number, (document, text) in enumerate(zip(documents, texts, strict=True)):
         key = random_keys([0], [number])
         (alone,) = generate(after(name, [document]), decoding, limits[:1], key)

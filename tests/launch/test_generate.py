@@ -1,4 +1,4 @@
-"""launch.generate: texts, and one document word by word."""
+"""launch.generate: texts of several documents, of one and of none."""
 
 import json
 
@@ -35,7 +35,7 @@ def test_texts_are_those_of_python(space, tmp_path):
     assert printed == "\n\n".join(continuations) + "\n"
 
 
-def test_one_document_is_continued_word_by_word(space, tmp_path):
+def test_one_document_is_continued_or_begun(space, tmp_path):
     run, text = f"--workdir={space.run}", "w1 w2 w5\nw3 w5\n"
     flags = [run, "--num_sentences=3", "--max_sentence_words=4"]
     lm = dclm_jax.restore(space.run)
