@@ -156,9 +156,11 @@ def main(argv: Sequence[str]) -> None:
         "seed": _SEED.value,
     }
     if references:
-        seed = _SEED.value
-        systems = metrics.systems_of(statistics, choices, references, baseline, seed=seed)
-        measured = metrics.measure(systems, division, samples=_BOOTSTRAP.value, seed=seed)
+        single_lists = [[words] for words in baseline]
+        others = metrics.list_statistics(single_lists, references) if baseline else {}
+        measured = metrics.measure(
+            statistics, choices, others, division, samples=_BOOTSTRAP.value, seed=_SEED.value
+        )
         show(metrics.table(measured))
         value |= measured
     if _OUTPUT.value:

@@ -18,8 +18,8 @@ from dclm_jax.tables import aligned
 
 _ORDERS = 4
 
-Systems = Mapping[str, Mapping[str, np.ndarray]]
-"""The statistics [S, Q] of the chosen hypotheses, by system and metric."""
+Statistics = Mapping[str, Sequence[np.ndarray]]
+"""The statistics [K, Q] of the K hypotheses of each list, by metric and segment."""
 
 
 class Metric(NamedTuple):
@@ -116,57 +116,51 @@ def picked(statistics: Sequence[np.ndarray], choices: Sequence[int]) -> np.ndarr
     return np.array([rows[choice] for rows, choice in zip(statistics, choices, strict=True)])
 
 
-def systems_of(
-    statistics: Mapping[str, Sequence[np.ndarray]],
+def measure(
+    statistics: Statistics,
     choices: Sequence[int],
-    references: Sequence[Sequence[str]],
-    baseline: Sequence[Sequence[str]] = (),
+    baseline: Statistics,
+    division: Sequence[range],
     *,
+    samples: int,
     seed: int,
-) -> dict[str, dict[str, np.ndarray]]:
-    """`Systems` of a list: "first" (1-best), "random", "rescored" (the choices), "oracle" and, if
-    given, "baseline".
+) -> dict[str, Any]:
+    """The metrics of the systems "first" (1-best), "random", "rescored" (the choices), "oracle"
+    and, if given, "baseline" for a result file. They are compared as in `compare` with "baseline",
+    or with "first" without a baseline.
 
     Args:
       statistics: from `list_statistics`.
       choices: for each segment the index of the hypothesis chosen by rescoring.
-      baseline: the output of another system, one sentence per segment.
-    """
-    rng = np.random.default_rng(seed)
-    random = rng.integers(list(map(len, next(iter(statistics.values()))))).tolist()
-    rows = {"first": [0] * len(choices), "random": random, "rescored": choices}
-    result = {
-        row: {name: picked(lists, indices) for name, lists in statistics.items()}
-        for row, indices in rows.items()
-    }
-    result["oracle"] = {
-        name: picked(lists, oracle(METRICS[name], lists)) for name, lists in statistics.items()
-    }
-    if baseline:
-        by_metric = list_statistics([[words] for words in baseline], references)
-        result["baseline"] = {name: np.concatenate(s) for name, s in by_metric.items()}
-    return result
-
-
-def measure(
-    systems: Systems, division: Sequence[range], *, samples: int, seed: int
-) -> dict[str, Any]:
-    """The metrics of systems on the same segments for a result file, compared as in `compare` with
-    "baseline", or with "first" if there is no "baseline".
+      baseline: from `list_statistics` for another system, whose lists have one hypothesis; empty
+        without another system.
 
     Returns:
       Under "rows" for each system the share of segments without word errors ("right"), and the
       result of `compare` by metric. The system that others are compared with has only the "value".
     """
-    baseline = "baseline" if "baseline" in systems else "first"
+    sizes = list(map(len, statistics["wer"]))
+    random = np.random.default_rng(seed).integers(sizes).tolist()
+    systems = {
+        name: {
+            "first": picked(lists, [0] * len(lists)),
+            "random": picked(lists, random),
+            "rescored": picked(lists, choices),
+            "oracle": picked(lists, oracle(METRICS[name], lists)),
+        }
+        for name, lists in statistics.items()
+    }
+    for name, lists in baseline.items():
+        systems[name]["baseline"] = np.concatenate(lists)
+    compared_with = "baseline" if baseline else "first"
     rows: dict[str, Any] = {}
-    for row, statistics in systems.items():
-        rows[row] = {"right": float(np.mean(statistics["wer"][:, 0] == 0))}
+    for row, errors_SxQ in systems["wer"].items():
+        rows[row] = {"right": float(np.mean(errors_SxQ[:, 0] == 0))}
         for name, metric in METRICS.items():
-            pair = statistics[name], systems[baseline][name]
+            pair = systems[name][row], systems[name][compared_with]
             compared = compare(metric, *pair, division, samples=samples, seed=seed)
-            rows[row][name] = {"value": compared["value"]} if row == baseline else compared
-    return {"compared_with": baseline, "bootstrap": samples, "rows": rows}
+            rows[row][name] = {"value": compared["value"]} if row == compared_with else compared
+    return {"compared_with": compared_with, "bootstrap": samples, "rows": rows}
 
 
 def compare(
