@@ -200,10 +200,12 @@ class LanguageModel:
         only scores whole documents has no reader.
       step: training step of the parameters; None for n-gram models.
       text: text options of the training corpus, and its OOV rates.
-      model, params: a model of the registry and its parameters; None for other models.
+      model: a model of the registry; None for other models and with adaptation.
+      params: the parameters, without adaptation; None for models that have no parameters.
+      matmul_precision: precision of products (`nn.precision`); None for n-gram models, which have
+        no products, and for mixtures.
       batch_size: maximum number of documents scored or encoded together.
       adaptation: test-time adaptation to each scored document, if any.
-      unadapted: the model without adaptation, if this model adapts.
     """
 
     name: str
@@ -215,10 +217,10 @@ class LanguageModel:
     step: int | None = None
     model: DocumentModel | None = None
     params: Params | None = None
+    matmul_precision: str | None = None
     text: TrainingText = TrainingText()
     batch_size: int = DEFAULT_BATCH_SIZE
     adaptation: Adaptation | None = None
-    unadapted: "LanguageModel | None" = None
 
     def __repr__(self) -> str:
         return f"LanguageModel({self.summary}, {len(self.vocabulary):,} entries)"
@@ -241,20 +243,10 @@ class LanguageModel:
     @functools.cached_property
     def fingerprint(self) -> str:
         """The checksum of the configuration and the parameters without adaptation."""
-        if self.unadapted is not None:
-            return self.unadapted.fingerprint
         digest = hashlib.sha256(json.dumps(self.config, sort_keys=True).encode())
         for leaf in jax.tree.leaves(self.params):
             digest.update(np.asarray(leaf).tobytes())
         return digest.hexdigest()[:16]
-
-    @property
-    def matmul_precision(self) -> str | None:
-        """The precision of products, with or without adaptation (`nn.precision`); None for n-gram
-        models, which have no products, and for mixtures."""
-        if self.unadapted is not None:
-            return self.unadapted.matmul_precision
-        return None if self.model is None else self.model.matmul_precision
 
     @property
     def reads_source(self) -> bool:
@@ -775,13 +767,7 @@ class LanguageModel:
             on_document=on_document,
         )
         return dataclasses.replace(
-            self,
-            make_scorer=make_scorer,
-            make_reader=None,
-            model=None,
-            params=None,
-            adaptation=adaptation,
-            unadapted=self,
+            self, make_scorer=make_scorer, make_reader=None, model=None, adaptation=adaptation
         )
 
     def _dataset(self, documents: Iterable[Document | Sequence[Sentence]] | Dataset) -> Dataset:
@@ -833,6 +819,7 @@ def restore(
         make_reader=functools.partial(Reader, model, run.params),
         model=model,
         params=run.params,
+        matmul_precision=matmul_precision,
         batch_size=batch_size,
     )
 
