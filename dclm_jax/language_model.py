@@ -531,8 +531,7 @@ class LanguageModel:
         if not documents:
             raise InputError("there are no words to put in order; pass a sentence with words")
         (document,) = documents
-        order = self.scorer.context_order
-        ordered = order_sentences(self.reader, document.sentences, order, beam)
+        ordered = order_sentences(self.reader, document.sentences, beam)
         indices = [index for index, words in enumerate(document.words) if words]
         return ordered._replace(order=[indices[i] for i in ordered.order])
 

@@ -41,28 +41,24 @@ class _Beginning(NamedTuple):
 
 
 def order_sentences(
-    reader: SentenceReader[Any],
-    sentences: Sentences,
-    context_order: int | None,
-    beam: int = DEFAULT_BEAM,
+    reader: SentenceReader[Any], sentences: Sentences, beam: int = DEFAULT_BEAM
 ) -> Ordered:
     """The likeliest order of the sentences of a document.
 
     Args:
       reader: the model's reader.
       sentences: at least one sentence, each int [M] word ids.
-      context_order: the model's `DocumentModel.context_order`.
       beam: beam width, for models without dynamic programming.
     """
-    if context_order == 0:
+    if reader.context_order == 0:
         raise InputError(
             "the model uses no context, so that all orders have the same probability; choose a "
             "model with context"
         )
     require_at_least("beam", beam, 1)
-    if context_order == 1 and len(sentences) <= MAX_OPTIMAL:
+    if reader.context_order == 1 and len(sentences) <= MAX_OPTIMAL:
         return _optimal(reader, sentences)
-    return _by_beam(reader, sentences, context_order, beam)
+    return _by_beam(reader, sentences, beam)
 
 
 def _optimal(reader: SentenceReader[Any], sentences: Sentences) -> Ordered:
@@ -95,9 +91,7 @@ def _optimal(reader: SentenceReader[Any], sentences: Sentences) -> Ordered:
     return Ordered(order[::-1], log_prob, is_optimal=True)
 
 
-def _by_beam(
-    reader: SentenceReader[Any], sentences: Sentences, context_order: int | None, beam: int
-) -> Ordered:
+def _by_beam(reader: SentenceReader[Any], sentences: Sentences, beam: int) -> Ordered:
     """The best order that beam search finds."""
     words = [tuple(map(int, ids)) for ids in sentences]
     beginnings, state = [_Beginning(0, 0.0, ())], reader.open(1)
@@ -124,8 +118,8 @@ def _by_beam(
         for best in np.argsort(-log_probs, kind="stable"):
             beginning, i = extended[best]
             order = (*beginning.order, i)
-            context = length if context_order is None else min(context_order, length)
-            ending = tuple(words[i] for i in order[length - context :])
+            context = length if reader.context_order is None else reader.context_order
+            ending = tuple(words[i] for i in order[max(0, length - context) :])
             key = tuple(sorted(words[i] for i in order)), ending
             survivors.setdefault(key, _Beginning(beginning.row, float(log_probs[best]), order))
             if len(survivors) == beam:

@@ -19,10 +19,6 @@ MODELS = ["codclm", "ccdclm", "adclm_3", "rlm_bow_lf"]
 MODELS += also(["adclm", "hrnnlm", "rlm_seqbow_att_ef", "drnnlm"])
 
 
-def context_order(name):
-    return reader(name).model.context_order
-
-
 def random_sentences(seed, count):
     rng = np.random.default_rng(seed)
     return [rng.integers(2, VOCAB, rng.integers(1, 7)) for _ in range(count)]
@@ -41,23 +37,23 @@ def test_the_likeliest_of_all_orders_is_found(name):
     for seed in range(3):
         sentences = random_sentences(seed, 4)
         expected = of_all_orders(name, sentences)
-        ordered = order_sentences(reader(name), sentences, context_order(name), beam=24)
+        ordered = order_sentences(reader(name), sentences, beam=24)
         best = max(expected, key=expected.__getitem__)
         assert ordered.order == list(best)
         assert ordered.log_prob == pytest.approx(expected[best], rel=1e-5)
-        assert ordered.is_optimal == (context_order(name) == 1)
+        assert ordered.is_optimal == (reader(name).context_order == 1)
 
 
 def test_what_reads_one_sentence_before_is_ordered_alike_by_either_way(monkeypatch):
     """Eight sentences: beyond what scoring all orders takes."""
     sentences = random_sentences(7, 8)
-    exact = order_sentences(reader("codclm"), sentences, 1)
+    exact = order_sentences(reader("codclm"), sentences)
     monkeypatch.setattr(ordering, "MAX_OPTIMAL", 7)
-    wide = order_sentences(reader("codclm"), sentences, 1, beam=2**8 * 8)
+    wide = order_sentences(reader("codclm"), sentences, beam=2**8 * 8)
     assert exact.is_optimal and not wide.is_optimal
     assert wide.order == exact.order
     assert wide.log_prob == pytest.approx(exact.log_prob, rel=1e-5)
-    narrow = order_sentences(reader("codclm"), sentences, 1, beam=1)
+    narrow = order_sentences(reader("codclm"), sentences, beam=1)
     assert narrow.log_prob <= exact.log_prob + 1e-4
 
 
@@ -70,29 +66,29 @@ def test_a_beam_follows_the_likeliest_beginnings():
         documents = [[sentences[j] for j in (*expected, i)] for i in left]
         scores = log_probs("ccdclm", documents)[:, :length].sum(axis=1)
         expected.append(left[int(scores.argmax())])
-    assert order_sentences(reader("ccdclm"), sentences, None, beam=1).order == expected
+    assert order_sentences(reader("ccdclm"), sentences, beam=1).order == expected
 
 
 @pytest.mark.parametrize("name", ["codclm", "ccdclm"])
 def test_equal_sentences_and_single_ones(name):
     first, second = random_sentences(5, 2)
     for sentences in ([first, second, first, first], [second]):
-        ordered = order_sentences(reader(name), sentences, context_order(name), beam=24)
+        ordered = order_sentences(reader(name), sentences, beam=24)
         best = max(of_all_orders(name, sentences).values())
         assert ordered.log_prob == pytest.approx(best, rel=1e-5)
         assert sorted(ordered.order) == list(range(len(sentences)))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("name", "beam", "message"),
     [
-        ((random_sentences(0, 2), 0), "the model uses no context, so that all orders have"),
-        ((random_sentences(0, 2), None, 0), "beam is 0; expected at least 1"),
+        ("rnnlm", 16, "the model uses no context, so that all orders have"),
+        ("ccdclm", 0, "beam is 0; expected at least 1"),
     ],
 )
-def test_what_cannot_be_ordered_is_named(arguments, message):
+def test_what_cannot_be_ordered_is_named(name, beam, message):
     with pytest.raises(InputError, match=message):
-        order_sentences(reader("ccdclm"), *arguments)
+        order_sentences(reader(name), random_sentences(0, 2), beam)
 
 
 def test_autoencoders_order_nothing():
