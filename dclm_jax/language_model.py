@@ -74,6 +74,7 @@ from dclm_jax.training.workdir import needed_for_use, read_config, read_training
 
 Sentence = str | Sequence[str]
 """Words separated by spaces, or a list of words."""
+Documents = Iterable[Document | Sequence[Sentence]]
 AnyDocument = TypeVar("AnyDocument", bound=Document | Sequence[Sentence])
 OfSentence = TypeVar("OfSentence")
 OfTest = TypeVar("OfTest")
@@ -325,7 +326,7 @@ class LanguageModel:
 
     def surprisals(
         self,
-        documents: Iterable[Document | Sequence[Sentence]],
+        documents: Documents,
         *,
         no_context_too: bool = False,
         measures: Sequence[str] = (SURPRISAL,),
@@ -367,7 +368,7 @@ class LanguageModel:
 
     def score(
         self,
-        documents: Iterable[Document | Sequence[Sentence]],
+        documents: Documents,
         *,
         no_context_too: bool = False,
         measures: Sequence[str] = (SURPRISAL,),
@@ -535,9 +536,7 @@ class LanguageModel:
         indices = [index for index, words in enumerate(document.words) if words]
         return ordered._replace(order=[indices[i] for i in ordered.order])
 
-    def vectors(
-        self, documents: Iterable[Document | Sequence[Sentence]]
-    ) -> Iterator[DocumentVectors]:
+    def vectors(self, documents: Documents) -> Iterator[DocumentVectors]:
         """The vectors of documents in their order, with documents and names as in `score`; input
         may be larger than memory."""
         batch_size = min(self.batch_size, MAX_ROWS)
@@ -670,25 +669,14 @@ class LanguageModel:
         log_probs = [*(sentence.log_prob for sentence in sentences), *text.decisions]
         return GeneratedText(math.fsum(log_probs), sentences, text.has_ended)
 
-    def perplexity(
-        self,
-        documents: Iterable[Document | Sequence[Sentence]] | Dataset,
-        *,
-        on_document: Callable[[int], None] = lambda done: None,
-    ) -> Perplexity:
-        """The perplexity of documents, as `score` takes them; documents without words are omitted.
-        `on_document` is called with the number of documents so far."""
+    def perplexity(self, documents: Documents | Dataset) -> Perplexity:
+        """The perplexity of documents, as `score` takes them; documents without words are
+        omitted."""
         dataset = self._dataset(documents)
-        (measured,) = interpolation.measure(
-            [self.scorer], dataset.documents, on_document=on_document
-        )
+        (measured,) = interpolation.measure([self.scorer], dataset.documents)
         return self.with_training_oov(dataclasses.replace(measured, **dataset.counts))
 
-    def coherence(
-        self,
-        documents: Iterable[Document | Sequence[Sentence]] | Dataset,
-        **options: Any,
-    ) -> CoherenceResults:
+    def coherence(self, documents: Documents | Dataset, **options: Any) -> CoherenceResults:
         """Order-discrimination accuracy: how often a document is more probable than its sentences
         in another order.
 
@@ -717,19 +705,12 @@ class LanguageModel:
         reader = self.reader if self.model is not None else None
         return compare(self.scorer, documents, test, reader=reader, on_document=on_document)
 
-    def measure(
-        self,
-        documents: Iterable[Document | Sequence[Sentence]] | Dataset,
-        *,
-        on_document: Callable[[int], None] = lambda done: None,
-    ) -> dict[str, Any]:
+    def measure(self, documents: Documents | Dataset) -> dict[str, Any]:
         """The values of `evaluation.measures.MEASURES` by name, for documents as `perplexity` takes
         them."""
         new = [kind() for kind in measures.MEASURES]
         dataset = self._dataset(documents)
-        interpolation.measure(
-            [self.scorer], dataset.documents, measures=[new], on_document=on_document
-        )
+        interpolation.measure([self.scorer], dataset.documents, measures=[new])
         return {each.name: each.value() for each in new}
 
     def with_training_oov(self, measured: Perplexity) -> Perplexity:
@@ -740,7 +721,7 @@ class LanguageModel:
         self,
         kind: str,
         *,
-        tune_on: Iterable[Document | Sequence[Sentence]] | Dataset | None = None,
+        tune_on: Documents | Dataset | None = None,
         data: str | None = None,
         label: str | None = None,
         on_document: Callable[[int], None] = lambda done: None,
@@ -769,7 +750,7 @@ class LanguageModel:
             self, make_scorer=make_scorer, make_reader=None, model=None, adaptation=adaptation
         )
 
-    def _dataset(self, documents: Iterable[Document | Sequence[Sentence]] | Dataset) -> Dataset:
+    def _dataset(self, documents: Documents | Dataset) -> Dataset:
         if isinstance(documents, Dataset):
             return documents
         encoded = _encoded(self.vocabulary, documents)
@@ -828,7 +809,7 @@ def mix(
     second: LanguageModel,
     weight: float | None = None,
     *,
-    tune_on: Iterable[Document | Sequence[Sentence]] | Dataset | None = None,
+    tune_on: Documents | Dataset | None = None,
 ) -> LanguageModel:
     """The mixture p = w p_first + (1 - w) p_second for every target, which scores documents.
 
