@@ -1,4 +1,4 @@
-"""launch.reading_times against loops over words, and the table of Natural Stories."""
+"""launch.reading_times, its gains by normal equations, and the table of Natural Stories."""
 
 import csv
 import json
@@ -10,16 +10,18 @@ import pytest
 import dclm_jax
 from configs.reading_times import natural_stories
 from dclm_jax.data.documents import Document
+from dclm_jax.data.readers import read_documents
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import significance
-from dclm_jax.evaluation.distributions import WORD_MEASURES
 from dclm_jax.experiments.reading_times import (
     COMPARISONS,
     DIVERGENCE,
     ENTROPY,
     NO_CONTEXT,
+    OF_WORDS,
     SURPRISAL,
+    Comparison,
     Gains,
     ReadingTimes,
     Words,
@@ -48,7 +50,7 @@ def times(tmp_path):
     path = tmp_path / "times.csv"
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([["story", "text", "time", "length"], *rows])
-    return path, rows
+    return path
 
 
 def density(time, mean, variance):
@@ -76,88 +78,32 @@ def test_likelihoods_are_of_stories_that_were_not_fitted():
     np.testing.assert_allclose(actual, held_out(times, predictors, stories), rtol=1e-9)
 
 
-def test_gains_equal_loops_over_the_words(space, times, tmp_path):
-    path, rows = times
-    output, plot = tmp_path / "gains.json", tmp_path / "gains.png"
+def test_gains_are_those_of_python(space, times, tmp_path):
+    path, plot = times, tmp_path / "gains.png"
+    output = tmp_path / "gains.json"
     flags = [f"--workdirs={space.run},{space.rnnlm}", f"--input={path}", "--predictors=length"]
     printed = launch("reading_times", *flags, f"--output={output}", f"--plot={plot}", quiet=False)
     saved = json.loads(output.read_text())
     assert plot.stat().st_size > 1000
 
-    lm = dclm_jax.restore(space.run)
-    total = sum(lm.vocabulary.counts[3:])
-    words = []
-    for story in STORIES:
-        of_story = [row for row in rows if row[0] == story]
-        sentences, tokens, row_of = [[]], [], []
-        for number, (_, text, *_) in enumerate(of_story):
-            parts = [text.removesuffix("."), *("." * text.endswith("."))]
-            for part in parts:
-                tokens.append((len(sentences) - 1, len(sentences[-1])))
-                sentences[-1].append(part)
-                row_of.append(number)
-            if text.endswith("."):
-                sentences.append([])
-        sentences = [sentence for sentence in sentences if sentence]
-        (score,) = lm.score([sentences], no_context_too=True, measures=WORD_MEASURES)
-        for number, (_, _, time, other) in enumerate(of_story):
-            places = [place for place, row in zip(tokens, row_of, strict=True) if row == number]
-            parts = [sentences[s][n] for s, n in places]
-            of_sentence = [(score.sentences[s], n) for s, n in places]
-            known = all(sentence.known[n] for sentence, n in of_sentence)
-            counts = [lm.vocabulary.counts[int(lm.vocabulary.encode([part])[0])] for part in parts]
-            first, position = of_sentence[0]
-            words.append(
-                {
-                    "story": story,
-                    "known": known,
-                    "time": float(time) if time else None,
-                    "base": [sum(map(len, parts)), math.log(min(counts) / total) if known else 0],
-                    "other": float(other),
-                    SURPRISAL: -sum(s.log_probs[n] for s, n in of_sentence),
-                    NO_CONTEXT: -sum(s.log_probs_no_context[n] for s, n in of_sentence),
-                    ENTROPY: first.measures["entropy"][position],
-                    DIVERGENCE: sum(s.measures["divergence"][n] for s, n in of_sentence),
-                }
-            )
-    pairs = [
-        (before, word)
-        for before, word in zip(words, words[1:], strict=False)
-        if before["story"] == word["story"]
-        and before["known"]
-        and word["known"]
-        and word["time"] is not None
-    ]
-    assert saved["words"] == len(pairs)
-    assert saved["stories"] == 3
+    models = [dclm_jax.restore(run) for run in (space.run, space.rnnlm)]
+    collected = ReadingTimes("time", ["length"], models[0].vocabulary)
+    stories = list(read_documents(path, joined_by=["story"]))
+    scores = (lm.score(stories, no_context_too=True, measures=OF_WORDS) for lm in models)
+    for story, *by_run in zip(stories, *scores, strict=True):
+        collected.add(story, by_run)
+    expected = Gains.of(collected.words(), ["ccdclm", "rnnlm"], ["length"]).to_json()
+    for gain, expected_gain in zip(saved["gains"], expected["gains"], strict=True):
+        assert gain == pytest.approx(expected_gain, abs=2e-5)
+    for name in ("words", "stories", "sentences", "omitted"):
+        assert saved[name] == expected[name]
+    assert sum(saved["omitted"].values()) == 120 - saved["words"]
     # "." is OOV in the vocabulary of `space`, as is the word "unheard".
-    assert saved["omitted"]["first of a story"] == 3
-    assert sum(saved["omitted"].values()) == 120 - len(pairs)
-
-    def fit(*names):
-        columns = [
-            [*before["base"], *word["base"], *(pair[name] for name in names for pair in both)]
-            for both in pairs
-            for before, word in [both]
-        ]
-        stories = [word["story"] for _, word in pairs]
-        return np.mean(held_out([word["time"] for _, word in pairs], columns, stories))
-
-    def gain(label, comparison):
-        (value,) = (
-            value["mean"]
-            for value in saved["gains"]
-            if (value["label"], value["comparison"]) == (label, str(comparison))
-        )
-        return value
-
-    for comparison in COMPARISONS:
-        expected = fit(*comparison.given, comparison.added) - fit(*comparison.given)
-        np.testing.assert_allclose(gain("ccdclm", comparison), expected, atol=2e-5)
-    expected = fit("other") - fit()
-    np.testing.assert_allclose(gain("length", "column of the input"), expected, atol=1e-9)
-    assert gain("rnnlm", "surprisal beyond surprisal, no context") == pytest.approx(0, abs=1e-9)
-    assert f"{len(pairs)} words" in printed.stdout and "ccdclm - rnnlm" in printed.stdout
+    assert (saved["stories"], saved["omitted"]["first of a story"]) == (3, 3)
+    means = {(gain["label"], gain["comparison"]): gain["mean"] for gain in saved["gains"]}
+    beyond = means["rnnlm", "surprisal beyond surprisal, no context"]
+    assert beyond == pytest.approx(0, abs=1e-9)
+    assert f"{saved['words']} words" in printed.stdout and "ccdclm - rnnlm" in printed.stdout
 
 
 def made_up(rng, surprisals, offset=0.0, scale=1.0):
@@ -170,7 +116,7 @@ def made_up(rng, surprisals, offset=0.0, scale=1.0):
         SURPRISAL: scale * surprisals + offset,
         NO_CONTEXT: rng.standard_normal((60, 2)),
         ENTROPY: entropy,
-        DIVERGENCE: 0 * surprisals,
+        DIVERGENCE: rng.standard_normal((60, 2)),
     }
     other = {**measures, SURPRISAL: entropy}
     return Words(times, sentences % 3, sentences, shared, [measures, other], {"first": 3})
@@ -180,27 +126,27 @@ def test_intervals_draw_sentences_and_runs_are_compared_by_their_surprisal():
     rng = np.random.default_rng(2)
     words = made_up(rng, rng.standard_normal((60, 2)))
     result = Gains.of(words, ["a", "b"])
-    base = [*words.shared["length"].T, *words.shared["log frequency"].T]
 
-    def word_gains(run):
-        columns = [*base, *words.by_run[run][SURPRISAL].T]
+    def sums_of_sentences(run, comparison):
+        pool = {**words.shared, **words.by_run[run]}
+        base = ("length", "log frequency", *comparison.given)
         full, shorter = (
-            np.array(held_out(words.times_N, np.array(x).T, words.stories_N))
-            for x in (columns, base)
+            held_out(words.times_N, np.hstack([pool[name] for name in names]), words.stories_N)
+            for names in ((*base, comparison.added), base)
         )
-        return full - shorter
+        return np.bincount(words.sentences_N, np.subtract(full, shorter))
 
-    by_sentence = [
-        [gains[words.sentences_N == n].sum() for n in range(12)]
-        for gains in map(word_gains, (0, 1))
-    ]
-    means = significance.resample(np.array(by_sentence).T, np.full((12, 1), 5.0))
-    low, high = np.percentile(means[:, 0], (2.5, 97.5))
-    (gain,) = (g for g in result.gains if (g.label, g.comparison) == ("a", "surprisal"))
-    np.testing.assert_allclose(gain[2:], [np.sum(by_sentence[0]) / 60, low, high], rtol=1e-6)
+    gains = {gain[:2]: gain for gain in result.gains}
+    for comparison in COMPARISONS:
+        sums_D = sums_of_sentences(0, comparison)
+        means = significance.resample(sums_D[:, None], np.full((12, 1), 5.0))
+        low, high = np.percentile(means[:, 0], (2.5, 97.5))
+        expected = [sums_D.sum() / 60, low, high]
+        np.testing.assert_allclose(gains["a", str(comparison)][2:], expected, rtol=1e-6)
+    gain = gains["a", "surprisal"]
     assert result.words.counts == {"words": 60, "stories": 3, "sentences": 12}
     (pair,) = result.differences
-    expected = (np.sum(by_sentence[0]) - np.sum(by_sentence[1])) / 60
+    expected = gain.mean - sums_of_sentences(1, Comparison(SURPRISAL)).sum() / 60
     assert (pair.a, pair.b) == (0, 1) and pair.difference == pytest.approx(expected)
     row, differences = (
         line for line in result.text().splitlines() if line.startswith("surprisal  ")
