@@ -1,4 +1,5 @@
-"""What documents show exists: flags parse, examples run on tiny models and print the same words."""
+"""What documents show exists: flags parse, examples run on tiny models and print the same words,
+links lead to files and headings, and messages are the programs'."""
 
 import ast
 import importlib
@@ -133,14 +134,45 @@ def test_examples_in_documents_print_what_is_shown(document, quickstart, monkeyp
             assert not missing, f"{example.code} prints no {missing}: {output}"
 
 
-@pytest.mark.parametrize(
-    "code", ["$ python -m launch.absent\n", "$ python -m launch.order --absent\n", ">>> absent\n"]
-)
-def test_an_example_that_does_not_exist_is_found(code, quickstart):
-    language = "console" if code.startswith("$") else "pycon"
-    (example,) = examples(f"```{language}\n{code}```\n")
-    with pytest.raises((AssertionError, ImportError, NameError)):
-        printed(example, quickstart, {})
+def anchors(text: str) -> set[str]:
+    """The anchors that GitHub gives the headings of a document."""
+    without_code = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", without_code, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def dead_links(document: str, text: str) -> list[str]:
+    """The links of a document to files or headings that do not exist; addresses are left out."""
+    dead = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        path, _, anchor = link.partition("#")
+        if "://" in path:
+            continue
+        target = (REPOSITORY / document).parent / path if path else REPOSITORY / document
+        if not target.exists() or (anchor and anchor not in anchors(target.read_text())):
+            dead.append(link)
+    return dead
+
+
+@pytest.mark.parametrize("document", ALL_DOCUMENTS)
+def test_links_lead_somewhere(document):
+    assert dead_links(document, (REPOSITORY / document).read_text()) == []
+
+
+def test_a_dead_link_is_found():
+    text = "[a](#exit-codes) [b](#absent) [c](../README.md#absent) [d](absent.md) [e](text.md)"
+    assert dead_links("launch/README.md", text) == ["#absent", "../README.md#absent", "absent.md"]
+
+
+def test_messages_of_the_troubleshooting_table_exist():
+    manual = (REPOSITORY / "launch/README.md").read_text()
+    rows = manual.partition("## Troubleshooting")[2].splitlines()
+    messages = re.findall(r"^\| `(.+?)`", "\n".join(rows), re.MULTILINE)
+    folders = (REPOSITORY / name for name in ("dclm_jax", "launch"))
+    code = "".join(path.read_text() for folder in folders for path in folder.rglob("*.py"))
+    parts = [part.strip() for message in messages for part in re.split(r"\.\.\.|RUN", message)]
+    assert len(messages) > 5
+    assert [part for part in parts if part not in code] == []
 
 
 @pytest.mark.exhaustive
