@@ -187,13 +187,16 @@ def free_port() -> int:
                 return port
 
 
-def start(name: str, *arguments, group: bool = False) -> subprocess.Popen[str]:
-    """Starts `python -m launch.NAME`, which goes on by itself; in a process group of its own if a
+def start(
+    name: str, *arguments, group: bool = False, stdin: int = subprocess.DEVNULL, **variables: str
+) -> subprocess.Popen[str]:
+    """Starts `python -m launch.NAME` and does not wait for it; in a process group of its own if a
     signal is meant for the whole group, as of a terminal."""
     return subprocess.Popen(
         [sys.executable, "-m", f"launch.{name}", *map(str, arguments)],
         cwd=REPOSITORY,
-        env=environment(),
+        env=environment(**variables),
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

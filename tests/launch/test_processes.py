@@ -5,7 +5,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import pytest
 from dclm_jax.training.workdir import restore_run
 from tests.compiling import TWO_DEVICES
 from tests.exhaustive import also, some
-from tests.launch.support import REPOSITORY, TOLERANCE, environment, free_port, launch
+from tests.launch.support import TOLERANCE, free_port, launch, start
 from tests.training.support import read_metrics
 
 PROCESSES = 2
@@ -25,21 +24,10 @@ STEPS = 60
 
 def start_together(name: str, *arguments, second: str | None = None) -> list[subprocess.Popen[str]]:
     """The processes of one job, in order; `second` is an argument of the second one alone."""
-    address = f"--coordinator_address=127.0.0.1:{free_port()}"
+    job = [f"--coordinator_address=127.0.0.1:{free_port()}", f"--num_processes={PROCESSES}"]
     extra = ([], [second] if second else [])
     return [
-        subprocess.Popen(
-            [
-                *(sys.executable, "-m", f"launch.{name}", *map(str, arguments), *extra[index]),
-                *(address, f"--num_processes={PROCESSES}", f"--process_id={index}"),
-            ],
-            cwd=REPOSITORY,
-            env=environment(**TWO_DEVICES),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        start(name, *arguments, *extra[index], *job, f"--process_id={index}", **TWO_DEVICES)
         for index in range(PROCESSES)
     ]
 

@@ -4,7 +4,6 @@ import io
 import json
 import signal
 import subprocess
-import sys
 import threading
 import tracemalloc
 
@@ -15,7 +14,7 @@ from dclm_jax.data.documents import PLAIN
 from dclm_jax.data.text_files import LONGEST_LINE
 from dclm_jax.experiments import requests
 from tests.exhaustive import also
-from tests.launch.support import REPOSITORY, environment, launch, scored
+from tests.launch.support import launch, scored, start
 from tests.launch.test_score import assert_scores
 
 REQUESTS = [
@@ -142,15 +141,8 @@ def test_a_line_that_is_too_long_gets_an_error_and_takes_little_memory():
 def test_every_answer_arrives_before_the_next_request(space, ending, code):
     # A shell starts jobs in the background with SIGINT ignored, which programs inherit.
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "launch.score", f"--workdir={space.run}", "--serve=-"],
-        cwd=REPOSITORY,
-        env=environment(PYTHONUNBUFFERED=""),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    flags = [f"--workdir={space.run}", "--serve=-"]
+    process = start("score", *flags, stdin=subprocess.PIPE, PYTHONUNBUFFERED="")
     signal.signal(signal.SIGINT, handler)
     # An answer that does not arrive ends the test.
     watch = threading.Timer(90, process.kill)
