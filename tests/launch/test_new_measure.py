@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
@@ -11,24 +12,17 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation import measures
 from dclm_jax.evaluation.datasets import open_split
 from dclm_jax.experiments.subjects import restore_all
-from tests.launch.support import copy_run, launch
+from tests.launch.support import REPOSITORY, copy_run, launch
 
 
-class SentenceStarts(measures.Measure):
-    """Mean surprisal of the first word of each sentence, in nats."""
-
-    name = "sentence_starts"
-    header = "sentence starts, nats"
-
-    def __init__(self):
-        self.nats, self.sentences = 0.0, 0
-
-    def add(self, sentences, nll):
-        self.nats += sum(float(nats[0]) for nats in nll)
-        self.sentences += len(nll)
-
-    def value(self):
-        return self.nats / self.sentences
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    """The example of WORKSPACE.md."""
+    workspace = (REPOSITORY / "WORKSPACE.md").read_text()
+    _, code = re.findall(r"^```python\n(.*?)^```", workspace, re.MULTILINE | re.DOTALL)
+    names = dict(vars(measures))
+    exec(code, names)
+    monkeypatch.setattr(measures, "MEASURES", (*measures.MEASURES, names["FirstWords"]))
 
 
 @pytest.fixture(scope="module")
@@ -42,17 +36,11 @@ def runs(space, tmp_path_factory):
 def by_hand(run, split, corpus) -> float:
     """The mean in float64, from the scores of single sentences in Python."""
     lm = dclm_jax.restore(run)
-    spelling = lm.vocabulary.words
-    documents = [
-        [[spelling[word] for word in ids] for ids in document.sentences]
-        for document in open_split(lm.vocabulary, corpus, split).documents
-    ]
-    firsts = [
-        -sentence.log_probs[0]
-        for document in lm.score(documents)
-        for sentence in document.sentences
-    ]
-    return float(np.mean(np.array(firsts, np.float64)))
+    documents = open_split(lm.vocabulary, corpus, split).documents
+    columns = lm.surprisals(
+        [list(map(lm.vocabulary.decode, document.sentences)) for document in documents]
+    )
+    return float(np.mean(columns["surprisal"][columns["position"] == 1]))
 
 
 @pytest.fixture(autouse=True)
@@ -60,27 +48,22 @@ def measured_anew():
     """Results are read here: these runs are copies."""
 
 
-@pytest.fixture(autouse=True)
-def registered(monkeypatch):
-    monkeypatch.setattr(measures, "MEASURES", (*measures.MEASURES, SentenceStarts))
-
-
 def test_evaluate_shows_it(space, runs, tmp_path):
     output = tmp_path / "result.json"
     printed = launch("evaluate", f"--workdir={runs[0]}", f"--output={output}").stdout
     expected = by_hand(runs[0], "test", space.corpus)
-    assert json.loads(output.read_text())["sentence_starts"] == pytest.approx(expected, rel=1e-6)
-    assert f"sentence starts, nats: {expected:.4f}\n" in printed
+    assert json.loads(output.read_text())["first_words"] == pytest.approx(expected, rel=1e-6)
+    assert f"first words, nats: {expected:.4f}\n" in printed
     workdirs = f"--workdirs={runs[0]},{runs[2]}"
     printed = launch("evaluate", workdirs, "--interpolate", f"--output={output}").stdout
     result = json.loads(output.read_text())
     header, _, *rows = printed.splitlines()
-    assert "  sentence starts, nats" in header
+    assert "  first words, nats" in header
     for row, run, value in zip(rows, (runs[0], runs[2]), result["runs"], strict=False):
         expected = by_hand(run, "test", space.corpus)
-        assert value["sentence_starts"] == pytest.approx(expected, rel=1e-6)
+        assert value["first_words"] == pytest.approx(expected, rel=1e-6)
         assert f"{expected:.4f}" in row
-    assert result["mixture"]["sentence_starts"] > 0
+    assert result["mixture"]["first_words"] > 0
 
 
 def test_reports_have_a_column(space, runs, tmp_path):
@@ -88,18 +71,18 @@ def test_reports_have_a_column(space, runs, tmp_path):
     expected = [by_hand(run, "test", space.corpus) for run in runs]
     first, second = np.mean(expected[:2]), expected[2]
     header, *cells = made.tables["perplexity"].cells
-    column = [row[header.index("sentence starts, nats")] for row in cells]
+    column = [row[header.index("first words, nats")] for row in cells]
     spread = np.std(expected[:2], ddof=1)
     assert column == [f"{second:.2f}", f"{first:.2f} ± {spread:.2f}"]
     with (tmp_path / "report/report.csv").open() as file:
         rnnlm, ccdclm = csv.DictReader(file)
-    assert float(rnnlm["sentence_starts"]) == pytest.approx(second, rel=1e-6)
-    assert float(ccdclm["sentence_starts"]) == pytest.approx(first, rel=1e-6)
-    assert float(ccdclm["sentence_starts_sd"]) == pytest.approx(spread, rel=1e-4)
+    assert float(rnnlm["first_words"]) == pytest.approx(second, rel=1e-6)
+    assert float(ccdclm["first_words"]) == pytest.approx(first, rel=1e-6)
+    assert float(ccdclm["first_words_sd"]) == pytest.approx(spread, rel=1e-4)
     saved = json.loads((tmp_path / "report/report.json").read_text())["rows"]
-    values = [run["sentence_starts"] for row in saved for run in row["runs"]]
+    values = [run["first_words"] for row in saved for run in row["runs"]]
     assert values == pytest.approx([second, *expected[:2]], rel=1e-6)
-    assert "sentence starts, nats" in (tmp_path / "report/report.md").read_text()
+    assert "first words, nats" in (tmp_path / "report/report.md").read_text()
     # What is saved is shown, and nothing else is measured.
     again = dclm_jax.report(runs, quick=True, bootstrap=0)
     assert again.tables == made.tables
@@ -118,6 +101,4 @@ def test_python_measures_it(space, runs):
     (subject,) = restore_all([str(runs[0])])
     values = subject.lm.measure(open_split(subject.lm.vocabulary, space.corpus, "test"))
     assert list(values) == [measure.name for measure in measures.MEASURES]
-    assert values["sentence_starts"] == pytest.approx(
-        by_hand(runs[0], "test", space.corpus), rel=1e-6
-    )
+    assert values["first_words"] == pytest.approx(by_hand(runs[0], "test", space.corpus), rel=1e-6)
