@@ -208,6 +208,7 @@ score --workdir=autoencoder --context=nbest.txt --input=nbest.txt => launch.scor
 {REPORT} --html=run => run'; choose a file to write
 {REPORT} --html=blank.txt/page.html => blank.txt: cannot be written: File exists
 {REPORT} --baseline=run/.. => choose a run of --workdirs, or one of the models ccdclm
+{REPORT} --baseline=hrnnlm => --baseline is hrnnlm; choose a run of --workdirs, or one of the model
 {REPORT} --output= => --output is missing; add --output=DIR for the report, or --quick
 report --quick --workdirs=*.txt => *.txt matches no run
 report --quick => --workdirs is missing

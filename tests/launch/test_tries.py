@@ -6,7 +6,6 @@ and what it writes is whole or absent.
 """
 
 import contextlib
-import io
 import json
 import os
 import resource
@@ -18,19 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from absl import flags
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from dclm_jax.training.config import default_config, flat
 from launch import _app
 from tests.fuzzing import anything, damaged, fuzz, single_faults
-from tests.launch.support import (
-    copy_run,
-    environment,
-    launch,
-    launcher_state,
-)
+from tests.launch.support import copy_run, environment, launch
+from tests.launch.test_commands import flags_of
 
 TRIES, SECONDS, MEBIBYTES = 200, 120, 2500
 PLACE = "place"
@@ -169,7 +163,7 @@ def draw(data: st.DataObject, place: Path) -> list[str]:
     text, read = data.draw(st.sampled_from(list(COMMANDS.items())))
     command = text.split()
     if data.draw(st.integers(0, 2)) == 0:
-        flag = data.draw(st.sampled_from(flags_of(command[0])))
+        flag = data.draw(st.sampled_from(drawn_flags(command[0])))
         return [*command, f"--{flag}={data.draw(st.sampled_from(VALUES))}"]
     pattern = data.draw(st.sampled_from(read))
     files = [path for path in sorted(place.glob(pattern)) if path.is_file()]
@@ -229,17 +223,9 @@ OTHERS = {
 
 
 @cache
-def flags_of(name: str) -> list[str]:
+def drawn_flags(name: str) -> list[str]:
     """The flags of a launcher, and the keys of a configuration where it takes them."""
-    with launcher_state(io.TextIOWrapper(io.BytesIO())):
-        __import__(f"launch.{name}")
-        defined = flags.FLAGS.flags_by_module_dict()
-        names = [
-            flag.name
-            for module, module_flags in defined.items()
-            if "launch" in module
-            for flag in module_flags
-        ]
+    names = [*flags_of(name)]
     if name in ("train", "sweep"):
         names += [f"config.{key}" for key in flat(default_config("ccdclm").to_dict())]
     return sorted(
