@@ -17,7 +17,7 @@ from dclm_jax.language_model import LanguageModel
 from dclm_jax.training import loop
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.optimizer import create_optimizer
-from dclm_jax.training.step import first_state, parallel_step, shard_rows
+from dclm_jax.training.step import parallel_step, shard_rows
 from tests.exhaustive import also
 from tests.models.support import EACH_OF_FEW, small_model
 from tests.training import support
@@ -51,7 +51,7 @@ def compiled_precisions(folder: Path) -> Iterator[set[str]]:
 def test_all_products_of_training_and_scoring_have_the_precision_of_the_model(name):
     model = small_model(name, dropout=0.3, matmul_precision="high")
     batch, optimizer = shard_rows(make_batch(name), 1), create_optimizer(OptimizerConfig(), 1)
-    state = jax.eval_shape(lambda key: first_state(model.init(key), optimizer), jax.random.key(0))
+    state = loop.first_shapes(model, optimizer)
     step = parallel_step(model, optimizer).lower(state, batch, jax.random.key(0))
     assert precisions(step.as_text()) == {"HIGH"}
 

@@ -15,8 +15,9 @@ from dclm_jax.nn.plan import TPU_V4
 from dclm_jax.processes import DEVICES
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll
 from dclm_jax.training.config import OptimizerConfig
+from dclm_jax.training.loop import first_shapes
 from dclm_jax.training.optimizer import create_optimizer
-from dclm_jax.training.step import first_state, shard_rows, train_step
+from dclm_jax.training.step import shard_rows, train_step
 from tests.exhaustive import also
 from tests.models.support import (
     DOCUMENTS,
@@ -95,7 +96,7 @@ def test_accelerators_can_compile_a_step_and_a_block_of_scores(name):
     """Lowered with their plan, without anything that XLA for them does not have itself."""
     model = dataclasses.replace(small_model(name, dropout=0.3), plan=TPU_V4)
     batch, optimizer = make_batch(name), create_optimizer(OptimizerConfig(), 1)
-    state = jax.eval_shape(lambda key: first_state(model.init(key), optimizer), jax.random.key(0))
+    state = first_shapes(model, optimizer)
     # One device: `pmap` itself is not exported.
     step = jax.vmap(partial(train_step, model, optimizer), (None, 0, None), axis_name=DEVICES)
 
