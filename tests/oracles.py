@@ -37,10 +37,10 @@ class Reading(NamedTuple):
 
     Attributes:
       nll: for every sentence, -log p of its words and END, in nats.
-      contexts: for every sentence, the context it is read with: c_{t-1} or d_{t-1} [H]; for adclm
-        c_{t-1,n} of every token [N, H]; for drnnlm every layer's arrays [X, H]; for rnnlm [0]; for
-        larger contexts P times the counts of each of the n sentences before, oldest first [C, P];
-        for autoencoders the state of the decoder, as of drnnlm.
+      contexts: for every sentence, the context it is read with: c_{t-1} or d_{t-1} [H]; for
+        drnnlm every layer's arrays [X, H]; for rnnlm and adclm (whose words have one each) [0];
+        for larger contexts P times the counts of each of the n sentences before, oldest first,
+        [C, P]; for autoencoders the state of the decoder, as of drnnlm.
       auxiliary: the further training objective, in nats.
       attention: of models whose tokens attend, for every sentence the weights of its targets [N, M]
         over h_{s,m} of the last sentences s (at first c_0 alone), or over the sentences before,
@@ -94,7 +94,9 @@ def input_matrix(layer: dict[str, Any]) -> np.ndarray:
     return of_words
 
 
-def coupled_peephole_lstm(layer: dict[str, Any], x: Vector, state: tuple) -> tuple:
+def coupled_peephole_lstm(
+    layer: dict[str, Any], x: Vector, state: tuple, squash: Callable = np.tanh
+) -> tuple:
     h, c = state
     W_i, W_g, W_o = gate_blocks(input_matrix(layer), 3)
     U_i, U_g, U_o = gate_blocks(layer["recurrent"], 3)
@@ -103,7 +105,7 @@ def coupled_peephole_lstm(layer: dict[str, Any], x: Vector, state: tuple) -> tup
     f = 1 - i
     c = f * c + i * np.tanh(x @ W_g + h @ U_g + b_g)
     o = sigmoid(x @ W_o + h @ U_o + c @ layer["peephole_output"] + b_o)
-    return o * np.tanh(c), c
+    return o * squash(c), c
 
 
 def lstm(layer: dict[str, Any], x: Vector, state: tuple, squash: Callable = np.tanh) -> tuple:
@@ -332,7 +334,8 @@ def adclm(reader: Reader, document: Document) -> None:
     for t, sentence in enumerate(document):
         reader.nll.append([])
         reader.attention.append([])
-        contexts, hidden = [], []
+        reader.contexts.append(np.zeros(0))
+        hidden = []
         states = reader.zero_states(params["stack"])
         values, offsets = [params["initial_context"]], np.zeros((1, A))
         if earlier:
@@ -343,34 +346,23 @@ def adclm(reader: Reader, document: Document) -> None:
         for n, word, target in steps(sentence):
             weights, c = attend(attention, states[-1][0], values, offsets)
             reader.attention[-1].append(weights)
-            contexts.append(c)
             states = reader.step(states, np.concatenate([reader.embedding(word, t, n), c]), t, n)
             h = states[-1][0]
             hidden.append(h)
             merged = h @ output["hidden"] + c @ output["context"] + output["hidden_bias"]
             reader.predict(np.tanh(merged), reader.W_o, 0.0, target, t, n)
-        reader.contexts.append(np.array(contexts))
         earlier = [*earlier, hidden][-n_most:]
 
 
 def late_fusion(cell: str, layer: dict[str, Any], x: Vector, state: tuple, q: Vector, f: dict):
     """A step of an LSTM whose output sees q = W_p p beside its memory (Wang and Cho, 3.2)."""
-    h, c = state
-    gates = 3 if cell == "coupled_peephole_lstm" else 4
-    blocks = [
-        gate_blocks(matrix, gates) for matrix in (layer["input"], layer["recurrent"], layer["bias"])
-    ]
-    before = [x @ W + h @ U + b for W, U, b in zip(*blocks, strict=True)]
-    if gates == 4:
-        c = sigmoid(before[1]) * c + sigmoid(before[0]) * np.tanh(before[2])
-        o = sigmoid(before[3])
-    else:
-        i = sigmoid(before[0] + c @ layer["peephole_input"])
-        c = (1 - i) * c + i * np.tanh(before[1])
-        o = sigmoid(before[2] + c @ layer["peephole_output"])
-    r = sigmoid(q @ f["gate"] + c @ f["gate"] + f["gate_bias"])
-    exposed = c + r * q
-    return o * (exposed if cell == "lstm_linear_output" else np.tanh(exposed)), c
+
+    def expose(c: Vector) -> Vector:
+        exposed = c + sigmoid(q @ f["gate"] + c @ f["gate"] + f["gate_bias"]) * q
+        return exposed if cell == "lstm_linear_output" else np.tanh(exposed)
+
+    step = coupled_peephole_lstm if cell == "coupled_peephole_lstm" else lstm
+    return step(layer, x, state, expose)
 
 
 def larger_context(reader: Reader, document: Document) -> None:
@@ -546,18 +538,16 @@ READERS: dict[str, Callable[[Reader, Document], None]] = {
     "codclm": codclm,
     "adclm": adclm,
     "rlm": rnnlm,
-    "rlm_bow_ef": larger_context,
-    "rlm_bow_lf": larger_context,
-    "rlm_seqbow_ef": larger_context,
-    "rlm_seqbow_lf": larger_context,
-    "rlm_seqbow_att_ef": larger_context,
-    "rlm_seqbow_att_lf": larger_context,
-    "rnn_lin": lin,
-    "rnnslm": lin,
-    "hrnnlm_two_step": lin,
-    "standard_autoencoder": autoencoder,
-    "hierarchical_autoencoder": autoencoder,
-    "hierarchical_attention_autoencoder": autoencoder,
+    **{
+        f"rlm_{bags}_{fusion}": larger_context
+        for bags in ("bow", "seqbow", "seqbow_att")
+        for fusion in ("ef", "lf")
+    },
+    **dict.fromkeys(("rnn_lin", "rnnslm", "hrnnlm_two_step"), lin),
+    **dict.fromkeys(
+        (f"{kind}_autoencoder" for kind in ("standard", "hierarchical", "hierarchical_attention")),
+        autoencoder,
+    ),
 }
 
 

@@ -12,10 +12,7 @@ import pytest
 
 from dclm_jax import models
 from dclm_jax.data.batches import Batch
-from dclm_jax.models.base import DocumentModel, Sentence
-from dclm_jax.nn.recurrence import keep_at_padding
-from dclm_jax.nn.stack import stack_input
-from dclm_jax.reading.driver import SentenceFeatures
+from dclm_jax.models.base import DocumentModel
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, open_documents
 from tests.exhaustive import also
 
@@ -155,119 +152,6 @@ def scores(model: DocumentModel, params: Any, batch: Batch) -> jax.Array:
 def opened(model: DocumentModel, params: Any, batch: Batch) -> Any:
     """The contexts before the first sentences of a batch."""
     return open_documents(model, params, len(batch.tokens_BxSxN), batch.source)
-
-
-def read_by_definition(
-    model: DocumentModel, params: Any, context: Any, tokens_SxNxB: Any, mask_SxNxB: Any, masks: Any
-) -> tuple[SentenceFeatures, Any]:
-    """What `read_sentences` gives, by the calls of `models/base.py` in their order: a scan over
-    sentences, and in each a scan over its tokens. With the outputs [S, N, B, ...] of all steps.
-
-    Args:
-      params: of `weighted`.
-    """
-    _, length, rows = tokens_SxNxB.shape
-
-    def read_sentence(context, inputs):
-        tokens_NxB, mask_NxB, summary, masks_N = inputs
-        conditioning = model.condition(params, context)
-        x_NxBxK, dropout_NxB = model.embed(params, tokens_NxB), ()
-        if masks_N is not None:
-            x_NxBxK, dropout_NxB = x_NxBxK * masks_N.embeddings, masks_N.layers
-            if masks_N.contexts is not None:
-                features: Any = conditioning.features
-                conditioning = conditioning._replace(features=features * masks_N.contexts[0])
-
-        def step(state, inputs):
-            x_BxK, dropout_B, is_real_B = inputs
-            x = stack_input(params["stack"], x_BxK, conditioning.gates, dropout_B)
-            new_state, output = model.step(params, conditioning, state, x)
-            return keep_at_padding(is_real_B[:, None], new_state, state), output
-
-        state = model.open_sentence(params, context, rows)
-        state, outputs = jax.lax.scan(step, state, (x_NxBxK, dropout_NxB, mask_NxB))
-        features = model.emit(params, conditioning, outputs)
-        sentence = Sentence(tokens_NxB, mask_NxB, summary, outputs)
-        closed = model.close_sentence(params, context, state, sentence)
-        pointer = model.pointer(params, conditioning, outputs)
-        return closed, (context, features, conditioning.features, pointer, outputs)
-
-    summaries_S = model.summarize(params, tokens_SxNxB, mask_SxNxB)
-    context, (contexts_S, features, of_contexts, pointer, outputs) = jax.lax.scan(
-        read_sentence,
-        model.resize_context(context, length),
-        (tokens_SxNxB, mask_SxNxB, summaries_S, masks),
-    )
-    contexts = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), contexts_S)
-    return SentenceFeatures(context, contexts, features, of_contexts, pointer), outputs
-
-
-def plain_nll(
-    model: DocumentModel,
-    params: Any,
-    features: jax.Array,
-    targets: jax.Array,
-    contexts: jax.Array | None = None,
-    histories: jax.Array | None = None,
-    pointer: Any = None,
-):
-    """-log p of the targets, by jax.nn alone; features [..., D], the part of contexts that enters
-    the output layer [..., E], the words of hashed features [...], and the pointers of sentences."""
-    output: Any = model.output_layer(params)
-    logits = features @ output.kernel + output.bias
-    if contexts is not None:
-        logits += contexts @ output.context_kernel
-    if output.bigrams is not None and histories is not None:
-        place = jnp.asarray(output.bigrams.start_V)[histories][..., None]
-        logits += output.bigrams.weights_W[place + jnp.arange(model.vocab_size)]
-    log_probs = jax.nn.log_softmax(logits)
-    nll = -jnp.take_along_axis(log_probs, targets[..., None], axis=-1)[..., 0]
-    if pointer is None:
-        return nll
-    words_Sx1xBxM = jnp.swapaxes(pointer.words_MxB, 1, 2)[:, None]
-    copied = jnp.sum(pointer.weights_NxBxM * (words_Sx1xBxM == targets[..., None]), axis=-1)
-    return -jnp.log(jnp.exp(pointer.log_share_NxB - nll) + copied)
-
-
-def plain_bags_nll(
-    model: DocumentModel, params: Any, contexts: Any, targets_SxNxB: Any, mask_SxNxB: Any
-) -> Any:
-    """The loss of sentences as bags, sentence by sentence and by jax.nn alone."""
-    bags: Any = model.bags(params, contexts)
-    if bags is None:
-        return 0.0
-    layer: Any = bags.layer
-    sentences, length, rows = targets_SxNxB.shape
-    total = 0.0
-    for s in range(sentences):
-        for b in range(rows):
-            element = s * rows + b
-            logits = bags.features_RxD[element] @ layer.kernel + layer.bias
-            if layer.bigrams is not None:
-                for m in range(bags.histories_RxM.shape[1]):
-                    place = jnp.asarray(layer.bigrams.start_V)[bags.histories_RxM[element, m]]
-                    row = layer.bigrams.weights_W[place + jnp.arange(model.vocab_size)]
-                    logits += jnp.where(bags.histories_RxM[element, m] >= 0, row, 0)
-            nats = -jax.nn.log_softmax(logits)[targets_SxNxB[s, :, b]]
-            is_word = mask_SxNxB[s, :, b] & (targets_SxNxB[s, :, b] != 1)
-            words = jnp.maximum(jnp.sum(is_word), 1) if bags.mean else 1
-            total += bags.weight * jnp.sum(jnp.where(is_word, nats, 0)) / words
-    return total
-
-
-def plain_endings_nll(model: DocumentModel, params: Any, reading: Any, mask_BxSxN: Any) -> Any:
-    """The loss of all decisions whether a document has ended, decision by decision."""
-    before: Any = model.ending(params, reading.contexts)
-    after: Any = model.ending(params, reading.context)
-    if before is None:
-        return 0.0
-    exists_BxS = mask_BxSxN[:, :, 0]
-    total = 0.0
-    for b, exists_S in enumerate(exists_BxS):
-        odds_R = [*before[b :: len(exists_BxS)], after[b]]
-        total -= sum(jnp.log(1 - jax.nn.sigmoid(logit)) for logit in odds_R[: exists_S.sum()])
-        total -= jnp.log(jax.nn.sigmoid(odds_R[exists_S.sum()]))
-    return total
 
 
 def time_major(array_BxSxN: Any) -> jax.Array:

@@ -10,15 +10,17 @@ import numpy as np
 import pytest
 
 from dclm_jax.nn.cells import CELLS
+from dclm_jax.nn.plan import CPU, GPU, TPU_V4
 from dclm_jax.reading.driver import read_sentences, weighted
 from dclm_jax.reading.dropout import draw_masks, draw_source_masks
 from tests import oracles
-from tests.exhaustive import also, pairs
+from tests.exhaustive import also, pairs, some
 from tests.models.support import (
     AUTOENCODERS,
     DOCUMENTS,
     EACH_MODEL,
     EACH_OF_FEW,
+    FEW_MODELS,
     LIN,
     MODELS,
     likelihood,
@@ -26,7 +28,6 @@ from tests.models.support import (
     opened,
     pack,
     random_params,
-    read_by_definition,
     scores,
     small_model,
     time_major,
@@ -43,36 +44,26 @@ BATCH = dataclasses.replace(pack((*DOCUMENTS, ()), S=5, N=8), source=SOURCE_BATC
 ROWS = len(BATCH.tokens_BxSxN)
 
 
-def context_vectors(model, contexts, outputs) -> Any:
-    """The numbers of contexts that `oracles.Reading.contexts` lists, of S*B sentences."""
-    match model.name:
-        case "rnnlm" | "rlm" | "rnn_lin":
-            return np.zeros((BATCH.tokens_BxSxN.shape[1] * ROWS, 0))
-        case "drnnlm" | "standard_autoencoder" | "hierarchical_autoencoder":
-            return jnp.stack([array for layer in contexts for array in layer], axis=1)
-        case "hierarchical_attention_autoencoder" | "pointer_drnnlm":
-            return jnp.stack([array for layer in contexts.state for array in layer], axis=1)
-        case "hrnnlm":
-            return contexts.vector_BxH
-        case "rnnslm" | "hrnnlm_two_step":
-            return contexts.history_BxH
-        case "adclm":
-            return jnp.moveaxis(outputs[1], 1, 2).reshape(-1, *outputs[1].shape[1::2])
-        case name if name.startswith("rlm_"):
-            return contexts.sums_BxCxP
-        case _:
-            return contexts
-
-
 def read_contexts(model, params) -> Any:
-    """The contexts of all sentences [S, B, ...], by the functions of the model contract."""
+    """The contexts that `oracles.Reading.contexts` lists, of all sentences [S, B, ...]."""
     tokens_SxNxB, mask_SxNxB = time_major(BATCH.tokens_BxSxN), time_major(BATCH.mask_BxSxN)
-    arguments = (opened(model, params, BATCH), tokens_SxNxB, mask_SxNxB)
-    if model.objective == "bags":
-        read, outputs = read_sentences(model, params, *arguments), None
-    else:
-        read, outputs = read_by_definition(model, weighted(model, params), *arguments, None)
-    vectors = context_vectors(model, read.contexts, outputs)
+    context = opened(model, params, BATCH)
+    contexts: Any = read_sentences(model, params, context, tokens_SxNxB, mask_SxNxB).contexts
+    match model.name:
+        case "rnnlm" | "rlm" | "rnn_lin" | "adclm":
+            vectors = np.zeros((len(tokens_SxNxB) * ROWS, 0))
+        case "drnnlm" | "standard_autoencoder" | "hierarchical_autoencoder":
+            vectors = jnp.stack([array for layer in contexts for array in layer], axis=1)
+        case "hierarchical_attention_autoencoder" | "pointer_drnnlm":
+            vectors = jnp.stack([array for layer in contexts.state for array in layer], axis=1)
+        case "hrnnlm":
+            vectors = contexts.vector_BxH
+        case "rnnslm" | "hrnnlm_two_step":
+            vectors = contexts.history_BxH
+        case name if name.startswith("rlm_"):
+            vectors = contexts.sums_BxCxP
+        case _:
+            vectors = contexts
     return vectors.reshape(len(tokens_SxNxB), ROWS, *vectors.shape[1:])
 
 
@@ -82,12 +73,15 @@ def read_batch(model, params):
     return of_batch, nll_BxSxN, read_contexts(model, params)
 
 
-def read_all(model, params) -> list[oracles.Reading]:
-    plain = jax.tree.map(np.asarray, params)
-    return [
-        oracles.read(model, plain, document, source=source)
-        for document, source in zip(DOCUMENTS, SOURCES, strict=True)
-    ]
+def read_all(model, params, masks=None) -> list[oracles.Reading]:
+    """Every document by the equations, with the masks of `masks_of`, if any."""
+    plain, dropout, readings = jax.tree.map(np.asarray, params), None, []
+    for b, (document, source) in enumerate(zip(DOCUMENTS, SOURCES, strict=True)):
+        if masks is not None:
+            of_document, of_source = jax.tree.map(lambda array, b=b: array[:, :, b], masks)
+            dropout = oracles.Dropout(*of_document)._replace(source=of_source)
+        readings.append(oracles.read(model, plain, document, dropout, source))
+    return readings
 
 
 def check(model):
@@ -107,23 +101,6 @@ def check(model):
     is_of_words = model.objective == "words"
     assert result.tokens == words + ends * is_of_words
     assert result.terms == (words + ends if is_of_words else ends)
-
-
-@EACH_OF_FEW
-def test_gradients_are_the_slopes_of_the_equations(name):
-    # The slope of HTanh is not that of an analytic function.
-    model = small_model(name, cell="rnn" if name in LIN else "coupled_peephole_lstm")
-    params = random_params(model)
-
-    def loss(params):
-        result = likelihood(model, params, BATCH)
-        return result.nll + result.extra
-
-    def of_numpy(params):
-        readings = read_all(model, params)
-        return sum(objective(model, reading) + reading.auxiliary for reading in readings)
-
-    oracles.assert_gradient(jax.grad(loss)(params), of_numpy, params)
 
 
 def objective(model, reading) -> Any:
@@ -158,14 +135,6 @@ def one_per_model():
     return marked
 
 
-def each_nth(cases, n, first):
-    """All cases; but for every n-th one they are left to --exhaustive."""
-    marked = []
-    for index, case in enumerate(cases):
-        marked += [case] if index % n == first else also([case])
-    return marked
-
-
 LAYERS = [(name, num_layers) for name in MODELS for num_layers in (1, 3)]
 SENTENCES = [(name, n) for name in MODELS if name.startswith("rlm_") for n in (1, 8)]
 OTHER_REVERSALS = ["words", "sentences", "none"]
@@ -193,7 +162,7 @@ def test_sources_are_read_forwards_or_backwards(name, reverse):
     check(small_model(name, reverse=reverse, num_layers=1, cell="rnn"))
 
 
-@pytest.mark.parametrize(("name", "context_sentences"), each_nth(SENTENCES, 3, 0))
+@pytest.mark.parametrize(("name", "context_sentences"), some(SENTENCES[::3], all=SENTENCES))
 def test_context_sentences(name, context_sentences):
     check(small_model(name, context_sentences=context_sentences))
 
@@ -206,21 +175,42 @@ def masks_of(model, params, keys_B):
     return draw_masks(model, weighted(model, params), keys_B, shape_SxN), of_source
 
 
-@EACH_MODEL
-def test_dropout_multiplies_embeddings_layers_and_features(name):
-    model = small_model(name, dropout=0.3, num_layers=3)
+def check_gradient(name, ways, **options):
+    """The gradients under all options in `ways`, by which a model is only computed otherwise."""
+    # The slope of HTanh is not that of an analytic function.
+    cell = "rnn" if name in LIN else "coupled_peephole_lstm"
+    model = small_model(name, cell=cell, **options)
     params = random_params(model)
     keys_B = jax.random.split(jax.random.key(7), ROWS)
-    result = likelihood(model, params, BATCH, keys_B)
+    masks = jax.tree.map(np.asarray, masks_of(model, params, keys_B)) if model.dropout else None
 
-    masks = jax.tree.map(np.asarray, masks_of(model, params, keys_B))
-    plain_params = jax.tree.map(np.asarray, params)
-    nll = auxiliary = 0.0
-    for b, (document, source) in enumerate(zip(DOCUMENTS, SOURCES, strict=True)):
-        of_document, of_source = jax.tree.map(lambda array, b=b: array[:, :, b], masks)
-        dropout = oracles.Dropout(*of_document)._replace(source=of_source)
-        reading = oracles.read(model, plain_params, document, dropout, source)
-        nll += objective(model, reading)
-        auxiliary += reading.auxiliary
-    close(result.nll, nll)
-    close(result.extra, auxiliary)
+    def of_numpy(params):
+        readings = read_all(model, params, masks)
+        return sum(objective(model, reading) + reading.auxiliary for reading in readings)
+
+    def loss(params, options):
+        computed = dataclasses.replace(model, **options)
+        result = likelihood(computed, params, BATCH, *([] if masks is None else [keys_B]))
+        return result.nll + result.extra
+
+    first, *others = (jax.value_and_grad(loss)(params, options) for options in ways)
+    value, gradient = first
+    close(value, of_numpy(params))
+    oracles.assert_gradient(gradient, of_numpy, params)
+    for other in others:
+        jax.tree.map(partial(close, rtol=1e-10, atol=1e-10), other, first)
+
+
+@EACH_OF_FEW
+def test_gradients_are_the_slopes_of_the_equations(name):
+    check_gradient(name, [{}])
+
+
+@EACH_MODEL
+def test_dropout_multiplies_embeddings_layers_and_features_in_every_plan_and_with_remat(name):
+    ways = [{"plan": CPU}, {"plan": GPU}, {"plan": TPU_V4}, {"remat": True}]
+    ways = ways if name in FEW_MODELS else some(ways[:1], all=ways)
+    if name == "codclm":
+        # What contexts add to the logits is made once for a sentence, or for every token.
+        ways = [*ways, {"plan": dataclasses.replace(CPU, shared_logits=0)}]
+    check_gradient(name, ways, dropout=0.3, num_layers=3)

@@ -1,4 +1,4 @@
-"""What must hold for every model whatever its numbers: gradients, invariances, causality."""
+"""What must hold for every model whatever its numbers: causality, initial values, dropout."""
 
 import dataclasses
 from functools import partial
@@ -9,29 +9,21 @@ import numpy as np
 import pytest
 
 from dclm_jax import models
-from dclm_jax.data.batches import Batch
-from dclm_jax.models.base import Source
 from dclm_jax.nn.cells import CELLS
-from dclm_jax.nn.plan import CPU, GPU, TPU_V4
 from dclm_jax.reading.driver import read_sentences, weighted
 from dclm_jax.reading.dropout import draw_masks, draw_source_masks, drop_weights
 from dclm_jax.reading.likelihoods import batch_likelihood
-from tests.exhaustive import some
+from dclm_jax.training.freezing import by_path
 from tests.models.support import (
     DOCUMENTS,
     EACH_WORD_MODEL,
-    FEW_MODELS,
     LANGUAGE_MODELS,
     LIN,
     VOCAB,
     model_jit,
     opened,
     pack,
-    plain_bags_nll,
-    plain_endings_nll,
-    plain_nll,
     random_params,
-    read_by_definition,
     simple_model,
     small_model,
     time_major,
@@ -65,79 +57,32 @@ def test_parameter_counts_are_the_papers(name, H, K, V):
 
 
 @EACH_WORD_MODEL
-def test_every_plan_and_remat_have_the_values_and_gradients_of_the_definition(name):
-    model = small_model(name, dropout=0.3)
-    params = random_params(model)
-    tokens_SxNxB, targets_SxNxB, mask_SxNxB = map(
-        time_major, (BATCH.tokens_BxSxN, BATCH.targets_BxSxN, BATCH.mask_BxSxN)
-    )
-    keys_B = jax.random.split(jax.random.key(0), len(DOCUMENTS))
-
-    def definition(params):
-        params = weighted(model, params)
-        masks = draw_masks(model, params, keys_B, tokens_SxNxB.shape[:2])
-        assert masks is not None
-        source = Source(
-            tokens_SxNxB, mask_SxNxB, draw_source_masks(model, keys_B, tokens_SxNxB.shape[:2])
-        )
-        context = model.open_document(params, len(DOCUMENTS), source)
-        reading, _ = read_by_definition(model, params, context, tokens_SxNxB, mask_SxNxB, masks)
-        contexts = reading.context_features
-        contexts = None if contexts is None else contexts[:, None]
-        features = reading.features * masks.features
-        nll_SxNxB = plain_nll(
-            model, params, features, targets_SxNxB, contexts, tokens_SxNxB, reading.pointer
-        )
-        nll = jnp.sum(jnp.where(mask_SxNxB, nll_SxNxB, 0))
-        nll += plain_bags_nll(model, params, reading.contexts, targets_SxNxB, mask_SxNxB)
-        return nll + plain_endings_nll(model, params, reading, BATCH.mask_BxSxN)
-
-    def loss(options, params):
-        result = batch_likelihood(dataclasses.replace(model, **options), params, BATCH, keys_B)
-        return result.nll + result.extra
-
-    expected = jax.jit(jax.value_and_grad(definition))(params)
-    ways = [{"plan": CPU}, {"plan": GPU}, {"plan": TPU_V4}, {"remat": True}]
-    ways = ways if name in FEW_MODELS else some(ways[:1], all=ways)
-    if name == "codclm":
-        # What contexts add to the logits is made once for a sentence, or for every token.
-        ways = [*ways, {"plan": dataclasses.replace(CPU, shared_logits=0)}]
-    for options in ways:
-        actual = jax.jit(jax.value_and_grad(partial(loss, options)))(params)
-        jax.tree.map(close, actual, expected)
-
-
-@EACH_WORD_MODEL
 def test_predictions_depend_on_the_past_alone(name):
-    """The gradient of every score with respect to every input word, one word id a position."""
+    """The gradient of every prediction with respect to every input word, one word id a position."""
     S, N = 4, 4
     # HTanh has no gradient where it is saturated.
     cell = {"cell": "rnn"} if name in LIN else {}
     model = dataclasses.replace(simple_model(name, **cell), vocab_size=S * N)
-    tokens_BxSxN = np.arange(S * N).reshape(1, S, N)
-    lengths = np.array([4, 2, 3, 2])
-    mask_SxN = np.arange(N) < lengths[:, None]
+    tokens_SxNx1 = jnp.arange(S * N).reshape(S, N, 1)
+    mask_SxN = jnp.arange(N) < jnp.array([4, 2, 3, 2])[:, None]
     params = random_params(model)
-    targets_BxSxN = np.random.default_rng(0).integers(0, S * N, (1, S, N))
-    batch = Batch(tokens_BxSxN, targets_BxSxN, mask_SxN[None])
     # The document is made of another one.
     source = pack([()], sources=[((3, 4), (5,))])
 
-    def nll(tables):
+    def outputs(tables):
+        """For every position a sum of all that its prediction is computed from."""
         # Only inputs go through the tables: the output layer has a matrix of its own.
-        context = opened(model, params, source)
-        changed = weighted(model, {**params, **tables})
-        tokens, targets, mask = map(
-            time_major, (batch.tokens_BxSxN, batch.targets_BxSxN, batch.mask_BxSxN)
-        )
-        reading = read_sentences(model, changed, context, tokens, mask, None)
-        contexts = reading.context_features
-        contexts = None if contexts is None else contexts[:, None]
-        features, pointer = reading.features, reading.pointer
-        return plain_nll(model, changed, features, targets, contexts, None, pointer).reshape(-1)
+        changed, context = {**params, **tables}, opened(model, params, source)
+        reading = read_sentences(model, changed, context, tokens_SxNx1, mask_SxN[..., None])
+        sums_SxNx1 = reading.features.sum(axis=-1)
+        if reading.context_features is not None:
+            sums_SxNx1 += reading.context_features.sum(axis=-1)[:, None]
+        if reading.pointer is not None:
+            sums_SxNx1 += jnp.sin(reading.pointer.weights_NxBxM).sum(axis=-1)
+        return sums_SxNx1.reshape(-1)
 
     def jacobian(_, tables):
-        return jax.jacrev(nll)(tables)
+        return jax.jacrev(outputs)(tables)
 
     # Of each table [S*N predictions, S*N input positions, K].
     tables = {name: params[name] for name in model.tables}
@@ -310,3 +255,29 @@ def test_initial_embeddings_count_one_input_or_all(name):
     embedding = np.abs(model.init(jax.random.key(0))["embedding"])
     fan_in = VOCAB if name.startswith("rlm") else 1
     assert 0.85 < embedding.max() / np.sqrt(6 / (fan_in + 5)) <= 1
+
+
+@pytest.mark.parametrize("name", LIN)
+def test_initial_values_of_lins_models_are_uniform_by_the_size_of_the_layer_before(name):
+    model = small_model(name, hidden_dim=40, num_layers=2)
+    for path, leaf in by_path(model.init(jax.random.key(0))).items():
+        if leaf.ndim == 1:
+            assert not np.any(leaf), path
+            continue
+        inputs = VOCAB if path.endswith("embedding") else 40
+        assert leaf.shape[0] == inputs
+        assert 0.9 < np.abs(leaf).max() * inputs <= 1, path
+        assert abs(np.mean(leaf)) * inputs < 0.2, path
+
+
+def test_documents_of_lins_models_begin_with_a_history_of_tenths_and_no_words():
+    model = small_model("rnnslm", num_layers=2)
+    context = model.open_document(weighted(model, random_params(model)), 3)
+    for array in jax.tree.leaves(context.state):
+        np.testing.assert_array_equal(array, np.full((3, 5), 0.1))
+    assert np.all(context.words_BxM == -1)
+
+
+def test_without_hashed_features_there_are_none():
+    model = small_model("hrnnlm_two_step", hash_size=0)
+    assert not {"bigrams", "sentence_bigrams"} & random_params(model).keys()
