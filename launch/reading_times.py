@@ -34,14 +34,15 @@ other sentences of the same stories.
 """
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from absl import flags
 
 from dclm_jax import files
 from dclm_jax.errors import InputError, brief
 from dclm_jax.experiments import figures
-from dclm_jax.experiments.reading_times import OF_WORDS, Gains, ReadingTimes
+from dclm_jax.experiments.reading_times import OF_WORDS, Gains, words_of
+from dclm_jax.score_types import DocumentScore
 from launch import _app, _evaluation
 
 # --divider, of texts in other formats, has no effect.
@@ -70,15 +71,18 @@ def main(argv: Sequence[str]) -> None:
     _evaluation.require_language_models(models, "launch.reading_times")
     for lm in models:
         lm.require_distribution()
-    times = ReadingTimes(_TIME.value, _PREDICTORS.value, models[0].vocabulary)
     documents = list(_evaluation.read_text(models, _INPUT.value, joined_by=[_STORY.value]))
-    times.check(documents)
+    by_model = (lm.score(documents, no_context_too=True, measures=OF_WORDS) for lm in models)
     with _evaluation.Progress("scoring", len(documents)) as progress:
-        scores = (lm.score(documents, no_context_too=True, measures=OF_WORDS) for lm in models)
-        for number, (document, *by_run) in enumerate(zip(documents, *scores, strict=True), start=1):
-            times.add(document, by_run)
-            progress(number, len(documents))
-    gains = Gains.of(times.words(), [run.label for run in runs], _PREDICTORS.value)
+
+        def scores() -> Iterator[Sequence[DocumentScore]]:
+            for number, by_run in enumerate(zip(*by_model, strict=True), start=1):
+                yield by_run
+                progress(number, len(documents))
+
+        vocabulary = models[0].vocabulary
+        words = words_of(documents, scores(), vocabulary, _TIME.value, _PREDICTORS.value)
+    gains = Gains.of(words, [run.label for run in runs], _PREDICTORS.value)
     print(gains.text())
     if _OUTPUT.value:
         value = {"runs": [run.to_json() for run in runs], "input": _INPUT.value, **gains.to_json()}

@@ -12,7 +12,7 @@ Shapes: N words, X predictors, D sentences, R runs.
 import functools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,15 +67,13 @@ class Words(NamedTuple):
       times_N: mean reading times.
       stories_N, sentences_N: the numbers of each word's story, and of its sentence among the
         sentences of all stories.
-      shared: predictors [N, 2] (of the word, of the word before) that do not depend on the run.
-      by_run: predictors [N, 2] that do, one mapping per run.
+      by_run: all predictors [N, 2] (of the word, of the word before) by name, one mapping per run.
       omitted: numbers of omitted words by reason.
     """
 
     times_N: np.ndarray
     stories_N: np.ndarray
     sentences_N: np.ndarray
-    shared: Mapping[str, np.ndarray]
     by_run: Sequence[Mapping[str, np.ndarray]]
     omitted: Mapping[str, int]
 
@@ -88,135 +86,136 @@ class Words(NamedTuple):
 
 class _Word(NamedTuple):
     """A row of the table: its time, the numbers of its story and sentence, whether it is in the
-    vocabulary, its predictors, and its measures by run."""
+    vocabulary, and its predictors by run."""
 
     time: float
     story: int
     sentence: int
     known: bool
-    predictors: Mapping[str, float]
     by_run: Sequence[Mapping[str, float]]
 
 
-class ReadingTimes:
-    """Collects the words of stories, each a row of a table of reading times.
+def words_of(
+    stories: Sequence[Document],
+    scores: Iterable[Sequence[DocumentScore]],
+    vocabulary: Vocabulary,
+    time: str,
+    columns: Sequence[str] = (),
+) -> Words:
+    """The words with a reading time that are, like the word before them, in the vocabulary and have
+    a number in every column of predictors.
 
-    Attributes:
+    Args:
+      stories: documents joined from rows of a table, each row a word.
+      scores: for each story its scores by every run, with OF_WORDS and with no context. They are
+        read after all cells have been checked.
+      vocabulary: vocabulary of the runs, with the counts of the training text.
       time: column of the mean reading times.
       columns: columns of further predictors.
-      vocabulary: vocabulary of the runs, with the counts of the training text.
     """
-
-    def __init__(self, time: str, columns: Sequence[str], vocabulary: Vocabulary):
-        total = sum(vocabulary.counts[len(SPECIAL_TOKENS) :])
-        if not total:
-            raise InputError(
-                "the vocabulary has no word counts, which log frequencies require; train on a "
-                "corpus that launch.prepare made without --vocabulary"
-            )
-        self.time, self.columns = time, columns
-        self._log_total, self._vocabulary = math.log(total), vocabulary
-        self._words: list[_Word] = []
-        self._stories = self._sentences = 0
-
-    def check(self, stories: Sequence[Document]) -> None:
-        """Refuses, before stories are scored, what cannot be used."""
-        names = [name for story in stories for name in column_names(story)]
-        for name in (self.time, *self.columns):
-            if name not in names:
-                raise InputError(
-                    f"the input has no column {brief(name)} of numbers; choose --time and "
-                    f"--predictors from: {listed(list(dict.fromkeys(names)))}"
-                )
-        if len(stories) < 2:
-            raise InputError(
-                "the input has fewer than two stories, and every story is predicted from the "
-                "others; add stories, or choose another --story"
-            )
-        for story in stories:
-            for number, row in enumerate(story.rows, start=1):
-                for name in (self.time, *self.columns):
-                    self._number(row, name, f"story {brief(story.id)}, row {number}")
-
-    def add(self, document: Document, scores: Sequence[DocumentScore]) -> None:
-        """Adds a story whose rows are words.
-
-        Args:
-          document: the story, joined from rows.
-          scores: its scores by every run, with OF_WORDS and with no context.
-        """
-        places: list[list[tuple[int, int]]] = [[] for _ in document.rows]
-        one_row = [[0] * len(words) for words in document.sentences]
-        for sentence, rows in enumerate(document.row_of_word or one_row):
+    total = sum(vocabulary.counts[len(SPECIAL_TOKENS) :])
+    if not total:
+        raise InputError(
+            "the vocabulary has no word counts, which log frequencies require; train on a corpus "
+            "that launch.prepare made without --vocabulary"
+        )
+    numbers = _numbers(stories, time, columns)
+    omitted, pairs, num_sentences = dict.fromkeys(OMITTED, 0), [], 0
+    for index, (story, by_run) in enumerate(zip(stories, scores, strict=True)):
+        places: list[list[tuple[int, int]]] = [[] for _ in story.rows]
+        one_row = [[0] * len(words) for words in story.sentences]
+        for sentence, rows in enumerate(story.row_of_word or one_row):
             for position, row in enumerate(rows):
                 places[row].append((sentence, position))
-        for row, tokens in zip(document.rows, places, strict=True):
+        before = None
+        for (word_time, *others), tokens in zip(numbers[index], places, strict=True):
             if not tokens:
                 continue
-            words = [document.sentences[sentence][position] for sentence, position in tokens]
-            known = all(scores[0].sentences[s].known[position] for s, position in tokens)
+            words = [story.sentences[sentence][position] for sentence, position in tokens]
+            # Of a row's words the rarest counts, so that punctuation has no effect.
+            count = min(vocabulary.counts[word_id] for word_id in vocabulary.encode(words))
             predictors = {
                 LENGTH: float(sum(map(len, words))),
-                LOG_FREQUENCY: self._log_frequency(words) if known else math.nan,
-                **{_column(name): self._number(row, name) for name in self.columns},
+                LOG_FREQUENCY: math.log(count) - math.log(total) if count else math.nan,
+                **dict(zip(map(_column, columns), others, strict=True)),
             }
-            time, sentence = self._number(row, self.time), self._sentences + tokens[0][0]
-            by_run = [_measures(score, tokens) for score in scores]
-            self._words.append(_Word(time, self._stories, sentence, known, predictors, by_run))
-        self._stories += 1
-        self._sentences += len(document.sentences)
-
-    def words(self) -> Words:
-        """The words with a reading time that are, like the word before them, in the vocabulary and
-        have a number in every column of predictors."""
-        omitted = dict.fromkeys(OMITTED, 0)
-        pairs = []
-        for before, word in zip([None, *self._words], self._words, strict=False):
-            if before is None or before.story != word.story:
+            word = _Word(
+                word_time,
+                index,
+                num_sentences + tokens[0][0],
+                all(by_run[0].sentences[s].known[position] for s, position in tokens),
+                [predictors | _measures(score, tokens) for score in by_run],
+            )
+            if before is None:
                 omitted[OMITTED[0]] += 1
             elif not (word.known and before.known):
                 omitted[OMITTED[1]] += 1
             elif math.isnan(word.time):
                 omitted[OMITTED[2]] += 1
-            elif np.isnan([*word.predictors.values(), *before.predictors.values()]).any():
+            elif np.isnan([*word.by_run[0].values(), *before.by_run[0].values()]).any():
                 omitted[OMITTED[3]] += 1
             else:
                 pairs.append((word, before))
-        if not pairs:
+            before = word
+        num_sentences += len(story.sentences)
+    if not pairs:
+        raise InputError(
+            f"no word remains; omitted: {_counted(omitted)}; choose runs trained on text like the "
+            "stories, or fill the columns"
+        )
+    return Words(
+        np.array([word.time for word, _ in pairs]),
+        np.array([word.story for word, _ in pairs]),
+        np.array([word.sentence for word, _ in pairs]),
+        [
+            {
+                name: np.array([[word.by_run[run][name] for word in pair] for pair in pairs])
+                for name in predictors
+            }
+            for run, predictors in enumerate(pairs[0][0].by_run)
+        ],
+        omitted,
+    )
+
+
+def _numbers(
+    stories: Sequence[Document], time: str, columns: Sequence[str]
+) -> list[list[list[float]]]:
+    """The reading time and further predictors of every row, by story; nan for an empty cell or NA.
+    Stories that cannot be used are refused."""
+    names = list(dict.fromkeys(name for story in stories for name in column_names(story)))
+    for name in (time, *columns):
+        if name not in names:
             raise InputError(
-                f"no word remains; omitted: {_counted(omitted)}; choose runs trained on text like "
-                "the stories, or fill the columns"
+                f"the input has no column {brief(name)} of numbers; choose --time and "
+                f"--predictors from: {listed(names)}"
             )
-        return Words(
-            np.array([word.time for word, _ in pairs]),
-            np.array([word.story for word, _ in pairs]),
-            np.array([word.sentence for word, _ in pairs]),
-            _stacked([(word.predictors, before.predictors) for word, before in pairs]),
-            [
-                _stacked([(word.by_run[run], before.by_run[run]) for word, before in pairs])
-                for run in range(len(self._words[0].by_run))
-            ],
-            omitted,
+    if len(stories) < 2:
+        raise InputError(
+            "the input has fewer than two stories, and every story is predicted from the others; "
+            "add stories, or choose another --story"
         )
 
-    def _number(self, row: Mapping[str, Any], name: str, where: str = "") -> float:
-        """The number in a cell; nan for an empty cell or NA."""
+    def parse(row: Mapping[str, Any], name: str, where: str) -> float:
         cell = cell_text(row.get(name)).strip()
         if cell in ("", "NA"):
             return math.nan
         value = float(cell) if _NUMBER.fullmatch(cell) else math.inf
-        if abs(value) > _LARGEST or (name == self.time and value <= 0):
-            kind = "reading time above 0" if name == self.time else "number"
+        if abs(value) > _LARGEST or (name == time and value <= 0):
+            kind = "reading time above 0" if name == time else "number"
             raise InputError(
                 f"{where}: {brief(cell)} in the column {brief(name)} is not a {kind}; correct the "
                 "cell, or leave it empty"
             )
         return value
 
-    def _log_frequency(self, words: Sequence[str]) -> float:
-        """The log frequency of the rarest of a row's words, so that punctuation has no effect."""
-        count = min(self._vocabulary.counts[index] for index in self._vocabulary.encode(words))
-        return math.log(count) - self._log_total if count else math.nan
+    return [
+        [
+            [parse(row, name, f"story {brief(story.id)}, row {n}") for name in (time, *columns)]
+            for n, row in enumerate(story.rows, start=1)
+        ]
+        for story in stories
+    ]
 
 
 def _counted(omitted: Mapping[str, int]) -> str:
@@ -230,27 +229,17 @@ def _column(name: str) -> str:
 
 def _measures(score: DocumentScore, tokens: Sequence[tuple[int, int]]) -> dict[str, float]:
     """The measures of a row: sums over its words, and the entropy before its first word."""
-    sentences = score.sentences
-    first_sentence, first = tokens[0]
-
-    def total(name: str) -> float:
-        return sum(sentences[s].measures[name][n] for s, n in tokens)
-
+    no_context = f"{SURPRISAL}{distributions.NO_CONTEXT}"
+    surprisal, surprisal_no_context, divergence = (
+        sum(score.sentences[sentence].measures[name][position] for sentence, position in tokens)
+        for name in (SURPRISAL, no_context, DIVERGENCE)
+    )
+    sentence, position = tokens[0]
     return {
-        SURPRISAL: total(SURPRISAL),
-        NO_CONTEXT: total(f"{SURPRISAL}{distributions.NO_CONTEXT}"),
-        ENTROPY: sentences[first_sentence].measures[ENTROPY][first],
-        DIVERGENCE: total(DIVERGENCE),
-    }
-
-
-def _stacked(
-    pairs: Sequence[tuple[Mapping[str, float], Mapping[str, float]]],
-) -> dict[str, np.ndarray]:
-    """Every predictor of words and of the words before them, [N, 2]."""
-    return {
-        name: np.array([[word[name], before[name]] for word, before in pairs])
-        for name in pairs[0][0]
+        SURPRISAL: surprisal,
+        NO_CONTEXT: surprisal_no_context,
+        ENTROPY: score.sentences[sentence].measures[ENTROPY][position],
+        DIVERGENCE: divergence,
     }
 
 
@@ -331,9 +320,8 @@ class Gains(NamedTuple):
         counts_D = np.bincount(of_word_N).astype(float)
 
         @functools.cache
-        def fit(run: int | None, predictors: tuple[str, ...]) -> np.ndarray:
-            pool = {**words.shared, **({} if run is None else words.by_run[run])}
-            arrays = [pool[name] for name in (*BASELINE, *predictors)]
+        def fit(run: int, predictors: tuple[str, ...]) -> np.ndarray:
+            arrays = [words.by_run[run][name] for name in (*BASELINE, *predictors)]
             predictors_NxX = np.concatenate(arrays, axis=1)
             return log_likelihoods(words.times_N, predictors_NxX, words.stories_N)
 
@@ -341,11 +329,10 @@ class Gains(NamedTuple):
             for run, label in enumerate(labels):
                 names.append((label, str(comparison)))
                 with_added = fit(run, (*comparison.given, comparison.added))
-                without = fit(run, comparison.given) if comparison.given else fit(None, ())
-                by_sentence.append(with_added - without)
+                by_sentence.append(with_added - fit(run, comparison.given))
         for name in columns:
             names.append((name, COLUMN))
-            by_sentence.append(fit(None, (_column(name),)) - fit(None, ()))
+            by_sentence.append(fit(0, (_column(name),)) - fit(0, ()))
         sums_DxX = np.stack([np.bincount(of_word_N, gain_N) for gain_N in by_sentence], axis=1)
         means_3xX = significance.means(sums_DxX, counts_D[:, None])
         surprisal_columns = [index for index, name in enumerate(names) if name[1] == SURPRISAL]

@@ -23,9 +23,9 @@ from dclm_jax.experiments.reading_times import (
     SURPRISAL,
     Comparison,
     Gains,
-    ReadingTimes,
     Words,
     log_likelihoods,
+    words_of,
 )
 from dclm_jax.score_types import DocumentScore, SentenceScore
 from tests.launch.support import launch
@@ -87,12 +87,10 @@ def test_gains_are_those_of_python(space, times, tmp_path):
     assert plot.stat().st_size > 1000
 
     models = [dclm_jax.restore(run) for run in (space.run, space.rnnlm)]
-    collected = ReadingTimes("time", ["length"], models[0].vocabulary)
     stories = list(read_documents(path, joined_by=["story"]))
     scores = (lm.score(stories, no_context_too=True, measures=OF_WORDS) for lm in models)
-    for story, *by_run in zip(stories, *scores, strict=True):
-        collected.add(story, by_run)
-    expected = Gains.of(collected.words(), ["ccdclm", "rnnlm"], ["length"]).to_json()
+    words = words_of(stories, zip(*scores, strict=True), models[0].vocabulary, "time", ["length"])
+    expected = Gains.of(words, ["ccdclm", "rnnlm"], ["length"]).to_json()
     for gain, expected_gain in zip(saved["gains"], expected["gains"], strict=True):
         assert gain == pytest.approx(expected_gain, abs=2e-5)
     for name in ("words", "stories", "sentences", "omitted"):
@@ -119,7 +117,8 @@ def made_up(rng, surprisals, offset=0.0, scale=1.0):
         DIVERGENCE: rng.standard_normal((60, 2)),
     }
     other = {**measures, SURPRISAL: entropy}
-    return Words(times, sentences % 3, sentences, shared, [measures, other], {"first": 3})
+    by_run = [shared | measures, shared | other]
+    return Words(times, sentences % 3, sentences, by_run, {"first": 3})
 
 
 def test_intervals_draw_sentences_and_runs_are_compared_by_their_surprisal():
@@ -128,7 +127,7 @@ def test_intervals_draw_sentences_and_runs_are_compared_by_their_surprisal():
     result = Gains.of(words, ["a", "b"])
 
     def sums_of_sentences(run, comparison):
-        pool = {**words.shared, **words.by_run[run]}
+        pool = words.by_run[run]
         base = ("length", "log frequency", *comparison.given)
         full, shorter = (
             held_out(words.times_N, np.hstack([pool[name] for name in names]), words.stories_N)
@@ -171,7 +170,6 @@ def test_rows_of_several_words_are_summed_and_follow_their_previous_row():
     """By hand: the rows "b", "aa b.", "unheard", "b", "b", "b", "b" of a story."""
     words = ("<START>", "<END>", "<UNKNOWN>", "aa", "b", ".")
     vocabulary = Vocabulary(words, (0, 0, 0, 2, 5, 13))
-    collected = ReadingTimes("time", ["x"], vocabulary)
     texts = [["b", "aa", "b", "."], ["unheard", "b"], ["b", "b", "b"]]
     rows = [[0, 1, 1, 1], [2, 3], [4, 5, 6]]
     cells = [("", 1), (9, 2), (9, 3), (9, 4), ("", 5), (9, ""), (9, 7)]
@@ -190,9 +188,7 @@ def test_rows_of_several_words_are_summed_and_follow_their_previous_row():
         for words in texts
     ]
     story = Document("s", texts, rows=[{"time": t, "x": x} for t, x in cells], row_of_word=rows)
-    for _ in range(2):
-        collected.add(story, [DocumentScore.of("s", scores)])
-    kept = collected.words()
+    kept = words_of([story] * 2, [[DocumentScore.of("s", scores)]] * 2, vocabulary, "time", ["x"])
     assert kept.omitted == {
         "first of a story": 2,
         "OOV, or after an OOV word": 4,
@@ -206,7 +202,7 @@ def test_rows_of_several_words_are_summed_and_follow_their_previous_row():
     expected |= {SURPRISAL: [2 + 3 + 4, 1], NO_CONTEXT: [11 + 12 + 13, 10]}
     expected |= {ENTROPY: [21, 20], DIVERGENCE: [31 + 32 + 33, 30]}
     for name, values in expected.items():
-        np.testing.assert_allclose({**kept.shared, **kept.by_run[0]}[name][0], values)
+        np.testing.assert_allclose(kept.by_run[0][name][0], values)
 
 
 def test_wrong_tables_are_refused(space, tmp_path):
@@ -231,7 +227,7 @@ def test_wrong_tables_are_refused(space, tmp_path):
             np.full(12, 3.0), np.random.default_rng(0).random((12, 1)), np.arange(12) % 3
         )
     with pytest.raises(InputError, match="no word counts, which log frequencies require"):
-        ReadingTimes("time", [], Vocabulary(("<START>", "<END>", "<UNKNOWN>", "a"), (0, 0, 0, 0)))
+        words_of([], [], Vocabulary(("<START>", "<END>", "<UNKNOWN>", "a"), (0, 0, 0, 0)), "time")
 
 
 def test_subwords_are_added_to_the_words_that_they_begin_in():
