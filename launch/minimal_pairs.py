@@ -30,7 +30,7 @@ al. 2016). An OOV last word excludes its pair.
 bootstrap over pairs. Several runs are compared by a paired permutation test over pairs; p (Holm) is
 corrected for all pairs of runs.
 
-The file of --output has one record per pair. A record says whether the pair is excluded from each
+The TSV file of --output has one row per pair. A row says whether the pair is excluded from each
 accuracy (total, per target, last word). For each run it has log P and the number of targets of each
 alternative, and the outcomes (1, 0, or a share for ties). --metrics writes the accuracies as JSON.
 """
@@ -45,8 +45,7 @@ from dclm_jax import files
 from dclm_jax.data.alternatives import PairColumns, read_alternatives
 from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation.minimal_pairs import require_columns
-from dclm_jax.experiments.pair_files import FORMATS, PairResults, require_free_names
-from dclm_jax.experiments.score_files import format_of
+from dclm_jax.experiments.pair_files import PairResults, require_free_names
 from launch import _app, _evaluation
 
 # --text_key and --divider, of texts in other formats, have no effect.
@@ -69,7 +68,7 @@ _ANSWER = flags.DEFINE_string(
 _LAST_WORD = flags.DEFINE_bool("last_word", False, "Measure the rank of the last word, too.")
 _BY = flags.DEFINE_list("by", [], "Columns whose equal cells make a group of pairs.")
 _OUTPUT = flags.DEFINE_string(
-    "output", None, "File for the outcome of every pair (.jsonl or .tsv); '-' is standard output."
+    "output", None, "TSV file for the outcome of every pair; '-' is standard output."
 )
 _METRICS = flags.DEFINE_string("metrics", None, "JSON file for the accuracies.")
 
@@ -79,10 +78,8 @@ def main(argv: Sequence[str]) -> None:
     path = _INPUT.value or ""
     if not path:
         raise InputError("--input is missing; add --input=PATH, a table or JSON lines")
-    output = _OUTPUT.value or files.STDOUT
-    if output.endswith(".csv") or format_of(output) not in FORMATS:
-        raise InputError(f"--output={output}: choose the extension .jsonl or .tsv")
-    file_format = format_of(output)
+    if _OUTPUT.value not in (None, files.STDOUT) and not _OUTPUT.value.endswith(".tsv"):
+        raise InputError(f"--output={_OUTPUT.value}: choose the extension .tsv")
     _check_columns()
     runs = _evaluation.restore_all()
     _evaluation.require_language_models((run.lm for run in runs), "launch.minimal_pairs")
@@ -108,7 +105,7 @@ def main(argv: Sequence[str]) -> None:
     )
     choices = list(counted)
     require_columns(choices, _BY.value)
-    if file_format == "tsv":
+    if _OUTPUT.value:
         require_free_names(choices, _ALTERNATIVES.value)
     outcomes = [[] for _ in runs]
     with _evaluation.Progress("scoring", len(choices) * len(runs)) as progress:
@@ -121,7 +118,7 @@ def main(argv: Sequence[str]) -> None:
     print(results.text(), file=sys.stderr if to_stderr else sys.stdout)
     if _OUTPUT.value:
         with files.open_output(_OUTPUT.value) as file:
-            file.writelines(results.lines(file_format))
+            file.writelines(results.lines())
     if _METRICS.value:
         value = {"runs": [run.to_json() for run in runs], "input": path, **results.to_json()}
         files.write_json(_METRICS.value, value)

@@ -1,5 +1,4 @@
-"""Accuracies on minimal pairs of several runs: tables, their JSON, and the outcome of every pair as
-JSON lines or TSV."""
+"""Accuracies on minimal pairs of several runs: tables, their JSON, and the outcomes as TSV."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -16,10 +15,8 @@ from dclm_jax.evaluation.significance import (
     interval_text,
     means_to_json,
 )
-from dclm_jax.files import json_text
 from dclm_jax.tables import aligned, present, separated
 
-FORMATS = ("jsonl", "tsv")
 _PAIR, _RANK = "pair", "rank"
 
 
@@ -38,7 +35,7 @@ def require_free_names(choices: Iterable[Choice], names: Sequence[str]) -> None:
             choice.columns,
             taken,
             where=f"{choice.where}: ",
-            advice="write --output=NAME.jsonl",
+            advice="remove it",
         )
 
 
@@ -137,13 +134,10 @@ class PairResults(NamedTuple):
         ]
         return {"alternatives": list(self.names), "groups": groups, "differences": differences}
 
-    def lines(self, file_format: str) -> Iterator[str]:
-        """The outcome of every pair, one per line."""
+    def lines(self) -> Iterator[str]:
+        """TSV with the outcome of every pair, one per line."""
         names = dict.fromkeys(name for outcome in self.runs[0] for name in outcome.choice.columns)
         for index, pair_outcomes in enumerate(zip(*self.runs, strict=True)):
-            if file_format == "jsonl":
-                yield self._json_line(pair_outcomes)
-                continue
             columns, cells = zip(*self._cells(pair_outcomes, names), strict=True)
             if not index:
                 yield separated(columns)
@@ -169,31 +163,6 @@ class PairResults(NamedTuple):
                 yield f"correct_{_key(name)}{end}", None if np.isnan(value) else f"{value:g}"
             if LAST_WORD in outcome.correct:
                 yield f"{_RANK}{end}", outcome.rank
-
-    def _json_line(self, pair_outcomes: Sequence[Outcome]) -> str:
-        first = pair_outcomes[0]
-        records = [
-            {
-                "log_probs": outcome.log_probs,
-                "correct": {_key(name): value for name, value in outcome.correct.items()},
-                **({_RANK: outcome.rank} if LAST_WORD in outcome.correct else {}),
-            }
-            for outcome in pair_outcomes
-        ]
-        record = {
-            _PAIR: first.choice.where,
-            "columns": dict(first.choice.columns),
-            "unit": "nats",
-            "alternatives": [
-                sentence if isinstance(sentence, str) else " ".join(sentence)
-                for sentence in first.choice.alternatives
-            ],
-            "targets": first.targets,
-            "set_apart": {_key(name): bool(np.isnan(x)) for name, x in first.correct.items()},
-        }
-        if len(self.labels) == 1:
-            return json_text({**record, **records[0]}) + "\n"
-        return json_text({**record, **dict(zip(self.labels, records, strict=True))}) + "\n"
 
 
 def _key(criterion: str) -> str:

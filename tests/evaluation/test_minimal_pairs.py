@@ -1,6 +1,5 @@
 """Minimal pairs against brute force: every sentence of every pair scored alone."""
 
-import json
 import re
 from fractions import Fraction
 
@@ -19,7 +18,6 @@ from dclm_jax.evaluation.minimal_pairs import (
     outcomes,
 )
 from dclm_jax.evaluation.scoring import Continuation
-from dclm_jax.experiments.pair_files import PairResults
 from tests import oracles
 from tests.test_read_document import language_model
 
@@ -167,15 +165,6 @@ def test_accuracies_of_groups_and_of_all_pairs():
 def test_pairs_that_leave_no_choice_are_refused(pairs, message):
     with pytest.raises(InputError, match=re.escape(message)):
         accuracies([[*language_model("rnnlm").minimal_pairs(pairs)]])
-
-
-def test_files_have_sentences_as_text():
-    lm = language_model("rnnlm")
-    pairs = [PAIRS[0], Choice([["it", "slept"], ["it", "sat"]], columns={"kind": "b"})]
-    results = PairResults.of(["rnnlm"], ["a", "b"], [], [[*lm.minimal_pairs(pairs)]])
-    records = list(map(json.loads, results.lines("jsonl")))
-    expected = [PAIRS[0].alternatives, ["it slept", "it sat"]]
-    assert [record["alternatives"] for record in records] == expected
 
 
 def test_accuracies_need_outcomes_by_the_same_criteria():

@@ -120,7 +120,7 @@ generate --workdir=run story.txt => 'story.txt'
 
 {PAIRS}=pairs.jsonl --context_columns=c => no column 'c'; choose from: 'good', 'bad'
 {PAIRS}=pairs.jsonl --answer=n => 'n' is '3'; write the number of the right alternative, from 1 to 2
-{PAIRS}=pairs.jsonl --output=a.html => --output=a.html: choose the extension .jsonl or .tsv
+{PAIRS}=pairs.jsonl --output=a.html => --output=a.html: choose the extension .tsv
 {PAIRS}=pairs.jsonl --alternatives= => --alternatives names no column; name two or more, or one wi
 {PAIRS}=pairs.jsonl --alternatives=good,bad,good => --alternatives repeats 'good'; name different
 {PAIRS}=pairs.jsonl --by=n,n => --by repeats 'n'; name different columns
