@@ -6,7 +6,7 @@
 
     # The grid of Ji et al. (2015, section 3.1) over K (embedding_dim) and H (hidden_dim)
     python -m launch.sweep --config=configs/ptb/paper.py:ccdclm --workdir=sweeps/ccdclm \\
-        --config.data.directory=data/ptb --plot=ccdclm.png \\
+        --config.data.directory=data/ptb \\
         --grid='model.hidden_dim=32,48,64,96,128,256;model.embedding_dim=32,48,64,96,128,256'
 
     # Cells as an array of Slurm jobs; the same sweep command prints the table of finished cells
@@ -38,7 +38,6 @@ from absl import flags
 
 from dclm_jax import files, storage
 from dclm_jax.errors import InputError, require_at_least
-from dclm_jax.experiments import figures
 from dclm_jax.experiments.sweep import Sweep, parse_grid, table
 from dclm_jax.tables import separated_columns
 from launch import _app, _training
@@ -56,12 +55,6 @@ _WRITE_JOBS = flags.DEFINE_string(
     None,
     "File for the flags of each cell, one cell per line, for launch/slurm/train.sbatch. Nothing is "
     "trained.",
-)
-_PLOT = flags.DEFINE_string(
-    "plot",
-    None,
-    "Figure of the validation perplexity by the last key with several values, with one line for "
-    "each choice of the other keys (PNG, PDF or SVG).",
 )
 _DRY_RUN = flags.DEFINE_bool(
     "dry_run", False, "Print the cells and their commands, and train nothing."
@@ -102,8 +95,6 @@ def main(argv: Sequence[str]) -> int:
         _say(f"\n{finished_cells.text()}\nTable: {path}")
         best = shlex.quote(str(sweep.workdir(outcomes[0].cell)))
         _say(f"Best cell: python -m launch.evaluate --workdir={best} --split=test")
-        if _PLOT.value:
-            _say(figures.draw(sweep.figure(outcomes), _PLOT.value))
     if failed:
         _say("\nFailed cells:")
         for cell, line, log in sorted(failed, key=lambda failure: sweep.cells.index(failure.cell)):
@@ -123,21 +114,13 @@ def _sweep() -> Sweep:
         )
     require_at_least("--jobs", _JOBS.value, 1)
     _app.refuse_together("write_jobs", "jobs")
-    if _PLOT.value:
-        figures.check_target(_PLOT.value)
     config, overrides = _training.config(), _training.overrides()
     grid = parse_grid(_GRID.value or "", config)
     for key in overrides:
         if key in grid:
             raise InputError(f"--config.{key} sets a key of --grid; remove --config.{key}")
     directory = Path(_WORKDIR.value or "")
-    sweep = Sweep(directory, config, grid, _training.source(), overrides)
-    if _PLOT.value and not sweep.several:
-        raise InputError(
-            f"--plot draws a key with several values, and --grid={_GRID.value} has none; change "
-            "--grid or remove --plot"
-        )
-    return sweep
+    return Sweep(directory, config, grid, _training.source(), overrides)
 
 
 if __name__ == "__main__":

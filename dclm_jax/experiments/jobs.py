@@ -1,9 +1,10 @@
 """Runs commands as processes of this machine, with a limit on their number."""
 
-import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,46 +41,35 @@ def run(
       interrupted: function that returns whether to stop.
     """
     logs.mkdir(parents=True, exist_ok=True)
-    waiting = list(commands.items())
-    running: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
-    is_stopping = False
-    try:
-        while waiting or running:
-            if interrupted() and not is_stopping:
-                is_stopping = True
-                waiting.clear()
-                _terminate(running)
-            elif waiting and len(running) < at_once:
-                name, command = waiting.pop(0)
-                running[name] = _start(command, logs / name), time.monotonic()
-            for name, (process, start) in list(running.items()):
-                if (code := process.poll()) is not None:
-                    del running[name]
-                    yield Ended(name, code, time.monotonic() - start)
+    is_closed = threading.Event()
+
+    def ended(name: str) -> Ended | None:
+        """Runs a command; None if it is not started."""
+        if interrupted() or is_closed.is_set():
+            return None
+        start = time.monotonic()
+        with (
+            storage.open_to_append(logs / f"{name}.out") as output,
+            storage.open_to_append(logs / f"{name}.err") as errors,
+        ):
+            errors.truncate(0)
+            # Ctrl-C in a terminal then reaches only this process, which forwards it.
+            process = subprocess.Popen(
+                commands[name],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                start_new_session=True,
+            )
+        while process.poll() is None and not (interrupted() or is_closed.is_set()):
             time.sleep(_POLL_SECONDS)
-    finally:
-        if not is_stopping:
-            _terminate(running)
-        for process, _ in running.values():
-            process.wait()
+        process.terminate()
+        return Ended(name, process.wait(), time.monotonic() - start)
 
-
-def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    with (
-        storage.open_to_append(log.with_name(f"{log.name}.out")) as output,
-        storage.open_to_append(log.with_name(f"{log.name}.err")) as errors,
-    ):
-        errors.truncate(0)
-        # Ctrl-C in a terminal then reaches only this process, which forwards it.
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=errors,
-            start_new_session=True,
-        )
-
-
-def _terminate(running: Mapping[str, tuple[subprocess.Popen[bytes], float]]) -> None:
-    for process, _ in running.values():
-        process.send_signal(signal.SIGTERM)
+    with ThreadPoolExecutor(at_once) as pool:
+        try:
+            for future in as_completed([pool.submit(ended, name) for name in commands]):
+                if (process := future.result()) is not None:
+                    yield process
+        finally:
+            is_closed.set()

@@ -26,7 +26,6 @@ from dclm_jax import files, models
 from dclm_jax.data.corpus import open_corpus
 from dclm_jax.errors import InputError, did_you_mean
 from dclm_jax.experiments import jobs
-from dclm_jax.experiments.figures import Figure, Line
 from dclm_jax.tables import Column, Table
 from dclm_jax.training.config import difference_text, differences, flat, validated
 from dclm_jax.training.freezing import by_path, choose
@@ -174,11 +173,6 @@ class Sweep:
         """All cells of the grid."""
         return cells(self.grid)
 
-    @property
-    def several(self) -> list[str]:
-        """The keys that have several values."""
-        return [key for key, values in self.grid.items() if len(values) > 1]
-
     @functools.cached_property
     def parameters(self) -> dict[str, int]:
         """The number of parameters of each cell's model, by the name of the cell. An `InputError`
@@ -294,21 +288,6 @@ class Sweep:
                 "--write_jobs"
             )
         files.write_bytes(path, content)
-
-    def figure(self, outcomes: Sequence[Outcome]) -> Figure:
-        """The validation perplexities by the last key with several values, one line per choice of
-        the other keys."""
-        labels = short_names(list(self.grid))
-        *others, last = self.several
-        perplexities = {o.cell.name: o.result.best_perplexity for o in outcomes}
-        values: dict[str, list[float]] = {}
-        for cell in self.cells:
-            line = ", ".join(f"{labels[key]} = {cell.values[key]}" for key in others)
-            values.setdefault(line or "all cells", []).append(perplexities.get(cell.name, math.nan))
-        ticks = list(map(str, self.grid[last]))
-        lines = [Line(line, range(len(ticks)), points) for line, points in values.items()]
-        title = "Validation perplexity"
-        return Figure(title, labels[last], title.lower(), lines, ticks, log_scale=True)
 
 
 def table(outcomes: Sequence[Outcome]) -> Table:

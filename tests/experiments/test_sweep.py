@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 from dclm_jax import files, models
 from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.errors import InputError
-from dclm_jax.experiments import figures, sweep
+from dclm_jax.experiments import sweep
 from dclm_jax.experiments.sweep import Cell, Outcome, Sweep
 from dclm_jax.tables import separated_columns
 from dclm_jax.training.config import default_config, flat, validated
@@ -257,35 +257,3 @@ def test_the_file_of_the_table_has_all_digits(tmp_path):
         *("cell", "model.hidden_dim", "optimizer.learning_rate", "parameters", "perplexity")
     ]
     assert rows[1] == rows[0] | {"cell": "\\NA"}
-
-
-@pytest.mark.parametrize(
-    ("grid", "lines", "ticks"),
-    [
-        (
-            "model.hidden_dim=3,40;optimizer.learning_rate=0.1,1e-5",
-            {"hidden_dim = 3": [7.5, 8.5], "hidden_dim = 40": [math.inf, math.nan]},
-            ["0.1", "1e-05"],
-        ),
-        ("model.hidden_dim=3,40;training.seed=1", {"all cells": [7.5, 8.5]}, ["3", "40"]),
-    ],
-)
-def test_a_figure_has_a_line_for_each_choice_of_the_other_keys(
-    tmp_path, config, grid, lines, ticks
-):
-    planned = plan(grid, config)
-    results = [Result("finished", 12, 10, perplexity) for perplexity in (7.5, 8.5, math.inf)]
-    finished = [
-        Outcome(cell, 1000, result, 1.5, 12345.6)
-        for cell, result in zip(planned.cells, results, strict=False)
-    ]
-    # The best cell is first, not the first cell of the grid.
-    figure = planned.figure(finished[::-1])
-    drawn = {line.label: list(line.y) for line in figure.lines}
-    assert drawn.keys() == lines.keys()
-    for label, values in drawn.items():
-        assert values == pytest.approx(lines[label], nan_ok=True)
-    assert (figure.x, figure.ticks) == (planned.several[-1].split(".")[1], ticks)
-    path = tmp_path / "grid.png"
-    assert figures.draw(figure, path) == f"Validation perplexity: {path}"
-    assert "a figure needs two points" in figures.draw(planned.figure(finished[:1]), path)

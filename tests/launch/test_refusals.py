@@ -256,7 +256,6 @@ the column 'word' of the input has the name of a column of the result; rename
 score --workdir=run --serve=a => value should be one of <->
 
 {SWEEP},1 --config.training.seed=3 => --config.training.seed sets a key of --grid; remove --config
-{SWEEP} --plot=a.png => --plot draws a key with several values, and --grid=training.seed=0 has none
 {SWEEP},1 --jobs=0 => --jobs is 0; expected at least 1
 {SWEEP},1 --jobs=2 --write_jobs=flags => \
 --jobs cannot be used with --write_jobs; remove --jobs or --write_jobs
