@@ -3,11 +3,10 @@
 Runs whose configurations differ only in the seed are one row; its numbers are means over the runs.
 """
 
-import contextlib
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -279,8 +278,8 @@ def compare(row: Row, all_rows: Sequence[Row], name: str) -> Comparison | None:
         seeds,
         row.mean("test", "perplexity") / other.mean("test", "perplexity"),
         _interval(row.resampled() / other.resampled()),
-        _defined(test_perplexity, row, other),
-        _defined(test_coherence, row, other) if has_coherence else None,
+        test_perplexity(row, other),
+        test_coherence(row, other) if has_coherence else None,
     )
 
 
@@ -302,37 +301,36 @@ def change_text(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.1f}%"
 
 
-def test_perplexity(a: Row, b: Row) -> ZTest:
+def test_perplexity(a: Row, b: Row) -> ZTest | None:
     """A one-sided paired z-test over documents: whether A has a higher likelihood than B.
 
     z = mean(d) / (sd(d) / sqrt(n)), d the difference of the nats of a document (means over runs).
+    None for fewer than two documents, or if no differences vary.
     """
     difference = b.values("by_document").mean(axis=0) - a.values("by_document").mean(axis=0)
     if len(difference) < 2:
-        raise InputError("a z-test over documents needs at least two documents")
+        return None
     sd = float(difference.std(ddof=1))
-    return z_test(float(difference.mean()), sd, len(difference), 0.0, 0.0, 1)
+    return z_test(float(difference.mean()), sd**2 / len(difference))
 
 
-def test_coherence(a: Row, b: Row) -> ZTest:
-    """A z-test over test sets: whether A has a higher accuracy than B. Variances are means over
-    runs, which have the same pools of permutations."""
+def test_coherence(a: Row, b: Row) -> ZTest | None:
+    """A z-test over R test sets: whether A has a higher accuracy than B. Variances are means over
+    runs, which have the same pools of permutations. None if the accuracies do not vary, such as
+    those of two models without context.
 
-    def root_mean_square(row: Row, name: str) -> float:
-        return math.sqrt(np.mean(np.square(row.values("coherence", name))))
-
-    means = [row.mean("coherence", "mean") for row in (a, b)]
-    sds = [root_mean_square(row, "sd") for row in (a, b)]
-    n, other_n = (row.results[0]["coherence"]["replicates"] for row in (a, b))
-    error = math.hypot(*(root_mean_square(row, "pool_error") for row in (a, b)))
-    return z_test(means[0], sds[0], n, means[1], sds[1], other_n, error)
-
-
-def _defined(test: Callable[[Row, Row], ZTest], row: Row, other: Row) -> ZTest | None:
-    """The result of a test; None if the rows do not differ, so that the test is undefined. An
-    example is the coherence of two models without context."""
-    with contextlib.suppress(InputError):
-        return test(row, other)
+    z = (mean_a - mean_b) / sqrt(sd_a^2 / R_a + sd_b^2 / R_b + e_a^2 + e_b^2), where e is the
+    standard error from the pool, which does not decrease with R. The test is about this split, not
+    about other documents or other training runs, and z grows with R. Ji et al. (2015) test by a
+    formula that they do not state. For their Table 3 the formula above, without e, gives z = 43.22
+    and 34.68, and the paper reports 36.55 and 31.26.
+    """
+    variance = 0.0
+    for row in (a, b):
+        sd, error = row.values("coherence", "sd"), row.values("coherence", "pool_error")
+        replicates = row.results[0]["coherence"]["replicates"]
+        variance += float(np.mean(sd**2) / replicates + np.mean(error**2))
+    return z_test(a.mean("coherence", "mean") - b.mean("coherence", "mean"), variance)
 
 
 def _interval(resampled: np.ndarray) -> list[float] | None:

@@ -7,6 +7,7 @@ import pytest
 
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.measures import ByToken
+from dclm_jax.evaluation.significance import ZTest
 from dclm_jax.experiments import comparison, figures, tables
 from dclm_jax.experiments.comparison import BASELINES
 from tests.experiments.made_up import by_column, by_range, result, table
@@ -16,14 +17,32 @@ def test_the_z_tests_by_hand():
     """Differences 1, 2, 3: mean 2, sd 1, three documents; accuracies 0.8 and 0.7, sd 0.04."""
     rnnlm = comparison.rows([result("drnnlm", accuracy=0.7, documents=(5.0, 7.0, 9.0))])[0]
     ccdclm = comparison.rows([result("ccdclm", accuracy=0.8, documents=(4.0, 5.0, 6.0))])[0]
-    assert comparison.test_perplexity(ccdclm, rnnlm).z == pytest.approx(2 * math.sqrt(3))
-    assert comparison.test_perplexity(rnnlm, ccdclm).z == pytest.approx(-2 * math.sqrt(3))
+    expected = pytest.approx(2 * math.sqrt(3))
+    assert z_of(comparison.test_perplexity(ccdclm, rnnlm)) == expected
+    assert -z_of(comparison.test_perplexity(rnnlm, ccdclm)) == expected
     z = 0.1 / math.sqrt(2 * 0.04**2 / 100 + 2 * 0.003**2)
-    assert comparison.test_coherence(ccdclm, rnnlm).z == pytest.approx(z)
-    with pytest.raises(InputError, match="needs at least two"):
-        comparison.test_perplexity(
-            *comparison.rows([result("a", documents=[1]), result(documents=[2])])
-        )
+    assert z_of(comparison.test_coherence(ccdclm, rnnlm)) == pytest.approx(z)
+    (a, b) = comparison.rows([result("a", documents=[1]), result(documents=[2])])
+    assert comparison.test_perplexity(a, b) is None
+    assert comparison.test_coherence(a, b) is None
+
+
+def z_of(test: ZTest | None) -> float:
+    assert test is not None
+    return test.z
+
+
+def test_z_of_the_papers_table():
+    """Table 3: the printed means and standard deviations, R = 1000, give 43.2 and 34.7."""
+    rows = comparison.rows([result(name, accuracy=0.8) for name in ("hrnnlm", "ccdclm", "adclm")])
+    printed = {"hrnnlm": (0.7532, 0.0442), "ccdclm": (0.8326, 0.0377), "adclm": (0.8172, 0.0381)}
+    by_model = {row.model: row for row in rows}
+    for name, (mean, sd) in printed.items():
+        values = {"mean": mean, "sd": sd, "replicates": 1000, "pool_error": 0.0}
+        by_model[name].results[0]["coherence"] |= values
+    for name, z in (("ccdclm", 43.22), ("adclm", 34.68)):
+        test = comparison.test_coherence(by_model[name], by_model["hrnnlm"])
+        assert z_of(test) == pytest.approx(z, abs=0.01)
 
 
 def test_a_baseline_is_trained_like_the_row():
