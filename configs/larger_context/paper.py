@@ -1,13 +1,12 @@
 """RLM and the models of "Larger-Context Language Modelling" (Wang and Cho 2015) at 1,000 units.
 
-CORPUS-MODEL-n follows the name of the file, after a colon. CORPUS is imdb, bbc or ptb; it names the
-corpus and changes no setting. MODEL is rlm, which has no context and no n, or rlm_bow_ef,
-rlm_bow_lf, rlm_seqbow_ef, rlm_seqbow_lf, rlm_seqbow_att_ef or rlm_seqbow_att_lf. The number of
-context sentences is n (default 4; the paper has n = 1, 2, 4 and 8).
+MODEL-n follows the name of the file, after a colon. MODEL is rlm, which has no context and no n, or
+rlm_bow_ef, rlm_bow_lf, rlm_seqbow_ef, rlm_seqbow_lf, rlm_seqbow_att_ef or rlm_seqbow_att_lf. The
+number of context sentences is n (default 4; the paper has n = 1, 2, 4 and 8).
 
     python -m launch.prepare --corpus=imdb --input=aclImdb --vocab_size=30000 --output=data/imdb
     for run in rlm rlm_seqbow_att_lf-{1,2,4,8}; do
-        python -m launch.train --config=configs/larger_context/paper.py:imdb-$run \
+        python -m launch.train --config=configs/larger_context/paper.py:$run \
             --config.data.directory=data/imdb --workdir=runs/imdb/$run
     done
     python -m launch.ngram --data=data/imdb --workdir=runs/imdb/kn5
@@ -34,24 +33,14 @@ from dclm_jax import models
 from dclm_jax.errors import InputError
 from dclm_jax.training.config import default_config, require_known
 
-CORPORA = ("imdb", "bbc", "ptb")
 MODELS = tuple(name for name in models.MODELS if name.startswith("rlm"))
 
 
-def get_config(experiment: str = "imdb-rlm_seqbow_att_lf-4") -> ml_collections.ConfigDict:
-    """Returns the configuration for `CORPUS-MODEL` or `CORPUS-MODEL-n`; set the data directory with
-    --config.data.directory."""
-    corpus, _, model_and_n = experiment.partition("-")
-    if corpus not in CORPORA:
-        raise InputError(
-            f"{experiment!r}: expected CORPUS-MODEL or CORPUS-MODEL-n, where CORPUS is one of "
-            f"{', '.join(CORPORA)} and MODEL is one of {', '.join(MODELS)}"
-        )
-    return larger_context_config(model_and_n, units=1000)
-
-
-def larger_context_config(experiment: str, units: int) -> ml_collections.ConfigDict:
-    """Returns the paper's settings for `MODEL` or `MODEL-n`, such as rlm or rlm_bow_lf-8.
+def get_config(
+    experiment: str = "rlm_seqbow_att_lf-4", units: int = 1000
+) -> ml_collections.ConfigDict:
+    """Returns the paper's settings for `MODEL` or `MODEL-n`, such as rlm or rlm_bow_lf-8; set the
+    data directory with --config.data.directory.
 
     Args:
       experiment: the model and its number of context sentences n (default 4).

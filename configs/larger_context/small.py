@@ -21,13 +21,13 @@ minutes on one CPU core. configs/larger_context/README.md has the results.
 
 import ml_collections
 
-from configs.larger_context.paper import larger_context_config
+from configs.larger_context import paper
 
 
 def get_config(experiment: str = "rlm_bow_lf-4") -> ml_collections.ConfigDict:
     """Returns the configuration for `MODEL` or `MODEL-n`; set the data directory with
     --config.data.directory."""
-    config = larger_context_config(experiment, units=128)
+    config = paper.get_config(experiment, units=128)
     config.update(
         data={"batch_size": 4},
         optimizer={"name": "adagrad", "learning_rate": 0.1},
