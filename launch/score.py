@@ -83,7 +83,6 @@ import functools
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 from absl import flags
 
@@ -91,7 +90,12 @@ from dclm_jax.data import readers
 from dclm_jax.data.documents import Document
 from dclm_jax.data.text_files import STDIN
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.distributions import SURPRISAL, WORD_MEASURES, column_names
+from dclm_jax.evaluation.distributions import (
+    SURPRISAL,
+    WORD_MEASURES,
+    column_names,
+    surprisal_columns,
+)
 from dclm_jax.experiments import figures, requests, score_files
 from dclm_jax.experiments.region_means import RegionMeans
 from dclm_jax.experiments.requests import Request
@@ -173,19 +177,24 @@ def main(argv: Sequence[str]) -> None:
         raise InputError(
             "--by cannot be written as html; use --output_format=tsv or jsonl, or remove --by"
         )
-    columns, documents = [], iter(())
-    if not _CONTEXT.value:
-        columns, documents = score_files.carry(
-            _read(runs), _COLUMNS.value, report=_evaluation.notify
+    if _CONTEXT.value:
+        columns, scores = [], _continuations(runs)
+    else:
+        # A document without words has a line, too, so that results can be joined with the text. An
+        # autoencoder cannot read such a document.
+        keep_empty = not any(run.lm.reads_source for run in runs)
+        documents = _evaluation.read_words(
+            runs, "launch.score", keep_empty=keep_empty, joined_by=_JOIN.value
         )
-    scores = _continuations(runs) if _CONTEXT.value else _scores(runs, documents)
+        columns, documents = score_files.carry(documents, _COLUMNS.value, _evaluation.notify)
+        scores = _scores(runs, documents)
     if _PLOT.value and not _BY.value:
         scores = _plotted(runs[0], scores, _PLOT.value)
     labels = [run.label for run in runs]
     title = f"{', '.join(labels)}: {flags.FLAGS.input or flags.FLAGS.split}"
     if precision := matmul_precision(runs):
         title += f" ({precision})"
-    layout = _layout(runs, title=title, columns=columns)
+    layout = _layout(runs)._replace(title=title, columns=columns)
     with open_output(_OUTPUT.value) as file, _evaluation.Progress("scoring") as progress:
         scored = _with_attention(runs, scores, progress)
         if _BY.value:
@@ -194,15 +203,17 @@ def main(argv: Sequence[str]) -> None:
             file.writelines(score_files.lines(file_format, scored, layout))
 
 
-def _layout(runs: Sequence[Subject], **others: Any) -> score_files.Layout:
+def _layout(runs: Sequence[Subject]) -> score_files.Layout:
     """The layout of the scores of these runs, as the flags ask."""
     return score_files.Layout(
+        title="",
         labels=[run.label for run in runs],
         precisions=[run.lm.matmul_precision for run in runs],
-        compared=_NO_CONTEXT.value,
-        measures=column_names(_MEASURES.value, no_context_too=_NO_CONTEXT.value),
+        measures=[
+            *surprisal_columns(no_context_too=_NO_CONTEXT.value),
+            *column_names(_MEASURES.value, no_context_too=_NO_CONTEXT.value),
+        ],
         unit=BITS if _BITS.value else NATS,
-        **others,
     )
 
 
@@ -212,7 +223,7 @@ def _means(
     file_format: str,
 ) -> list[str]:
     """The text of the means over regions, which --plot draws."""
-    means = RegionMeans(_BY.value, layout.labels, layout.all_measures)
+    means = RegionMeans(_BY.value, layout.labels, layout.measures)
     means.require(layout.columns)
     for scores, _ in scored:
         means.add(scores)
@@ -274,7 +285,7 @@ def _answer(runs: Sequence[Subject], request: Request) -> str:
     ((by_run, attention),) = _with_attention(runs, scores, lambda done: None)
     by_run = [score.after(request.num_context) for score in by_run]
     attention = [weights[request.num_context :] for weights in attention]
-    (line,) = score_files.lines("jsonl", [(by_run, attention)], _layout(runs, title=""))
+    (line,) = score_files.lines("jsonl", [(by_run, attention)], _layout(runs))
     return line
 
 
@@ -311,16 +322,6 @@ def _plotted(
         )
     figures.plot_attention(_attention(run, documents[0][0]), path)
     return iter(documents)
-
-
-def _read(runs: Sequence[Subject]) -> Iterator[Document]:
-    """The documents to score."""
-    # A document without words has a line, too, so that results can be joined with the text. An
-    # autoencoder cannot read such a document.
-    keep_empty = not any(run.lm.reads_source for run in runs)
-    return _evaluation.read_words(
-        runs, "launch.score", keep_empty=keep_empty, joined_by=_JOIN.value
-    )
 
 
 def _scores(

@@ -15,7 +15,7 @@ import numpy as np
 from dclm_jax.data.documents import Document, column_names
 from dclm_jax.data.formats import listed
 from dclm_jax.errors import InputError, brief
-from dclm_jax.evaluation.distributions import SURPRISAL, surprisal_columns
+from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL
 from dclm_jax.experiments import html
 from dclm_jax.files import json_text
 from dclm_jax.score_types import (
@@ -24,6 +24,7 @@ from dclm_jax.score_types import (
     SentenceAttention,
     SentenceScore,
     common_columns,
+    is_rank,
     require_free_names,
 )
 from dclm_jax.tables import present, separated
@@ -43,19 +44,12 @@ def format_of(path: str) -> str:
     return ending if ending in FORMATS else FORMATS[0]
 
 
-class Carried(NamedTuple):
-    """Documents whose rows have the columns of these names."""
-
-    names: list[str]
-    documents: Iterator[Document]
-
-
 def carry(
     documents: Iterable[Document],
     names: Sequence[str] | None,
     report: Callable[[str], None],
-) -> Carried:
-    """Documents with some columns of their tables.
+) -> tuple[list[str], Iterator[Document]]:
+    """Names of columns, and documents whose rows have these columns of their tables.
 
     Args:
       documents: documents; the first is read at once.
@@ -88,7 +82,7 @@ def carry(
             rows = [{name: row.get(name, "") for name in repeated} for row in document.rows]
             yield document._replace(rows=rows if repeated else ())
 
-    return Carried(repeated, carried())
+    return repeated, carried()
 
 
 class Layout(NamedTuple):
@@ -98,8 +92,7 @@ class Layout(NamedTuple):
       title: title of an HTML file.
       labels: labels of the runs.
       precisions: the `matmul_precision` of every run.
-      compared: whether scores include surprisals without context.
-      measures: names of the other measures of every target.
+      measures: names of all measures of every target, surprisals included.
       columns: names of the columns of the input.
       unit: unit of the scores.
     """
@@ -107,15 +100,9 @@ class Layout(NamedTuple):
     title: str
     labels: Sequence[str]
     precisions: Sequence[str | None]
-    compared: bool
-    measures: Sequence[str] = ()
+    measures: Sequence[str]
     columns: Sequence[str] = ()
     unit: str = NATS
-
-    @property
-    def all_measures(self) -> list[str]:
-        """Names of all measures, surprisals included."""
-        return [*surprisal_columns(no_context_too=self.compared), *self.measures]
 
 
 def lines(
@@ -132,17 +119,14 @@ def lines(
       layout: the content of the file.
     """
     if file_format == "tsv":
-        yield _tsv_header(layout)
-    elif file_format == "html":
-        yield html.head(layout.title, compared=layout.compared, unit=layout.unit)
-    for scores, attention in documents:
-        if file_format == "tsv":
-            yield from _tsv_lines(scores, layout)
-        elif file_format == "html":
+        yield from _tsv_lines((scores for scores, _ in documents), layout)
+    elif file_format == "jsonl":
+        yield from (_json_line(*document, layout) for document in documents)
+    else:
+        compared = f"{SURPRISAL}{NO_CONTEXT}" in layout.measures
+        yield html.head(layout.title, compared=compared, unit=layout.unit)
+        for scores, attention in documents:
             yield html.document(layout.labels, scores, attention, unit=layout.unit)
-        else:
-            yield _json_line(scores, attention, layout)
-    if file_format == "html":
         yield html.foot()
 
 
@@ -192,37 +176,29 @@ def _json_line(
     return json_text(record) + "\n"
 
 
-def _tsv_header(layout: Layout) -> str:
-    """The line of column names."""
+def _tsv_lines(documents: Iterable[Sequence[DocumentScore]], layout: Layout) -> Iterator[str]:
+    """The names of columns, and one row per target (word or END)."""
 
     def by_run(name: str) -> list[str]:
         labels = layout.labels
         return [name] if len(labels) == 1 else [f"{name}:{label}" for label in labels]
 
-    measures = [column for name in layout.all_measures for column in by_run(name)]
+    def numbers(values: Sequence[float], digits: int = 6) -> list[str | None]:
+        return [None if math.isnan(value) else f"{value:.{digits}f}" for value in values]
+
+    measures = [column for name in layout.measures for column in by_run(name)]
     sums = by_run("sentence_log_prob") + by_run("document_log_prob")
     names = ["document", "sentence", "position", "word", *measures, "known", *sums]
-    return separated([*names, *layout.columns])
-
-
-def _tsv_lines(scores: Sequence[DocumentScore], layout: Layout) -> Iterator[str]:
-    """One row per target (word or END)."""
-
-    def numbers(values: Sequence[float]) -> list[str | None]:
-        return [None if math.isnan(value) else f"{value:.6f}" for value in values]
-
-    document_sums = numbers([score.log_prob for score in scores])
-    for rows in zip(*(score.rows() for score in scores), strict=True):
-        name, sentence, position, word, *_ = rows[0]
-        values = []
-        for measure in layout.all_measures:
-            values_of_runs = [row.measures[measure] for row in rows]
-            is_count = measure.startswith("rank")
-            values += [
-                text and text.removesuffix(".000000") if is_count else text
-                for text in numbers(values_of_runs)
-            ]
-        sums = numbers([score.sentences[sentence - 1].log_prob for score in scores])
-        cells = [name, sentence, position, word, *values, int(rows[0].known)]
-        carried = [present(rows[0].columns.get(column)) for column in layout.columns]
-        yield separated([*cells, *sums, *document_sums, *carried])
+    yield separated([*names, *layout.columns])
+    for scores in documents:
+        document_sums = numbers([score.log_prob for score in scores])
+        for rows in zip(*(score.rows() for score in scores), strict=True):
+            name, sentence, position, word, known, _, columns = rows[0]
+            values = []
+            for measure in layout.measures:
+                digits = 0 if is_rank(measure) else 6
+                values += numbers([row.measures[measure] for row in rows], digits)
+            sums = numbers([score.sentences[sentence - 1].log_prob for score in scores])
+            carried = [present(columns.get(column)) for column in layout.columns]
+            cells = [name, sentence, position, word, *values, int(known)]
+            yield separated([*cells, *sums, *document_sums, *carried])
