@@ -82,7 +82,7 @@ def main(argv: Sequence[str]) -> None:
 
         vocabulary = models[0].vocabulary
         words = words_of(documents, scores(), vocabulary, _TIME.value, _PREDICTORS.value)
-    gains = Gains.of(words, [run.label for run in runs], _PREDICTORS.value)
+    gains = Gains(words, [run.label for run in runs], _PREDICTORS.value)
     print(gains.text())
     if _OUTPUT.value:
         value = {"runs": [run.to_json() for run in runs], "input": _INPUT.value, **gains.to_json()}

@@ -297,24 +297,18 @@ class Gain(NamedTuple):
     high: float
 
 
-class Gains(NamedTuple):
+class Gains:
     """The gains of all predictors on the same words.
 
     Attributes:
-      labels: labels of the runs.
       words: the words.
-      gains: the gain of every comparison and run, then of every column.
+      labels: labels of the runs.
+      gains: the gain of every comparison and run, then of every further column.
       differences: differences of the gain of the surprisal between runs, with tests.
     """
 
-    labels: Sequence[str]
-    words: Words
-    gains: Sequence[Gain]
-    differences: Sequence[significance.Difference]
-
-    @classmethod
-    def of(cls, words: Words, labels: Sequence[str], columns: Sequence[str] = ()) -> "Gains":
-        """The gains of the columns, and of the comparisons for every run."""
+    def __init__(self, words: Words, labels: Sequence[str], columns: Sequence[str] = ()):
+        self.words, self.labels = words, labels
         names, by_sentence = [], []
         _, of_word_N = np.unique(words.sentences_N, return_inverse=True)
         counts_D = np.bincount(of_word_N).astype(float)
@@ -336,11 +330,11 @@ class Gains(NamedTuple):
         sums_DxX = np.stack([np.bincount(of_word_N, gain_N) for gain_N in by_sentence], axis=1)
         means_3xX = significance.means(sums_DxX, counts_D[:, None])
         surprisal_columns = [index for index, name in enumerate(names) if name[1] == SURPRISAL]
-        gains = [
+        self.gains = [
             Gain(*name, *values.tolist()) for name, values in zip(names, means_3xX.T, strict=True)
         ]
         sums = significance.Sums(sums_DxX[:, surprisal_columns], counts_D[:, None])
-        return cls(labels, words, gains, significance.differences(sums))
+        self.differences = significance.differences(sums)
 
     def text(self) -> str:
         """The tables of gains and of differences, for a terminal."""

@@ -90,7 +90,7 @@ def test_gains_are_those_of_python(space, times, tmp_path):
     stories = list(read_documents(path, joined_by=["story"]))
     scores = (lm.score(stories, no_context_too=True, measures=OF_WORDS) for lm in models)
     words = words_of(stories, zip(*scores, strict=True), models[0].vocabulary, "time", ["length"])
-    expected = Gains.of(words, ["ccdclm", "rnnlm"], ["length"]).to_json()
+    expected = Gains(words, ["ccdclm", "rnnlm"], ["length"]).to_json()
     for gain, expected_gain in zip(saved["gains"], expected["gains"], strict=True):
         assert gain == pytest.approx(expected_gain, abs=2e-5)
     for name in ("words", "stories", "sentences", "omitted"):
@@ -124,7 +124,7 @@ def made_up(rng, surprisals, offset=0.0, scale=1.0):
 def test_intervals_draw_sentences_and_runs_are_compared_by_their_surprisal():
     rng = np.random.default_rng(2)
     words = made_up(rng, rng.standard_normal((60, 2)))
-    result = Gains.of(words, ["a", "b"])
+    result = Gains(words, ["a", "b"])
 
     def sums_of_sentences(run, comparison):
         pool = words.by_run[run]
@@ -159,7 +159,7 @@ def test_intervals_draw_sentences_and_runs_are_compared_by_their_surprisal():
 def test_units_of_predictors_have_no_effect():
     surprisals = np.random.default_rng(3).standard_normal((60, 2))
     plain, scaled = (
-        Gains.of(made_up(np.random.default_rng(4), surprisals, *unit), ["a", "b"]).gains
+        Gains(made_up(np.random.default_rng(4), surprisals, *unit), ["a", "b"]).gains
         for unit in ((0.0, 1.0), (1.7e12, 1e9))
     )
     for a, b in zip(plain, scaled, strict=True):
