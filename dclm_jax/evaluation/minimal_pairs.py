@@ -59,8 +59,8 @@ def require_different(choice: Choice, words: Sequence[Sequence[str]], last_word:
     criterion `last_word` one alternative is enough."""
     if len(words) < 2 - last_word:
         raise InputError(
-            f"{choice.where}: has {len(words)} alternative; expected two or more, or one with "
-            "--last_word"
+            f"{choice.where}: the number of alternatives is {len(words)}; expected two or more, or "
+            "one with --last_word"
         )
     if not 0 <= choice.right < len(words):
         raise InputError(
@@ -139,29 +139,8 @@ class Accuracy(NamedTuple):
 
 def accuracies(runs: Sequence[Sequence[Outcome]], by: Sequence[str] = ()) -> list[Accuracy]:
     """The accuracies of runs on the same choices by every criterion: of each group of pairs with
-    equal cells in the columns `by`, in the order in which groups appear, and of all pairs."""
-    require_outcomes(runs)
-    require_columns((outcome.choice for outcome in runs[0]), by)
-    groups: dict[tuple[str, ...], list[int]] = {}
-    for index, outcome in enumerate(runs[0] if by else ()):
-        cells = tuple(outcome.choice.columns[name] for name in by)
-        groups.setdefault(cells, []).append(index)
-    all_pairs = [((), list(range(len(runs[0]))))]
-    return [
-        _accuracy(cells, criterion, _correct(runs, criterion)[indices])
-        for cells, indices in [*groups.items(), *all_pairs]
-        for criterion in runs[0][0].correct
-    ]
-
-
-def require_columns(choices: Iterable[Choice], by: Sequence[str]) -> None:
-    """Raises an `InputError` if a choice lacks one of the columns `by`."""
-    for choice in choices:
-        formats.require_columns(by, choice.columns, choice.where)
-
-
-def require_outcomes(runs: Sequence[Sequence[Outcome]]) -> None:
-    """Raises an `InputError` if there are no pairs, if pairs have different criteria, or if no pair
+    equal cells in the columns `by`, in the order in which groups appear, and of all pairs. An
+    `InputError` says that there are no pairs, that pairs have different criteria, or that no pair
     has an outcome."""
     if not runs or not runs[0]:
         raise InputError("there are no pairs; choose another --input")
@@ -181,6 +160,23 @@ def require_outcomes(runs: Sequence[Sequence[Outcome]]) -> None:
                 f"{cause} in all {len(runs[0]):,} pairs, so that accuracy would be chance; choose "
                 "a run with a larger vocabulary, or other words"
             )
+    require_columns((outcome.choice for outcome in runs[0]), by)
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for index, outcome in enumerate(runs[0] if by else ()):
+        cells = tuple(outcome.choice.columns[name] for name in by)
+        groups.setdefault(cells, []).append(index)
+    all_pairs = [((), list(range(len(runs[0]))))]
+    return [
+        _accuracy(cells, criterion, _correct(runs, criterion)[indices])
+        for cells, indices in [*groups.items(), *all_pairs]
+        for criterion in runs[0][0].correct
+    ]
+
+
+def require_columns(choices: Iterable[Choice], by: Sequence[str]) -> None:
+    """Raises an `InputError` if a choice lacks one of the columns `by`."""
+    for choice in choices:
+        formats.require_columns(by, choice.columns, choice.where)
 
 
 def differences(runs: Sequence[Sequence[Outcome]], criterion: str) -> list[Difference]:

@@ -1,16 +1,15 @@
 """Accuracies on minimal pairs of several runs: tables, their JSON, and the outcomes as TSV."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dclm_jax import score_types
 from dclm_jax.data.alternatives import Choice
 from dclm_jax.evaluation import minimal_pairs
-from dclm_jax.evaluation.minimal_pairs import CRITERIA, LAST_WORD, Accuracy, Outcome
+from dclm_jax.evaluation.minimal_pairs import CRITERIA, LAST_WORD, Outcome
 from dclm_jax.evaluation.significance import (
-    Difference,
     difference_table,
     interval_text,
     means_to_json,
@@ -39,40 +38,31 @@ def require_free_names(choices: Iterable[Choice], names: Sequence[str]) -> None:
         )
 
 
-class PairResults(NamedTuple):
+class PairResults:
     """The outcomes of the same choices under several runs, and their accuracies.
 
     Attributes:
       labels: labels of the runs.
       names: names of the alternatives.
       by: columns of the groups.
-      runs: outcomes by run.
+      runs: outcomes by run; at least one pair must have an outcome.
       accuracies: accuracies of every group and of all pairs.
       differences: differences between runs over all pairs, by criterion.
     """
 
-    labels: Sequence[str]
-    names: Sequence[str]
-    by: Sequence[str]
-    runs: Sequence[Sequence[Outcome]]
-    accuracies: list[Accuracy]
-    differences: dict[str, list[Difference]]
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         labels: Sequence[str],
         names: Sequence[str],
         by: Sequence[str],
         runs: Sequence[Sequence[Outcome]],
-    ) -> "PairResults":
-        """The results of outcomes; at least one pair must have an outcome."""
-        accuracies = minimal_pairs.accuracies(runs, by)
-        differences = {
+    ):
+        self.labels, self.names, self.by, self.runs = labels, names, by, runs
+        self.accuracies = minimal_pairs.accuracies(runs, by)
+        self.differences = {
             criterion: minimal_pairs.differences(runs, criterion)
             for criterion in runs[0][0].correct
         }
-        return cls(labels, names, by, runs, accuracies, differences)
 
     def text(self) -> str:
         """The tables for a terminal."""
@@ -83,37 +73,29 @@ class PairResults(NamedTuple):
             values = [interval_text(100 * values, 2) for values in accuracy.values_3xX.T]
             counts = f"{accuracy.pairs:,}", f"{accuracy.apart:,}"
             rows.append([*cells, accuracy.criterion, *counts, *values])
+        chance = f"{100 / len(self.names):.4g}% is chance"
+        if len(self.names) == 1:
+            chance = "last word: the right word has rank 1"
         lines = [
             "accuracy in % and its 95% interval (bootstrap over pairs); ties of k count 1/k; "
-            f"{self._chance()}",
+            f"{chance}",
             *aligned(rows),
         ]
         if any(accuracy.apart for accuracy in self.accuracies):
             lines.append(
                 "excluded: pairs in which OOV words leave no choice, or whose last word is OOV"
             )
-        if ranks := self._ranks():
-            lines += ["", *aligned(ranks)]
+        ranks = [[outcome.rank for outcome in run if outcome.rank is not None] for run in self.runs]
+        if ranks[0]:
+            medians = [f"{np.median(run_ranks):g}" for run_ranks in ranks]
+            table = [["rank of the last word", *self.labels], ["median", *medians]]
+            lines += ["", *aligned(table)]
         differences = difference_table(
             self.differences, self.labels, group="criterion", unit="points", scale=100, digits=2
         )
         if differences:
             lines += ["", *differences]
         return "\n".join(lines)
-
-    def _chance(self) -> str:
-        num_alternatives = len(self.names)
-        if num_alternatives == 1:
-            return "last word: the right word has rank 1"
-        return f"{100 / num_alternatives:.4g}% is chance"
-
-    def _ranks(self) -> list[list[str]]:
-        """The median rank of the last word, by run."""
-        rows = [["rank of the last word", *self.labels]]
-        ranks = [[outcome.rank for outcome in run if outcome.rank is not None] for run in self.runs]
-        if not ranks[0]:
-            return []
-        return [*rows, ["median", *(f"{np.median(run_ranks):g}" for run_ranks in ranks)]]
 
     def to_json(self) -> dict[str, Any]:
         """The accuracies and differences for a file of results."""

@@ -152,7 +152,10 @@ def test_accuracies_of_groups_and_of_all_pairs():
             "a pair: alternatives 1 and 3 are equal",
         ),
         ([Choice(["it", "it sat"], right=2)], "a pair: the right index is 2; expected 0 to 1"),
-        ([["it sat"]], "a pair: has 1 alternative; expected two or more, or one with --last_word"),
+        (
+            [["it sat"]],
+            "a pair: the number of alternatives is 1; expected two or more, or one",
+        ),
         ([["it sat", " "]], "a pair: alternative 2 has no words; add its text"),
         (["it sat"], "a pair: the alternatives are 'it sat'; expected a list of sentences"),
         ([], "there are no pairs; choose another --input"),

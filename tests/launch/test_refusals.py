@@ -121,10 +121,8 @@ generate --workdir=run story.txt => 'story.txt'
 {PAIRS}=pairs.jsonl --context_columns=c => no column 'c'; choose from: 'good', 'bad'
 {PAIRS}=pairs.jsonl --answer=n => 'n' is '3'; write the number of the right alternative, from 1 to 2
 {PAIRS}=pairs.jsonl --output=a.html => --output=a.html: choose the extension .tsv
-{PAIRS}=pairs.jsonl --alternatives= => --alternatives names no column; name two or more, or one wi
-{PAIRS}=pairs.jsonl --alternatives=good,bad,good => --alternatives repeats 'good'; name different
-{PAIRS}=pairs.jsonl --by=n,n => --by repeats 'n'; name different columns
-{PAIRS}=pairs.jsonl --context_columns=n,n => --context_columns repeats 'n'; name different
+{PAIRS}=pairs.jsonl --alternatives= => pairs.jsonl:1: the number of alternatives is 0; expected two
+{PAIRS}=pairs.jsonl --alternatives=good,bad,good => pairs.jsonl:1: alternatives 1 and 3 are equal
 {PAIRS}=pairs.jsonl --output=- --metrics=- => --output and --metrics are both standard output
 {PAIRS}=- => neither a table nor JSON lines by its name; add --format=jsonl, csv or tsv
 {PAIRS}=taken.jsonl => taken.jsonl:1: the column 'targets_bad:rnnlm' of the inp
