@@ -11,8 +11,7 @@ All runs are measured on the same corpus:
                        sentence and in the document
     coherence          bootstrap test (Ji et al. 2015, Table 3; launch.coherence --help)
     context ablation   perplexity with context from other documents, with shuffled or no context
-    learning curves    if a model was trained with several segment lengths L (Ji et al. 2015,
-                       Figure 3)
+    learning curves    validation log-likelihood by training steps (Ji et al. 2015, Figure 3)
 
 Runs that differ only in training.seed are one row, with means and standard deviations over seeds.
 Columns have the hyper-parameters that differ between rows. z-tests compare the perplexity of each

@@ -19,7 +19,7 @@ import numpy as np
 from dclm_jax import files
 from dclm_jax.errors import InputError, importing, printable
 from dclm_jax.evaluation import measures
-from dclm_jax.experiments.comparison import LENGTH, Row, change_text, ratios, without
+from dclm_jax.experiments.comparison import Row, change_text, ratios
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,23 +42,19 @@ _THEME = {colour.lower(): f"var(--c{index})" for index, colour in enumerate(COLO
 _THEME |= {"#000000": "var(--ink)", _GRID: "var(--edge)"}
 _THEME_COLOUR = re.compile("|".join(_THEME))
 _LINE_ID = "line of "
-# If segments are longer, a step of the same number of sentences has fewer segments.
-_LENGTH_KEYS = (LENGTH, "data.batch_size")
 
 
 Numbers = Sequence[float] | np.ndarray
 
 
 class Line(NamedTuple):
-    """A line: its label, its points (nan for a missing point), the ends of their intervals, and an
-    additional dashed line, whose label is "_" and what it shows."""
+    """A line: its label, its points (nan for a missing point), and the ends of their intervals."""
 
     label: str
     x: Numbers
     y: Numbers
     low: Numbers = ()
     high: Numbers = ()
-    dashed: "Line | None" = None
 
 
 class Figure(NamedTuple):
@@ -95,12 +91,7 @@ class Figure(NamedTuple):
 
     def cells(self) -> list[list[str]]:
         """All numbers as a table with one column per line, blank without a number."""
-        columns = {}
-        for line in self.lines:
-            columns[line.label] = self._column(line)
-            if line.dashed is not None:
-                kind = line.dashed.label.removeprefix("_")
-                columns[f"{line.label}, {kind} (dashed)"] = self._column(line.dashed)
+        columns = {line.label: self._column(line) for line in self.lines}
         places = sorted({x for column in columns.values() for x in column})
         rows = [
             [
@@ -192,36 +183,14 @@ def of_rows(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Figu
                 lines.append(Line(row.label, range(len(ticks)), values, low, high))
         x = "position, from 1"
         figures[kind.name] = ratio_figure(kind.title, x, ticks, lines, baselines[0])
-    if (curves := _length_curves(all_rows)).lines:
-        figures["segment_length"] = curves
     return figures
 
 
 def _learning_curves(all_rows: Sequence[Row]) -> Figure:
-    """Perplexity against training targets for the first seed; training perplexity is dashed."""
+    """Validation log-likelihood by training steps, of the first seed (Ji et al. 2015, Figure 3)."""
     lines = []
     for row in all_rows:
-        learning = row.results[0]["learning"]
-        if validation := learning["validation"]:
-            dashed = Line("_training perplexity", *_points(learning["training"]))
-            lines.append(Line(row.label, *_points(validation), dashed=dashed))
-    y = "perplexity (solid: validation; dashed: training)"
-    return Figure("Learning curves", "training targets (millions)", y, lines, log_scale=True)
-
-
-def _points(pairs: Sequence[Sequence[float]]) -> tuple[list[float], list[float]]:
-    return [tokens / 1e6 for tokens, _ in pairs], [perplexity for _, perplexity in pairs]
-
-
-def _length_curves(all_rows: Sequence[Row]) -> Figure:
-    """The learning curves of models that were trained with several segment lengths, with any number
-    of segments per step (Ji et al. 2015, Figure 3), of the first seed."""
-    lines = []
-    for row in all_rows:
-        rest = without(row.config, _LENGTH_KEYS)
-        same = [other for other in all_rows if without(other.config, _LENGTH_KEYS) == rest]
-        points = row.results[0]["curve"]
-        if len({other.config.get(LENGTH) for other in same}) > 1 and points:
+        if points := row.results[0]["curve"]:
             steps, perplexities = zip(*points, strict=True)
             lines.append(Line(row.label, steps, [-math.log(value) for value in perplexities]))
     title = "Validation log-likelihood by training steps (Ji et al. 2015, Figure 3)"
@@ -330,9 +299,6 @@ def _draw_line(axes: "Axes", figure: Figure, index: int, look: int) -> None:
     else:
         marks["markevery"] = math.ceil(len(x) / _MOST_MARKERS) or 1
     axes.plot(x, line.y, label=_plain(line.label), **marks, **style)
-    if line.dashed is not None:
-        style |= {"gid": f"{_LINE_ID}{line.dashed.label}", "linestyle": "--", "linewidth": 0.8}
-        axes.plot(line.dashed.x, line.dashed.y, **style)
 
 
 def _draw_x_axis(axes: "Axes", figure: Figure) -> None:
@@ -357,8 +323,7 @@ def _draw_y_axis(axes: "Axes", figure: Figure) -> None:
     from matplotlib.ticker import LogLocator
 
     axes.set_ylabel(_plain(figure.y))
-    lines = [curve for line in figure.lines for curve in (line, line.dashed) if curve]
-    values = [value for line in lines for value in line.y if np.isfinite(value)]
+    values = [value for line in figure.lines for value in line.y if np.isfinite(value)]
     if figure.baseline:
         axes.axhline(1, color="black", linewidth=1, label=_plain(figure.baseline))
         axes.yaxis.set_major_formatter(lambda value, _: percent(value))

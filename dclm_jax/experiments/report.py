@@ -340,11 +340,9 @@ class Report:
 
     def _markdown(self) -> str:
         parts = [table.markdown() for table in self.tables.values()]
-        # The figures of Ji et al. (2015).
-        names = [name for name in self.figures if name != "learning_curves"]
-        undrawn = {name: self.figures[name].undrawn for name in names}
-        parts += [f"![{self.figures[n].title}]({n}.png)" for n in names if not undrawn[n]]
-        parts += [f"{n}.png is not drawn: {undrawn[n]}." for n in names if undrawn[n]]
+        undrawn = {name: figure.undrawn for name, figure in self.figures.items()}
+        parts += [f"![{self.figures[n].title}]({n}.png)" for n in undrawn if not undrawn[n]]
+        parts += [f"{n}.png is not drawn: {reason}." for n, reason in undrawn.items() if reason]
         return "\n\n".join([*parts, *self.notes]) + "\n"
 
     def _latex(self) -> str:

@@ -9,7 +9,6 @@ corpus reads and writes these files.
 import contextlib
 import dataclasses
 import hashlib
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -26,7 +25,7 @@ from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.evaluation.scoring import Progress
 from dclm_jax.experiments.subjects import Subject
 from dclm_jax.training.config import flat
-from dclm_jax.training.workdir import CORPUS_FILE, METRICS_FILE, RESULT_FILE, Line, read_lines
+from dclm_jax.training.workdir import CORPUS_FILE, METRICS_FILE, RESULT_FILE, read_lines
 
 VERSION = 6
 """Version of all saved results, in addition to the version of each measure
@@ -292,8 +291,7 @@ def _checksum(value: Any) -> str:
 def facts(run: Subject) -> dict[str, Any]:
     """Facts of a run that need no measurement; an n-gram model has no training steps.
 
-    `curve` has pairs of step and validation perplexity. `learning` has pairs of the number of
-    targets trained on and the validation or training perplexity.
+    `curve` has pairs of step and validation perplexity.
     """
     known: dict[str, Any] = {
         "workdir": run.workdir,
@@ -306,7 +304,6 @@ def facts(run: Subject) -> dict[str, Any]:
         "training_text": None,
         "seconds": None,
         "curve": [],
-        "learning": {"validation": [], "training": []},
         "unfinished": False,
     }
     wanted = {METRICS_FILE, CORPUS_FILE, RESULT_FILE}
@@ -324,30 +321,5 @@ def facts(run: Subject) -> dict[str, Any]:
                 )
             known["seconds"] = round(lines[-1].seconds)
             known["curve"] = [[line.step, line.perplexity] for line in evaluations]
-            known["learning"] = {
-                "validation": [[line.tokens, line.perplexity] for line in evaluations],
-                "training": training_curve(lines),
-            }
             known["unfinished"] = not (folder / RESULT_FILE).exists()
     return known
-
-
-def training_curve(lines: Sequence[Line]) -> list[list[float]]:
-    """For each evaluation the number of targets trained on, and the training perplexity since the
-    previous evaluation.
-
-    The training perplexity is the exponential of the mean nats per target. Lines with an infinite
-    perplexity are omitted, and so are evaluations without any other line before them.
-    """
-    points, before, nats, targets = [], 0, 0.0, 0
-    for line in lines:
-        if line.kind == "valid":
-            if targets > 0:
-                points.append([line.tokens, Perplexity(0, nats, targets).perplexity])
-            nats, targets = 0.0, 0
-        else:
-            if line.perplexity < math.inf:
-                nats += (line.tokens - before) * math.log(line.perplexity)
-                targets += line.tokens - before
-            before = line.tokens
-    return points

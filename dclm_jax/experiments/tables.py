@@ -337,7 +337,7 @@ def to_json(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Any]
                 "runs": [
                     {
                         "seed": seed,
-                        **without(result, ["config", "learning", *hidden]),
+                        **without(result, ["config", *hidden]),
                         **{
                             kind.name: _positions(row.only([seed]), kind)
                             for kind in measures.by_position()

@@ -27,7 +27,6 @@ def result(
         "step": 20,
         "seconds": 60,
         "curve": [[10, 200.0], [20, 150.0]],
-        "learning": {"validation": [[1e6, 200.0], [2e6, 150.0]], "training": [[2e6, 120.0]]},
         "training_text": text,
         "unfinished": False,
         "config": {

@@ -118,11 +118,11 @@ def test_examples_are_the_first_and_those_where_the_context_saves_most_and_least
 def test_what_is_not_measured_says_what_would_measure_it():
     missing = {"valid": None, "test": None, "arrangements": None, "by_token": None}
     missing |= {"by_sentence": None, "by_document": None, "coherence": None}
-    missing |= {"learning": {"validation": [], "training": []}}
+    missing |= {"curve": []}
     rows = comparison.rows([{**result(), **missing}])
     report = pages_of.report(**pages.content(rows, examples=False))
     for message in (
-        "Learning curves is not drawn: no run has a value.",
+        "(Ji et al. 2015, Figure 3) is not drawn: no run has a value.",
         "The context ablation is not measured yet; launch.report without --quick measures it.",
         "Perplexity by position is not measured yet; launch.report without --quick measures it.",
         "Coherence accuracy is not measured; launch.report --bootstrap=1000 without --quick",

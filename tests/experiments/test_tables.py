@@ -65,22 +65,10 @@ def test_rows_of_one_model_are_told_apart_by_what_differs():
         + [result("rnnlm")]
     )
     assert [row.label for row in rows] == ["rnnlm", "ccdclm, L = 1", "ccdclm, L = 10"]
-    lines = figures.of_rows(rows, BASELINES)["segment_length"].lines
-    assert [line.label for line in lines] == ["ccdclm, L = 1", "ccdclm, L = 10"]
+    lines = figures.of_rows(rows, BASELINES)["learning_curves"].lines
+    assert [line.label for line in lines] == [row.label for row in rows]
     assert list(lines[0].x) == [10, 20]
     np.testing.assert_allclose(lines[0].y, [-math.log(200), -math.log(150)])
-    assert "segment_length" not in figures.of_rows(rows[:2], BASELINES)
-    # A step may have any number of segments.
-    plain, batch = result("ccdclm", **{"data.batch_size": 16}), {"data.batch_size": 99}
-    rate = {"data.batch_size": 16, "optimizer.learning_rate": 99.0}
-    for other, labels in (
-        (batch, ["ccdclm, L = 5, batch_size = 16", "ccdclm, L = 1, batch_size = 99"]),
-        (rate, []),
-    ):
-        rows = comparison.rows([plain, result("ccdclm", **{"data.segment_length": 1, **other})])
-        drawn = figures.of_rows(rows, BASELINES)
-        lines = drawn["segment_length"].lines if "segment_length" in drawn else []
-        assert [line.label for line in lines] == labels
 
 
 def test_rows_that_adapt_themselves_are_compared_with_a_baseline_that_does():

@@ -57,7 +57,7 @@ def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
     for title in ("Table 2", "Table 3", "Context ablation", "Figure 3"):
         assert title in markdown
     assert "matmul precision: highest" in markdown and "matmul precision: highest" in printed
-    for name in ("by_token", "by_sentence", "segment_length"):
+    for name in ("by_token", "by_sentence", "learning_curves"):
         assert (output / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     rows = json.loads((output / "report.json").read_text())["rows"]
     assert rows[0]["runs"][0]["matmul_precision"] == "highest"
