@@ -19,7 +19,6 @@ from dclm_jax.errors import importing, printable
 from dclm_jax.evaluation.perplexity import COUNTING_RULES
 from dclm_jax.experiments import examples, figures
 from dclm_jax.experiments.comparison import Row, option_text
-from dclm_jax.experiments.examples import Example
 from dclm_jax.experiments.figures import Figure
 from dclm_jax.experiments.tables import counted, runs_table
 from dclm_jax.score_types import (
@@ -67,7 +66,7 @@ def report(
     rows: Sequence[Row],
     tables: Mapping[str, Table],
     plots: Mapping[str, Figure],
-    documents: Sequence[Example],
+    documents: Sequence[Sequence[DocumentScore]],
     provenance: Mapping[str, Sequence[str] | Mapping[str, Any]],
 ) -> str:
     """A report as one file that needs no network. Without its script it shows all content.
@@ -88,6 +87,7 @@ def report(
     )
     differing, common = _compared({row.label: row.config for row in rows})
     num_runs = sum(len(row.results) for row in rows)
+    labels = [row.label for row in rows[: examples.CONFIGURATIONS]]
     return (
         environment()
         .get_template("report.html.j2")
@@ -95,10 +95,7 @@ def report(
             subject=f"{counted(len(rows), 'configuration')}, {counted(num_runs, 'run')}",
             tables=tables,
             figures=plots,
-            documents=[
-                (why, document(labels, scores, attention, level=3))
-                for why, labels, scores, attention in documents
-            ],
+            documents=[document(labels, scores, level=3) for scores in documents],
             differing=differing,
             common=common,
             counting=COUNTING_RULES[rows[0].results[0]["objective"]],
@@ -262,8 +259,8 @@ def document(
     Args:
       labels: labels of the runs; a single label is not shown.
       scores: scores of the document by run.
-      attended: attention weights by run, if they are shown, empty for a run without attention;
-        sentences with fewer than two positions show none.
+      attended: attention weights by run, if they are shown; sentences with fewer than two positions
+        show none.
       unit: unit of the scores.
       level: level of the heading.
     """
@@ -279,7 +276,7 @@ def document(
         attention = [
             (_attention_name(label, by_sentence[number], number + 1), weights(by_sentence[number]))
             for label, by_sentence in zip(names, attended, strict=False)
-            if by_sentence and len(by_sentence[number].positions) > 1
+            if len(by_sentence[number].positions) > 1
         ]
         sentences.append((readings, attention))
     sums = [(label, _mean(score, unit)) for label, score in zip(names, scores, strict=True)]

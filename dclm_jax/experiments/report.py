@@ -135,7 +135,7 @@ def of_runs(
             made.rows,
             made.tables,
             made.figures,
-            examples.read(made.rows, models, documents, made.baselines[0]) if store.compute else [],
+            examples.read(made.rows, models, documents) if store.compute else [],
             _provenance(subjects[0], splits, options, command),
         )
         with files.open_output(str(page)) as file:

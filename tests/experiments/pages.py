@@ -1,6 +1,7 @@
 """A page of measurements and readings that are made up, with text that looks like markup; and the
 contrast of colours."""
 
+import dataclasses
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -9,9 +10,8 @@ import numpy as np
 
 from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL
 from dclm_jax.experiments import comparison, html
-from dclm_jax.experiments.examples import Example
 from dclm_jax.experiments.report import Report
-from dclm_jax.score_types import DocumentScore, SentenceAttention, SentenceScore
+from dclm_jax.score_types import DocumentScore, SentenceScore
 from tests.experiments.made_up import by_range, result
 
 HOSTILE = "<script>document.title='run'</script>"
@@ -41,12 +41,10 @@ def rows() -> list[comparison.Row]:
     return comparison.rows(made)
 
 
-def reading(
-    label: str, *, reads_context: bool, attends: bool
-) -> tuple[DocumentScore, list[SentenceAttention]]:
+def reading(label: str, *, reads_context: bool) -> DocumentScore:
     """Every sentence with numbers from a generator."""
     rng = np.random.default_rng(len(label))
-    sentences, attention = [], []
+    sentences = []
     for before, text in itertools.pairwise(["", *SENTENCES]):
         tokens = [*text.split(), "</s>"]
         surprisals = rng.gamma(2, 2, len(tokens))
@@ -56,31 +54,19 @@ def reading(
         known = [True] * len(tokens)
         measures = {SURPRISAL: surprisals.tolist(), f"{SURPRISAL}{NO_CONTEXT}": alone.tolist()}
         sentences.append(SentenceScore(-float(surprisals.sum()), tokens, known, measures))
-        positions = ["<s>", *before.split()] if before else ["c_0"]
-        weights = rng.dirichlet([0.2] * len(positions), len(tokens)).astype(np.float32)
-        attention.append(SentenceAttention(tokens, positions, weights))
-    return DocumentScore.of("Test document 4", sentences), attention if attends else []
+    return DocumentScore.of(f"Test document 4 {HOSTILE}", sentences)
 
 
 def content(all_rows=None, *, examples=True) -> dict[str, Any]:
     """The content of a report, with two examples."""
     report = Report(rows() if all_rows is None else all_rows, ("rnnlm",))
-    labels = ["rnnlm", "ccdclm", f"adclm {HOSTILE}"]
-    readings = [
-        reading("rnnlm", reads_context=False, attends=False),
-        reading("ccdclm", reads_context=True, attends=False),
-        reading("adclm", reads_context=True, attends=True),
-    ]
-    scores, attention = [scored for scored, _ in readings], [weights for _, weights in readings]
-    documents = [
-        Example("it is the first document", labels, scores, attention),
-        Example(f"it has the largest surprisal reduction of {HOSTILE}", labels, scores, attention),
-    ]
+    readings = [reading(row.label, reads_context=row.model != "rnnlm") for row in report.rows]
+    *first, last = report.rows
     return {
-        "rows": report.rows,
+        "rows": [*first, dataclasses.replace(last, label=f"{last.label} {HOSTILE}")],
         "tables": report.tables,
         "plots": report.figures,
-        "documents": documents if examples else [],
+        "documents": [readings, readings] if examples else [],
         "provenance": {
             "This report": [f"python -m launch.report --output='{HOSTILE}'"],
             "Data and options": {"corpus": HOSTILE, "seed": 0},

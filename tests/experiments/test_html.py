@@ -6,6 +6,7 @@ import html.parser
 import math
 import re
 import sys
+import types
 from typing import Any
 from xml.etree import ElementTree
 
@@ -25,7 +26,7 @@ from tests.experiments.pages import channels, contrast
 
 def rendered(**changes):
     """A report with other content."""
-    return pages_of.report(**{**pages.content(), **changes})
+    return pages_of.report(**{**pages.content(examples=False), **changes})
 
 
 def rows_of(**configs):
@@ -95,24 +96,20 @@ def test_options_that_differ_are_apart_and_marked():
     assert "Options that differ" not in alone
 
 
-def test_examples_are_the_first_and_those_where_the_context_saves_most_and_least():
-    rows = pages.rows()
-    documents: Any = [[[3]], [[3], [4]], [[5], [6], [7]]]
-    for row in rows:
-        for record in row.results:
-            record["by_token"]["count"] = [[1, 0], [2, 2], [3, 3]]
-    # 5, 7 and 6 nats of rnnlm; adclm saves 1.4 of 7 nats in four words and 1.3 of 6 in six, and in
-    # a document of one sentence, which is left out, 1.0 in one.
-    eligible = "with two or more sentences"
-    reduction = "surprisal reduction of adclm compared with rnnlm"
-    largest = f"it has the largest {reduction}: 0.35 nats per target"
-    assert examples.choose(rows, documents, "rnnlm") == [
-        (1, f"it is the first document {eligible}, and because {largest}"),
-        (2, f"it has the smallest {reduction}: 0.20 nats per target"),
+def test_examples_are_the_first_documents_with_two_or_more_sentences():
+    lm: Any = types.SimpleNamespace(
+        vocabulary=types.SimpleNamespace(decode=lambda ids: list(map(str, ids))),
+        score=lambda documents, no_context_too: iter(documents),
+    )
+    rows, two, nine = pages.rows(), [np.array([3]), np.array([4])], [np.array([5])] * 9
+    models = {row.results[0]["workdir"]: lm for row in rows}
+    read: Any = examples.read(rows, models, [two[:1], two, nine, two, two])
+    assert [[score.id for score in scores] for scores in read] == [
+        ["Test document 2"] * 3,
+        ["Test document 3, the first 8 of 9 sentences"] * 3,
+        ["Test document 4"] * 3,
     ]
-    firsts = examples.choose(rows[:1], documents, "rnnlm")
-    assert firsts == [(n, f"it is one of the first documents {eligible}") for n in (1, 2)]
-    assert examples.choose(rows, documents[:1], "rnnlm") == []
+    assert [len(scores[0].sentences) for scores in read] == [2, 8, 2]
 
 
 def test_what_is_not_measured_says_what_would_measure_it():
@@ -135,8 +132,7 @@ def test_what_is_not_measured_says_what_would_measure_it():
 
 
 def test_words_carry_their_numbers_and_the_reduction_due_to_context():
-    scored, attention = pages.reading("adclm", reads_context=True, attends=True)
-    sentence = scored.sentences[1]
+    sentence = pages.reading("adclm", reads_context=True).sentences[1]
     assert sentence.log_probs_no_context is not None
     for word, token, log_prob, alone in zip(
         pages_of.words(sentence),
@@ -149,18 +145,6 @@ def test_words_carry_their_numbers_and_the_reduction_due_to_context():
         assert reduction == pytest.approx(log_prob - alone, abs=0.051)
         below = sum(alone - log_prob <= bound for bound in (2, 1, 0.25, -0.25, -1, -2))
         assert word.classes == f"d{below}"
-    example = examples.Example("", ["rnnlm", "adclm"], [scored, scored], [[], attention])
-    made = rendered(documents=[example], tables={}, plots={})
-    _, _, first, *_ = tables(made)
-    header, *rows = map(texts, first)
-    assert header == ["", *sentence.tokens]
-    assert [row[0] for row in rows] == attention[1].positions
-    weights = np.array([[float(cell or 0) for cell in row[1:]] for row in rows])
-    np.testing.assert_allclose(weights, 100 * attention[1].weights.T, atol=0.51)
-    # The first sentence has a single position.
-    assert re.findall("<summary>Attention weights of (.*?)</summary>", made) == [
-        f"adclm, sentence {number}" for number in (2, 3)
-    ]
 
 
 def test_without_jinja2(monkeypatch):
@@ -264,6 +248,17 @@ def test_attention_is_a_table_with_the_words_at_its_sides():
     parsed = document_page([score([-1.0] * 4)], [[alone, both]])
     assert len(parsed.all("table")) == 1
     assert [text for _, text in parsed.all("summary")] == ["Attention weights, sentence 2"]
+    # The 30 positions with the largest weights of two runs' sentences.
+    many = SentenceAttention(
+        TOKENS, [f"{n:02}" for n in range(40)], np.arange(160.0).reshape(4, 40)
+    )
+    long = document_page([score([-1.0] * 4)] * 2, [[alone, many], [both, alone]])
+    assert [text for _, text in long.all("summary")] == [
+        "Attention weights of <i>, sentence 1",
+        "Attention weights of one, sentence 2 (30 of 40 positions, with the largest weights)",
+    ]
+    positions = [text for attrs, text in long.all("th") if attrs["scope"] == "row"]
+    assert positions == ["<START>", "&", *(f"{n:02}" for n in range(10, 40))]
     heads = [(attrs["scope"], text) for attrs, text in parsed.all("th")]
     columns, rows = (
         [("col", token.replace("\u202e", r"\u202e")) for token in TOKENS],
