@@ -35,9 +35,6 @@ from dclm_jax.tables import Table
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-# One-sided p-values below which a row is marked; for a worse row 1 - p is compared.
-_LEVELS = (0.05, 0.01, 0.001)
-
 
 @functools.cache
 def environment() -> "Environment":
@@ -107,19 +104,9 @@ def report(
             looks=figures.looks_of(plots.values()),
             limits=examples,
             scale=SAVED,
-            significance=significance,
             svg=figures.svg,
         )
     )
-
-
-def significance(column: str, cell: str) -> str:
-    """The mark of significance of a cell in a column of p-values; empty without significance."""
-    if not cell or not (column == "p" or column.startswith("p, ")):
-        return ""
-    p = float(cell.removeprefix("< "))
-    better, worse = ("▲" * sum(q < level for level in _LEVELS) for q in (p, 1 - p))
-    return better or worse.replace("▲", "▼")
 
 
 def _compared(

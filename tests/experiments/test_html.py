@@ -1,4 +1,4 @@
-"""What HTML files hold: marks, what differs, examples by their rule, and what is missing."""
+"""The content of HTML files: options that differ, examples, and what is missing."""
 
 import base64
 import hashlib
@@ -18,7 +18,6 @@ from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL
 from dclm_jax.experiments import comparison, examples
 from dclm_jax.experiments import html as pages_of
 from dclm_jax.score_types import DocumentScore, SentenceAttention, SentenceScore
-from dclm_jax.tables import Table
 from tests.experiments import pages
 from tests.experiments.made_up import result
 from tests.experiments.pages import channels, contrast
@@ -56,31 +55,6 @@ def test_the_policy_lets_the_page_s_own_script_run_alone():
     (script,) = re.findall("<script>(.*?)</script>", made, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}'\"" in html.unescape(made)
-
-
-def test_marks_say_how_sure_a_difference_is():
-    marks = {
-        "0.0400": "▲, better",
-        "0.0099": "▲▲, better",
-        "< 0.0001": "▲▲▲, better",
-        "0.9600": "▼, worse",
-        "0.9995": "▼▼▼, worse",
-    }
-
-    def cells_of(column, values):
-        table = Table("", "", [["model", column], *(["m", value] for value in values)])
-        report = rendered(tables={"perplexity": table}, plots={}, documents=[], rows=rows_of(a={}))
-        return tables(report)[1][1:]
-
-    for column in ("p", "p, rnnlm"):
-        for (p, mark), row in zip(marks.items(), cells_of(column, marks), strict=True):
-            assert texts(row) == ["m", f"{p} {mark} than the baseline"]
-    assert [texts(row)[1] for row in cells_of("p", ["0.0500", "0.9500", ""])] == [
-        "0.0500",
-        "0.9500",
-        "",
-    ]
-    assert texts(*cells_of("test", ["0.0001"])) == ["m", "0.0001"]
 
 
 def test_options_that_differ_are_apart_and_marked():
