@@ -64,7 +64,7 @@ def report(
     tables: Mapping[str, Table],
     plots: Mapping[str, Figure],
     documents: Sequence[Sequence[DocumentScore]],
-    provenance: Mapping[str, Sequence[str] | Mapping[str, Any]],
+    provenance: Mapping[str, Any],
 ) -> str:
     """A report as one file that needs no network. Without its script it shows all content.
 
@@ -73,7 +73,7 @@ def report(
       tables, plots: tables and figures by name, from `tables.tables` and `figures.of_rows`; the
         report names missing tables and figures.
       documents: result of `examples.read`.
-      provenance: commands, or facts by name, that produced the numbers, by title.
+      provenance: facts on the origin of the numbers, by name.
     """
     script = _source("words.js")
     # Only this script runs and nothing is fetched, whatever a text contains.

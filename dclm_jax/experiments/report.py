@@ -161,34 +161,22 @@ def _splits(subjects: Sequence[Subject], options: Options) -> dict[str, Dataset]
 def _provenance(
     subject: Subject, splits: Mapping[str, Dataset], options: Options, command: str
 ) -> dict[str, Any]:
-    """The origin of the numbers: commands, and facts by name; `subject` is the first run."""
-    directory = splits["test"].source["data"]
-    run = f"--workdir={subject.workdir} --data={directory}"
-    drawn = f"--bootstrap={options.bootstrap} --permutation_pool={options.permutation_pool}"
+    """Facts on the origin of the numbers, by name; `subject` is the first run."""
     return {
-        "This report": [command],
-        "Numbers of the first run": [
-            f"python -m launch.evaluate --split=test {run}",
-            f"python -m launch.coherence --split=test {run} --permutations=0 {drawn}"
-            f" --seed={options.seed} --fix_first={options.fix_first}",
-        ],
-        "Data and options": {
-            "corpus": directory,
-            **{
-                f"{_IN_PROSE[name]} documents": (
-                    f"{len(split.sentences):,}, fingerprint {split.fingerprint}"
-                )
-                for name, split in splits.items()
-            },
-            "fingerprint of the vocabulary": subject.lm.vocabulary.fingerprint,
-            "matmul precision": subject.lm.matmul_precision,
-            **without(dataclasses.asdict(options), ["adaptations", "data", "baseline"]),
+        "command": command,
+        "corpus": splits["test"].source["data"],
+        **{
+            f"{_IN_PROSE[name]} documents": (
+                f"{len(split.sentences):,}, fingerprint {split.fingerprint}"
+            )
+            for name, split in splits.items()
         },
-        "Versions": {
-            "Python": platform.python_version(),
-            **{name: importlib.metadata.version(name) for name in _PACKAGES},
-            "measurements": results.VERSION,
-        },
+        "fingerprint of the vocabulary": subject.lm.vocabulary.fingerprint,
+        "matmul precision": subject.lm.matmul_precision,
+        **without(dataclasses.asdict(options), ["adaptations", "data", "baseline"]),
+        "version of the measurements": results.VERSION,
+        "version of Python": platform.python_version(),
+        **{f"version of {name}": importlib.metadata.version(name) for name in _PACKAGES},
     }
 
 

@@ -67,10 +67,7 @@ def content(all_rows=None, *, examples=True) -> dict[str, Any]:
         "tables": report.tables,
         "plots": report.figures,
         "documents": [readings, readings] if examples else [],
-        "provenance": {
-            "This report": [f"python -m launch.report --output='{HOSTILE}'"],
-            "Data and options": {"corpus": HOSTILE, "seed": 0},
-        },
+        "provenance": {"command": f"python -m launch.report {HOSTILE}", "corpus": HOSTILE},
     }
 
 

@@ -90,7 +90,7 @@ def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
     numbers = (runs[2]["arrangements"]["mixed"], 100 * runs[1]["coherence"]["mean"])
     for text in (
         *map("{:.2f}".format, numbers),
-        *("Test document ", f"--html={page}", "launch.evaluate --split=test", "jaxlib"),
+        *("Test document ", f"--html={page}", "version of jaxlib"),
         "Test-time adaptation",
         str(space.corpus),
     ):
