@@ -9,7 +9,7 @@ import math
 import os
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.etree import ElementTree
@@ -48,13 +48,15 @@ Numbers = Sequence[float] | np.ndarray
 
 
 class Line(NamedTuple):
-    """A line: its label, its points (nan for a missing point), and the ends of their intervals."""
+    """A line: its label, its points (nan for a missing point), the ends of their intervals, and the
+    number of its colour and marker, by default its index in the figure."""
 
     label: str
     x: Numbers
     y: Numbers
     low: Numbers = ()
     high: Numbers = ()
+    look: int | None = None
 
 
 class Figure(NamedTuple):
@@ -177,10 +179,10 @@ def of_rows(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Figu
         if not any(row.has(kind.name) for row in all_rows):
             continue
         ticks, lines = kind.ranges(), []
-        for row in all_rows:
+        for look, row in enumerate(all_rows):
             if (pair := ratios(row, all_rows, baselines[0], kind.name)) is not None:
                 values, (low, high) = pair
-                lines.append(Line(row.label, range(len(ticks)), values, low, high))
+                lines.append(Line(row.label, range(len(ticks)), values, low, high, look))
         x = "position, from 1"
         figures[kind.name] = ratio_figure(kind.title, x, ticks, lines, baselines[0])
     return figures
@@ -189,10 +191,11 @@ def of_rows(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Figu
 def _learning_curves(all_rows: Sequence[Row]) -> Figure:
     """Validation log-likelihood by training steps, of the first seed (Ji et al. 2015, Figure 3)."""
     lines = []
-    for row in all_rows:
+    for look, row in enumerate(all_rows):
         if points := row.results[0]["curve"]:
             steps, perplexities = zip(*points, strict=True)
-            lines.append(Line(row.label, steps, [-math.log(value) for value in perplexities]))
+            likelihoods = [-math.log(perplexity) for perplexity in perplexities]
+            lines.append(Line(row.label, steps, likelihoods, look=look))
     title = "Validation log-likelihood by training steps (Ji et al. 2015, Figure 3)"
     return Figure(title, "training steps", "validation log-likelihood, nats per target", lines)
 
@@ -242,22 +245,18 @@ def plot(figure: Figure, path: str | os.PathLike[str]) -> None:
     save(drawing(figure), path)
 
 
-def drawing(
-    figure: Figure, looks: Sequence[int] | None = None, *, in_page: bool = False
-) -> "Drawing":
+def drawing(figure: Figure, *, in_page: bool = False) -> "Drawing":
     """The figure as matplotlib draws it.
 
     Args:
       figure: a figure that can be drawn, see `Figure.undrawn`.
-      looks: numbers of the colours and markers of its lines; by default 0, 1, 2, ...
       in_page: whether the figure is for an HTML file: without title, with the legend below.
     """
-    looks = range(len(figure.lines)) if looks is None else looks
-    num_ticks = len(figure.ticks or ())
-    width = 4 + 0.45 * num_ticks + 0.08 * num_ticks * len(looks) if figure.has_intervals else 8
+    num_ticks, num_lines = len(figure.ticks or ()), len(figure.lines)
+    width = 4 + 0.45 * num_ticks + 0.08 * num_ticks * num_lines if figure.has_intervals else 8
     drawn, axes = new_figure((width, 5))
-    for index, look in enumerate(looks):
-        _draw_line(axes, figure, index, look)
+    for index in range(num_lines):
+        _draw_line(axes, figure, index)
     _draw_x_axis(axes, figure)
     _draw_y_axis(axes, figure)
     axes.grid(axis="y" if figure.has_intervals else "both", color=_GRID, alpha=0.4)
@@ -281,9 +280,10 @@ def drawing(
     return drawn
 
 
-def _draw_line(axes: "Axes", figure: Figure, index: int, look: int) -> None:
+def _draw_line(axes: "Axes", figure: Figure, index: int) -> None:
     """Draws a line, or its points with their intervals, side by side at every tick."""
     line = figure.lines[index]
+    look = index if line.look is None else line.look
     marks: dict[str, Any] = {"marker": _MARKERS[look % len(_MARKERS)], "markersize": 5}
     style: dict[str, Any] = {"color": COLOURS[look % len(COLOURS)]}
     style["gid"] = f"{_LINE_ID}{printable(line.label)}"
@@ -339,18 +339,17 @@ def _draw_y_axis(axes: "Axes", figure: Figure) -> None:
         axes.yaxis.set_minor_formatter("")
 
 
-def svg(figure: Figure, name: str, looks: Mapping[str, int]) -> str:
+def svg(figure: Figure, name: str) -> str:
     """The figure as an SVG element in the colours of a page, which `{name}-title` and
     `{name}-lines` describe.
 
     Args:
       figure: a figure that can be drawn, see `Figure.undrawn`.
       name: name of the figure in the HTML report.
-      looks: result of `looks_of` for all figures of the report.
     """
     import matplotlib
 
-    drawn = drawing(figure, [looks[line.label] for line in figure.lines], in_page=True)
+    drawn = drawing(figure, in_page=True)
     content = io.BytesIO()
     # Text remains text, in a font of the reader's machine; ids of different figures differ.
     fonts: Any = {"svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans", "system-ui"]}
@@ -375,12 +374,6 @@ def svg(figure: Figure, name: str, looks: Mapping[str, int]) -> str:
     described = f"{name}-title {name}-lines"
     root.attrib = {"viewBox": root.get("viewBox", ""), "role": "img", "aria-labelledby": described}
     return ElementTree.tostring(root, encoding="unicode")
-
-
-def looks_of(figures: Iterable[Figure]) -> dict[str, int]:
-    """A number for each label, in the order in which labels appear."""
-    names = dict.fromkeys(line.label for figure in figures for line in figure.lines)
-    return {name: number for number, name in enumerate(names)}
 
 
 def plot_attention(sentences: "Sequence[SentenceAttention]", path: str | os.PathLike[str]) -> None:

@@ -101,7 +101,6 @@ def report(
             policy=policy,
             style=_source("page.css"),
             script=script,
-            looks=figures.looks_of(plots.values()),
             limits=examples,
             scale=SAVED,
             svg=figures.svg,

@@ -11,9 +11,10 @@ import pytest
 from matplotlib.colors import to_hex
 
 from dclm_jax.errors import InputError
-from dclm_jax.experiments import figures
-from dclm_jax.experiments.figures import Figure, Line, Result, ratio_figure
+from dclm_jax.experiments import comparison, figures
+from dclm_jax.experiments.figures import Figure, Line, Result, of_rows, ratio_figure
 from dclm_jax.score_types import SentenceAttention
+from tests.experiments.made_up import result
 
 CLASSES = ["Noun", "IN", "DT", "JJ", "RB", "Verb", "PRP", "CC", "other", "punctuation", "END"]
 VALUES = [452.0, 60.2, 20.0, 1731.0, 300.0, 500.0, 90.0, 30.0, 150.0, 15.0, 2.5]
@@ -340,9 +341,9 @@ RATIOS = ratio_figure(
 )
 
 
-def drawn(picture, looks=None):
+def drawn(picture):
     """The SVG of a picture and its lines by their labels."""
-    svg = figures.svg(picture, "one", looks or figures.looks_of([picture]))
+    svg = figures.svg(picture, "one")
     root = ElementTree.fromstring(svg)
     lines = [group for group in root.iter("g") if group.get("class") == "line"]
     return root, {line.findtext("title") or "": line for line in lines}
@@ -398,19 +399,17 @@ def colour(line):
     return name
 
 
-def test_a_row_looks_alike_in_all_pictures():
-    looks = figures.looks_of([Figure("", "", "", [Line("rnnlm", [], [])]), RATIOS])
-    assert looks == {"rnnlm": 0, "x": 1, "y": 2}
-    for given_looks, colours in (
-        (looks, ["var(--c1)", "var(--c2)"]),
-        (None, ["var(--c0)", "var(--c1)"]),
-    ):
-        _, lines = drawn(RATIOS, given_looks)
+def test_a_row_looks_alike_in_all_figures():
+    """rnnlm, the first row, has no ratio."""
+    made = of_rows(comparison.rows([result("rnnlm"), result("adclm"), result("rlm")]), ["rnnlm"])
+    names = ["var(--c0)", "var(--c1)", "var(--c2)"]
+    for name, colours in (("learning_curves", names), ("by_token", names[1:])):
+        _, lines = drawn(made[name])
         assert list(map(colour, lines.values())) == colours
 
 
 def test_a_figure_has_the_colours_of_the_page_and_ids_of_its_own():
-    made = [figures.svg(RATIOS, name, figures.looks_of([RATIOS])) for name in ("one", "two")]
+    made = [figures.svg(RATIOS, name) for name in ("one", "two")]
     ids = [{*re.findall(' id="([^"]+)"', svg)} for svg in made]
     assert ids[0] and not ids[0] & ids[1]
     for svg in made:
