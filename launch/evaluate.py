@@ -49,6 +49,7 @@ the measured text. Dynamic evaluation diverges if a step has more than 50 nats p
 the "tuning" of this object has all tried settings, the best first.
 """
 
+import math
 from collections.abc import Sequence
 
 from absl import flags
@@ -57,7 +58,7 @@ from dclm_jax import files
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import interpolation, parts_of_speech
 from dclm_jax.experiments import figures
-from dclm_jax.experiments.evaluation import context_point, evaluate
+from dclm_jax.experiments.evaluation import context_figure, evaluate
 from launch import _adaptation, _app, _cluster, _evaluation
 
 _evaluation.define_data_flags()
@@ -88,7 +89,7 @@ def main(argv: Sequence[str]) -> None:
         )
     if _PLOT.value and not _BY_POS.value:
         # Refuse a figure that cannot be drawn before the perplexities are measured.
-        figures.context_figure(list(map(context_point, runs)))
+        context_figure(runs, [math.nan] * len(runs))
     tagger = parts_of_speech.Tagger() if _BY_POS.value else None
     values, store = flags.FLAGS, _evaluation.store()
     dataset = _evaluation.open_split(runs, values.split, values.input)

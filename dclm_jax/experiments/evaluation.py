@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from dclm_jax.errors import InputError
 from dclm_jax.evaluation import interpolation, measures, parts_of_speech, significance
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.interpolation import Mixture
@@ -17,6 +18,7 @@ from dclm_jax.evaluation.measures import of_numbers
 from dclm_jax.evaluation.parts_of_speech import TagClass, Tagger, TagSums
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.experiments import figures
+from dclm_jax.experiments.figures import Figure, Line
 from dclm_jax.experiments.results import PERPLEXITY, Result, Store, of_pass
 from dclm_jax.experiments.subjects import Subject, matmul_precision
 from dclm_jax.language_model import mix
@@ -123,8 +125,8 @@ class Evaluation:
         """Draws perplexities by class, relative to the first subject if there are several; without
         classes, perplexity against the number of context sentences."""
         if not self.classes:
-            points = map(context_point, self.subjects, self.perplexities)
-            figures.plot(figures.context_figure(list(points)), path)
+            perplexities = [measured.perplexity for measured in self.perplexities]
+            figures.plot(context_figure(self.subjects, perplexities), path)
             return
         first, *others = (
             parts_of_speech.sums_of(self.classes, model) for model in range(len(self.subjects))
@@ -135,7 +137,7 @@ class Evaluation:
         places = range(len(names))
         if others:
             lines = [
-                figures.Line(
+                Line(
                     name,
                     places,
                     sums.perplexities / first.perplexities,
@@ -146,8 +148,8 @@ class Evaluation:
             figure = figures.ratio_figure(title, x, names, lines, label)
         else:
             ends = significance.interval(first.resampled())
-            line = figures.Line(label, places, first.perplexities, *ends)
-            figure = figures.Figure(title, x, "perplexity", [line], names, log_scale=True)
+            line = Line(label, places, first.perplexities, *ends)
+            figure = Figure(title, x, "perplexity", [line], names, log_scale=True)
         figures.plot(figure, path)
 
 
@@ -214,10 +216,43 @@ def evaluate(
     )
 
 
-def context_point(subject: Subject, measured: Perplexity | None = None) -> figures.Result:
-    """A point of the figure of perplexity against the number of context sentences."""
-    lm = subject.lm
-    number = lm.config.get("model", {}).get("context_sentences")
-    model = subject.label if lm.adaptation else lm.name
-    perplexity = math.nan if measured is None else measured.perplexity
-    return figures.Result(subject.label, model, number, perplexity)
+def context_figure(subjects: Sequence[Subject], perplexities: Sequence[float]) -> Figure:
+    """Perplexity against n, the number of context sentences, one line per model (Wang and Cho 2015,
+    Figure 2); models without n are horizontal lines. A perplexity that is not measured yet is
+    nan."""
+    points: dict[str, dict[int, tuple[str, float]]] = {}
+    levels = []
+    for subject, perplexity in zip(subjects, perplexities, strict=True):
+        label, _, lm = subject
+        if math.isinf(perplexity):
+            raise InputError(
+                f"a perplexity of {label} is not finite and cannot be drawn; omit this run"
+            )
+        if (n := lm.config.get("model", {}).get("context_sentences")) is None:
+            levels.append((f"{label} ({perplexity:.1f})", perplexity))
+            continue
+        model = label if lm.adaptation else lm.name
+        other, _ = points.setdefault(model, {}).setdefault(n, (label, perplexity))
+        if other != label:
+            raise InputError(
+                f"{other} and {label} are both {model} with n = {n}; a line of the figure has one "
+                "run for each n: omit one of these runs"
+            )
+    if not points:
+        raise InputError(
+            "no run has model.context_sentences, against which perplexity is drawn; add --by_pos "
+            "to draw perplexity by part of speech"
+        )
+    if len(subjects) == 1:
+        raise InputError(
+            f"{subjects[0].label} is a single point, and a figure needs two; add runs to --workdirs"
+        )
+    numbers = sorted({n for by_number in points.values() for n in by_number})
+    lines = []
+    for model, by_number in points.items():
+        places = [place for place, n in enumerate(numbers) if n in by_number]
+        lines.append(Line(model, places, [by_number[numbers[place]][1] for place in places]))
+    ends = -0.5, len(numbers) - 0.5
+    lines += [Line(name, ends, [perplexity] * 2) for name, perplexity in levels]
+    title, x = "Perplexity by number of context sentences", "number of context sentences, n"
+    return Figure(title, x, "perplexity", lines, list(map(str, numbers)), log_scale=True)

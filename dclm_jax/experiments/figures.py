@@ -123,55 +123,6 @@ def ratio_figure(
     return Figure(title, x, y, lines, ticks, baseline=baseline)
 
 
-class Result(NamedTuple):
-    """A perplexity and n, the number of context sentences; n is None for a model without this
-    option."""
-
-    label: str
-    model: str
-    context_sentences: int | None
-    perplexity: float
-
-
-def context_figure(results: Sequence[Result]) -> Figure:
-    """Perplexity against n, one line per model (Wang and Cho 2015, Figure 2); runs without n are
-    horizontal lines. A perplexity that is not measured yet is nan."""
-    points: dict[tuple[str, int], Result] = {}
-    for result in results:
-        if math.isinf(result.perplexity):
-            raise InputError(
-                f"a perplexity of {result.label} is not finite and cannot be drawn; omit this run"
-            )
-        if (n := result.context_sentences) is None:
-            continue
-        other = points.setdefault((result.model, n), result)
-        if other is not result:
-            raise InputError(
-                f"{other.label} and {result.label} are both {result.model} with n = {n}; a line of "
-                "the figure has one run for each n: omit one of these runs"
-            )
-    if not points:
-        raise InputError(
-            "no run has model.context_sentences, against which perplexity is drawn; add --by_pos "
-            "to draw perplexity by part of speech"
-        )
-    if len(results) == 1:
-        raise InputError(
-            f"{results[0].label} is a single point, and a figure needs two; add runs to --workdirs"
-        )
-    numbers, lines = sorted({n for _, n in points}), []
-    for model in dict.fromkeys(model for model, _ in points):
-        places = [place for place, n in enumerate(numbers) if (model, n) in points]
-        perplexities = [points[model, numbers[place]].perplexity for place in places]
-        lines.append(Line(model, places, perplexities))
-    for label, _, n, perplexity in results:
-        if n is None:
-            ends = -0.5, len(numbers) - 0.5
-            lines.append(Line(f"{label} ({perplexity:.1f})", ends, [perplexity] * 2))
-    title, x = "Perplexity by number of context sentences", "number of context sentences, n"
-    return Figure(title, x, "perplexity", lines, list(map(str, numbers)), log_scale=True)
-
-
 def of_rows(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Figure]:
     """The figures of rows by name; see `Figure.undrawn`."""
     figures = {"learning_curves": _learning_curves(all_rows)}

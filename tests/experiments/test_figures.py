@@ -4,6 +4,8 @@ import itertools
 import math
 import re
 import sys
+import types
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -12,7 +14,9 @@ from matplotlib.colors import to_hex
 
 from dclm_jax.errors import InputError
 from dclm_jax.experiments import comparison, figures
-from dclm_jax.experiments.figures import Figure, Line, Result, of_rows, ratio_figure
+from dclm_jax.experiments.evaluation import context_figure
+from dclm_jax.experiments.figures import Figure, Line, of_rows, ratio_figure
+from dclm_jax.experiments.subjects import Subject
 from dclm_jax.score_types import SentenceAttention
 from tests.experiments.made_up import result
 
@@ -145,28 +149,23 @@ def test_what_is_not_there_is_left_out(saved, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("values", "reason"),
+    ("lines", "baseline", "reason"),
     [
-        ([0.9, math.nan], "a figure needs two points"),
-        ([math.nan, math.nan], "no run has a value"),
-        (None, "no row can be compared with rnnlm; choose another --baseline"),
+        (2 * [series("run", [0.9, math.nan])], "rnnlm", "a figure needs two points"),
+        (2 * [series("run", [math.nan, math.nan])], "rnnlm", "no run has a value"),
+        ([], "rnnlm", "no row can be compared with rnnlm; choose another --baseline"),
+        (2 * [Line("run", [1], [2.0])], "", "a figure needs two points"),
+        ([], "", "no run has a value"),
     ],
 )
-def test_a_single_point_is_no_plot_of_intervals(tmp_path, values, reason):
-    of_runs = [] if values is None else [series("run", values), series("other", values)]
-    picture = ratio_figure("", "", ["a", "b"], of_runs, "rnnlm")
-    assert figures.draw(picture, tmp_path / "a.png") == f"{tmp_path / 'a.png'}: not drawn: {reason}"
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_single_point_is_no_plot_of_curves(tmp_path):
+def test_a_single_point_is_no_figure(tmp_path, lines, baseline, reason):
     path = tmp_path / "a.png"
-    point, curve = Line("one", [1], [2.0]), Line("two", [1, 2], [2.0, 3.0])
-    message = figures.draw(Figure("Title", "x", "y", [point, point]), path)
-    assert message == f"{path}: not drawn: a figure needs two points" and not path.exists()
-    assert "no run has a value" in figures.draw(Figure("Title", "x", "y", []), path)
-    assert figures.draw(Figure("Title", "x", "y", [point, curve]), path) == f"Title: {path}"
-    assert path.exists()
+    figure = Figure("Title", "x", "y", lines, baseline=baseline)
+    assert figures.draw(figure, path) == f"{path}: not drawn: {reason}" and not path.exists()
+    curve = Figure(
+        "Title", "x", "y", [Line("point", [1], [2.0]), Line("curve", [1, 2], [2.0, 3.0])]
+    )
+    assert figures.draw(curve, path) == f"Title: {path}" and path.exists()
 
 
 def test_dollar_signs_are_no_formulas(saved, tmp_path):
@@ -177,19 +176,32 @@ def test_dollar_signs_are_no_formulas(saved, tmp_path):
         assert f"<!-- {text} -->" in svg
 
 
+def measured(label, model, context_sentences, perplexity):
+    """A run and its perplexity."""
+    config = {"model": {"context_sentences": context_sentences}}
+    lm: Any = types.SimpleNamespace(name=model, adaptation=None, config=config)
+    return Subject(label, "", lm), perplexity
+
+
+def by_context(results):
+    """The figure of perplexity against n."""
+    subjects, perplexities = zip(*results, strict=True)
+    return context_figure(subjects, perplexities)
+
+
 RESULTS = [
-    Result("lf_4", "rlm_bow_lf", 4, 110.0),
-    Result("lf_1", "rlm_bow_lf", 1, 114.0),
-    Result("lf_2", "rlm_bow_lf", 2, 112.0),
-    Result("att_8", "rlm_seqbow_att_lf", 8, 105.0),
-    Result("att_1", "rlm_seqbow_att_lf", 1, 115.0),
-    Result("kn5", "ngram", None, 148.0),
-    Result("rlm", "rlm", None, 121.0),
+    measured("lf_4", "rlm_bow_lf", 4, 110.0),
+    measured("lf_1", "rlm_bow_lf", 1, 114.0),
+    measured("lf_2", "rlm_bow_lf", 2, 112.0),
+    measured("att_8", "rlm_seqbow_att_lf", 8, 105.0),
+    measured("att_1", "rlm_seqbow_att_lf", 1, 115.0),
+    measured("kn5", "ngram", None, 148.0),
+    measured("rlm", "rlm", None, 121.0),
 ]
 
 
 def test_lines_are_models_over_n_and_others_are_level(saved, tmp_path):
-    figures.plot(figures.context_figure(RESULTS), tmp_path / "deep" / "context.png")
+    figures.plot(by_context(RESULTS), tmp_path / "deep" / "context.png")
     (axes,) = saved[0].axes
     lf, att, kn5, rlm = axes.lines
     # The places of n = 1, 2, 4 and 8.
@@ -206,10 +218,10 @@ def test_lines_are_models_over_n_and_others_are_level(saved, tmp_path):
 
 
 def test_a_single_run_over_n_is_no_plot(saved, tmp_path):
-    point, level = Result("a", "rlm_bow_lf", 4, 20.0), Result("rlm", "rlm", None, 221.0)
+    point, level = measured("a", "rlm_bow_lf", 4, 20.0), measured("rlm", "rlm", None, 221.0)
     with pytest.raises(InputError, match="^a is a single point, and a figure needs two"):
-        figures.context_figure([point])
-    figures.plot(figures.context_figure([point, level]), tmp_path / "context.png")
+        by_context([point])
+    figures.plot(by_context([point, level]), tmp_path / "context.png")
     (axes,) = saved[0].axes
     assert axes.lines[0].get_ydata().tolist() == [20.0] and axes.get_yscale() == "log"
     require_readable(saved[0])
@@ -220,15 +232,15 @@ def test_a_single_run_over_n_is_no_plot(saved, tmp_path):
     [
         (RESULTS[5:], "no run has model.context_sentences, against which"),
         (
-            [*RESULTS, Result("again", "rlm_bow_lf", 2, 99.0)],
+            [*RESULTS, measured("again", "rlm_bow_lf", 2, 99.0)],
             "lf_2 and again are both rlm_bow_lf with n = 2",
         ),
-        ([RESULTS[0], Result("x", "x", None, math.inf)], "a perplexity of x is not finite"),
+        ([RESULTS[0], measured("x", "x", None, math.inf)], "a perplexity of x is not finite"),
     ],
 )
 def test_what_cannot_be_drawn(tmp_path, results, message):
     with pytest.raises(InputError, match=message):
-        figures.context_figure(results)
+        by_context(results)
     infinite = Figure("", "", "", [series("run", [1.0, math.inf])], ["a", "b"])
     with pytest.raises(InputError, match="a perplexity of run is not finite"):
         figures.plot(infinite, tmp_path / "points.png")

@@ -204,27 +204,6 @@ def test_a_quick_report_of_a_pattern_computes_nothing(workdirs, tmp_path):
     assert not list(tmp_path.glob("runs/*/results"))
 
 
-def test_what_was_trained_anew_is_measured_anew(workdirs, tmp_path):
-    run, output = tmp_path / "run", tmp_path / "report"
-    shutil.copytree(workdirs[0], run)
-    report([run], output)
-    earlier = run / "results"
-    without_results(workdirs[2], tmp_path / "trained")
-    shutil.copytree(earlier, tmp_path / "trained" / "results")
-    printed = report([tmp_path / "trained"], output)
-    assert printed.count("measured in") == 5
-    assert printed.count("is from a different model or version") == 5
-    metrics = tmp_path / "trained" / "metrics.jsonl"
-    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
-    lines[-1]["seconds"] += 60
-    metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    before = json.loads((output / "report.json").read_text())
-    assert "measured in" not in report([tmp_path / "trained"], output)
-    after = json.loads((output / "report.json").read_text())
-    seconds = [record["rows"][0]["runs"][0]["seconds"] for record in (before, after)]
-    assert seconds[1] == seconds[0] + 60
-
-
 def test_runs_that_are_not_trained_to_their_end_are_rows_of_their_own(workdirs, tmp_path):
     unfinished = tmp_path / "seed"
     shutil.copytree(workdirs[2], unfinished)
