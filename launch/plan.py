@@ -15,7 +15,7 @@ On a TPU the time is XLA's estimate of the cycles of every kernel. XLA has no es
 token scan, whose time is the time of its memory traffic. On an H100 the time is a roofline
 estimate. Each loop takes its launch time or its memory-traffic time, whichever is longer. The total
 is at least the time of all matrix products. Neither time includes all-reduces between devices.
-Without --variants compilation takes seconds to minutes per shape.
+Compilation takes seconds to minutes per shape.
 """
 
 import functools
@@ -29,6 +29,7 @@ from absl import flags
 from dclm_jax import files
 from dclm_jax.errors import InputError
 from dclm_jax.planning import report, targets
+from dclm_jax.planning.programs import Workload
 from launch import _app, _training
 
 flags.adopt_module_key_flags(_training)
@@ -41,11 +42,6 @@ _SHAPE = flags.DEFINE_string(
     "Shape of a global batch, SEGMENTS,SENTENCES,TOKENS, in place of the shapes of the corpus.",
 )
 _VOCAB_SIZE = flags.DEFINE_integer("vocab_size", None, "Size of the vocabulary, with --shape.")
-_VARIANTS = flags.DEFINE_bool(
-    "variants",
-    False,
-    "Compile the largest step also with each of remat, bfloat16 and twice the batch.",
-)
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")
 
 
@@ -60,14 +56,14 @@ def main(argv: Sequence[str]) -> None:
     # Standard output has only the JSON.
     stream = sys.stderr if _OUTPUT.value == "-" else sys.stdout
     say = functools.partial(print, file=stream, flush=True)
-    result = report.plan(workload, target, variants=_VARIANTS.value, say=say)
+    result = report.plan(workload, target, say=say)
     for line in ("", *report.lines(result)):
         say(line)
     if _OUTPUT.value:
         files.write_json(_OUTPUT.value, report.as_json(result))
 
 
-def _workload() -> report.Workload:
+def _workload() -> Workload:
     config = _training.config()
     if _SHAPE.value is None:
         if _VOCAB_SIZE.value is not None:

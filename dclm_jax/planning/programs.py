@@ -2,9 +2,10 @@
 
 import bisect
 import dataclasses
+import functools
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -13,14 +14,14 @@ import optax
 from jax.sharding import SingleDeviceSharding
 
 from dclm_jax.allocation import peak_memory
-from dclm_jax.data.batches import Batch, Shape
+from dclm_jax.data.batches import Shape
 from dclm_jax.errors import InputError
-from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.nn.plan import GPU
+from dclm_jax.models.base import DocumentModel
+from dclm_jax.nn.plan import GPU, Plan
 from dclm_jax.nn.precision import SCORING_PRECISION, at_precision
 from dclm_jax.nn.softmax import first_chunk_sizes
 from dclm_jax.planning.hlo import Chunks, Loop, Program
-from dclm_jax.planning.targets import Target
+from dclm_jax.planning.targets import Device, Target
 from dclm_jax.reading.likelihoods import block_nll, open_documents
 from dclm_jax.training.step import TrainState, parallel_step
 
@@ -30,13 +31,15 @@ _NEEDED = re.compile(r"^RESOURCE_EXHAUSTED: .*total memory required .*?\(([\d.]+
 
 
 @dataclasses.dataclass(frozen=True)
-class Training:
-    """The parts from which a training step is compiled.
+class Workload:
+    """A run to plan.
 
     Attributes:
       model, optimizer, loss_per: see `training.step`.
       state: the shapes of the training state.
       share_real: share of positions with a target, 0 to 1; the rest is padding.
+      shapes: number of steps per epoch by shape of the batch, 0 for a given shape.
+      steps: number of steps of the whole run; 0 if the shape was given.
     """
 
     model: DocumentModel
@@ -44,6 +47,8 @@ class Training:
     state: TrainState
     loss_per: str = "token"
     share_real: float = 1.0
+    shapes: Mapping[Shape, int] = dataclasses.field(default_factory=dict)
+    steps: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,7 +62,9 @@ class Cost:
       peak: maximum bytes that the program holds at a time.
       donated: whether the new state takes the buffers of the old state.
       flops: FLOPs of matrix products, including products on padding.
+      useful_flops: FLOPs of matrix products on real positions.
       targets: number of real targets, over all devices.
+      estimated_seconds: see `_seconds`; None if it is unknown.
       loops: kernels, cycles and bytes of each outermost loop.
       loops_are_known: whether the trips of loops over tokens are known. They are unknown on a CPU,
         where loops end with the longest sentence, and if the program does not fit a TPU.
@@ -71,7 +78,9 @@ class Cost:
     peak: int
     donated: bool = False
     flops: float
+    useful_flops: float
     targets: float
+    estimated_seconds: float | None = None
     loops: tuple[Loop, ...] = ()
     loops_are_known: bool = False
     all_reduces: int = 0
@@ -82,95 +91,61 @@ class Cost:
         """Number of kernels that a run of the program launches."""
         return sum(loop.trips * loop.kernels for loop in self.loops)
 
-    def seconds(self, target: Target) -> float | None:
-        """Estimated seconds of one execution, excluding time spent waiting for other devices. None
-        if the trips of loops are unknown, or if the device has no clock and its bandwidth or FLOP/s
-        are unknown.
-
-        On a TPU the time is XLA's estimate of the cycles of each kernel. A fused token scan
-        (nn/fused.py) has no such estimate, and its time is the time of its memory traffic. On other
-        devices the time is a roofline. Each loop takes its launch time or its memory-traffic time,
-        whichever is longer. The total is at least the time of all matrix products.
-        """
-        device = target.device
-        if not self.loops_are_known:
-            return None
-        if device.clock:
-            return sum(loop.trips * loop.cycles for loop in self.loops) / device.clock
-        if not (device.bandwidth and device.flops):
-            return None
-        launch = device.launch or 0.0
-        by_loop = (
-            loop.trips * max(loop.kernels * launch, loop.num_bytes / device.bandwidth)
-            for loop in self.loops
-        )
-        return max(sum(by_loop), self.flops / device.flops)
+    @property
+    def rate(self) -> float | None:
+        """Estimated targets per second."""
+        return self.targets / self.estimated_seconds if self.estimated_seconds else None
 
 
-def training_cost(training: Training, shape: Shape, target: Target) -> Cost:
+def training_cost(workload: Workload, shape: Shape, target: Target) -> Cost:
     """The cost of a training step of a batch of this shape on the target's devices."""
-    model = dataclasses.replace(training.model, plan=target.plan)
     num_devices = len(target.devices)
     device_shape = shape.on_each(num_devices)
-    state = training.state
-    batch = device_shape.batch(num_devices, bool(model.hashed))
+    is_hashed = bool(workload.model.hashed)
     key = jax.eval_shape(lambda: jax.random.key(0))
-    step = parallel_step(model, training.optimizer, training.loss_per, target.devices)
-    compiled = _compiled(step.lower(state, batch, key))
 
-    counted = dataclasses.replace(model, plan=GPU)
-    chunks = _chunks(counted, device_shape, training.share_real)
-    flops = product_flops(
-        parallel_step(counted, training.optimizer, training.loss_per, jax.devices("cpu")[:1]),
-        (state, device_shape.batch(1, bool(model.hashed)), key),
-        chunks,
-    )
-    targets = training.share_real * shape.num_positions
-    chunks = _chunks(model, device_shape, training.share_real)
-    return _cost(compiled, state, target, flops, targets, chunks)
+    def step(plan: Plan, devices: Sequence[Any]) -> Any:
+        model = dataclasses.replace(workload.model, plan=plan)
+        return parallel_step(model, workload.optimizer, workload.loss_per, devices)
+
+    batch = device_shape.batch(num_devices, is_hashed)
+    lowered = step(target.plan, target.devices).lower(workload.state, batch, key)
+    arguments = (workload.state, device_shape.batch(1, is_hashed), key)
+    counted = jax.make_jaxpr(step(GPU, jax.devices("cpu")[:1]))(*arguments)
+    targets = workload.share_real * shape.num_positions
+    return _cost(workload, device_shape, target, lowered, counted.jaxpr, targets)
 
 
-def scoring_cost(training: Training, shape: Shape, target: Target) -> Cost:
+def scoring_cost(workload: Workload, shape: Shape, target: Target) -> Cost:
     """The cost of scoring a block of documents of this shape on one of the target's devices."""
-    model = dataclasses.replace(
-        training.model, plan=target.plan, matmul_precision=SCORING_PRECISION
-    )
-    sharding = SingleDeviceSharding(target.devices[0])
-    params = training.state.params
+    params, rows = workload.state.params, shape.segments
     batch = jax.tree.map(_without_first, shape._replace(earlier=0).batch(1))
-    rows, source = shape.segments, batch.source
-    batch = dataclasses.replace(batch, source=None)
+    source, batch = batch.source, dataclasses.replace(batch, source=None)
+    model = dataclasses.replace(workload.model, matmul_precision=SCORING_PRECISION)
 
-    def score(params: Params, context: Any, batch: Batch) -> Any:
-        return block_nll(model, params, context, batch)
+    def score(plan: Plan) -> Callable[..., Any]:
+        planned = dataclasses.replace(model, plan=plan)
+        return at_precision(SCORING_PRECISION, functools.partial(block_nll, planned))
 
     context = jax.eval_shape(
         lambda params, source: open_documents(model, params, rows, source), params, source
     )
+    sharding = SingleDeviceSharding(target.devices[0])
     arguments = jax.tree.map(
         lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding),
         (params, context, batch),
     )
-    lowered = jax.jit(at_precision(model.matmul_precision, score)).lower(*arguments)
-    compiled = _compiled(lowered)
-    counted = dataclasses.replace(model, plan=GPU)
-    flops = product_flops(
-        lambda params, context, batch: block_nll(counted, params, context, batch),
-        (params, context, batch),
-        _chunks(counted, shape, training.share_real),
+    lowered = jax.jit(score(target.plan)).lower(*arguments)
+    counted = jax.make_jaxpr(score(GPU))(params, context, batch)
+    scored = dataclasses.replace(
+        workload, state=dataclasses.replace(workload.state, optimizer_state=())
     )
-    targets = training.share_real * shape.num_positions
-    state = dataclasses.replace(training.state, params=params, optimizer_state=())
-    chunks = _chunks(model, shape, training.share_real)
-    return _cost(compiled, state, target, flops, targets, chunks)
-
-
-def product_flops(function: Callable[..., Any], arguments: Any, chunks: Chunks) -> float:
-    """FLOPs of the matrix products of a function, in all trips of its loops."""
-    return _flops(jax.make_jaxpr(function)(*arguments).jaxpr, chunks)
+    targets = workload.share_real * shape.num_positions
+    return _cost(scored, shape, target, lowered, counted.jaxpr, targets)
 
 
 def _flops(jaxpr: Any, chunks: Chunks) -> float:
+    """FLOPs of the matrix products of a program, in all trips of its loops."""
     total = 0.0
     for equation in jaxpr.eqns:
         inner = [_flops(part, chunks) for part in _parts(equation)]
@@ -201,12 +176,12 @@ def _parts(equation: Any) -> Iterator[Any]:
                 yield jaxpr
 
 
-def _chunks(model: DocumentModel, shape: Shape, share_real: float) -> Chunks:
-    positions = shape.num_positions
-    if model.objective == "bags":
+def _chunks(workload: Workload, shape: Shape, plan: Plan) -> Chunks:
+    vocab_size, positions = workload.model.vocab_size, shape.num_positions
+    if workload.model.objective == "bags":
         positions = shape.segments * shape.sentences
-    sizes = first_chunk_sizes(positions, model.vocab_size, model.plan)
-    count = math.ceil(positions * share_real)
+    sizes = first_chunk_sizes(positions, vocab_size, plan)
+    count = math.ceil(positions * workload.share_real)
     trips = max(0, count - 1) // sizes[-1]
     return Chunks(trips, bisect.bisect_left(sizes, count - trips * sizes[-1]), len(sizes))
 
@@ -227,40 +202,75 @@ def _compiled(lowered: jax.stages.Lowered) -> jax.stages.Compiled | int:
 
 
 def _cost(
-    compiled: Any, state: TrainState, target: Target, flops: float, targets: float, chunks: Chunks
+    workload: Workload,
+    shape: Shape,
+    target: Target,
+    lowered: jax.stages.Lowered,
+    counted: Any,
+    targets: float,
 ) -> Cost:
-    """The cost of what `_compiled` returns."""
+    """The cost of a program with a batch of this shape per device.
+
+    Args:
+      counted: the jaxpr of the program in the plan of GPUs. In this plan no kernel hides products.
+      targets: number of real targets, over all devices.
+    """
+    compiled = _compiled(lowered)
+    state = workload.state
     parameters, optimizer_state = map(_num_bytes, (state.params, state.optimizer_state))
+    flops = _flops(counted, _chunks(workload, shape, GPU))
+    cost = Cost(
+        parameters=parameters,
+        optimizer_state=optimizer_state,
+        temporary=0,
+        peak=0,
+        flops=flops,
+        useful_flops=flops * workload.share_real,
+        targets=targets,
+    )
     if isinstance(compiled, int):
-        return Cost(
-            parameters=parameters,
-            optimizer_state=optimizer_state,
-            temporary=compiled - parameters - optimizer_state,
-            peak=compiled,
-            flops=flops,
-            targets=targets,
-        )
+        temporary = compiled - parameters - optimizer_state
+        return dataclasses.replace(cost, temporary=temporary, peak=compiled)
     memory = compiled.memory_analysis()
     device = target.device
     per_byte = device.clock / device.bandwidth if device.clock and device.bandwidth else 0.0
-    program = Program(compiled.as_text(), chunks, per_byte)
+    program = Program(compiled.as_text(), _chunks(workload, shape, target.plan), per_byte)
     reductions = [
         kernel for kernel in program.kernels() if kernel.instruction.opcode.startswith("all-reduce")
     ]
-    return Cost(
-        parameters=parameters,
-        optimizer_state=optimizer_state,
+    loops, loops_are_known = tuple(program.loops()), not target.plan.stops_early
+    return dataclasses.replace(
+        cost,
         batch=max(0, memory.argument_size_in_bytes - parameters - optimizer_state),
         temporary=memory.temp_size_in_bytes,
         peak=peak_memory(compiled),
         donated=memory.alias_size_in_bytes >= parameters + optimizer_state,
-        flops=flops,
-        targets=targets,
-        loops=tuple(program.loops()),
-        loops_are_known=not target.plan.stops_early,
+        estimated_seconds=_seconds(loops, flops, device) if loops_are_known else None,
+        loops=loops,
+        loops_are_known=loops_are_known,
         all_reduces=sum(kernel.times for kernel in reductions),
         reduced=sum(kernel.times * kernel.num_bytes // 2 for kernel in reductions),
     )
+
+
+def _seconds(loops: Sequence[Loop], flops: float, device: Device) -> float | None:
+    """Estimated seconds of one execution, excluding time spent waiting for other devices. None if
+    the device has no clock and its bandwidth or FLOP/s are unknown.
+
+    On a TPU the time is XLA's estimate of the cycles of each kernel. A fused token scan
+    (nn/fused.py) has no such estimate, and its time is the time of its memory traffic. On other
+    devices the time is a roofline. Each loop takes its launch time or its memory-traffic time,
+    whichever is longer. The total is at least the time of all matrix products.
+    """
+    if device.clock:
+        return sum(loop.trips * loop.cycles for loop in loops) / device.clock
+    if not (device.bandwidth and device.flops):
+        return None
+    launch = device.launch or 0.0
+    by_loop = (
+        loop.trips * max(loop.kernels * launch, loop.num_bytes / device.bandwidth) for loop in loops
+    )
+    return max(sum(by_loop), flops / device.flops)
 
 
 def _num_bytes(tree: Any) -> int:

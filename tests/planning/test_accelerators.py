@@ -11,7 +11,7 @@ from dclm_jax import models
 from dclm_jax.data.batches import Shape
 from dclm_jax.errors import InputError
 from dclm_jax.models import MODELS
-from dclm_jax.planning.programs import Cost, Training, scoring_cost, training_cost
+from dclm_jax.planning.programs import Cost, Workload, scoring_cost, training_cost
 from dclm_jax.planning.targets import Target, parse_target
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.loop import first_shapes
@@ -83,16 +83,16 @@ def target_of(name: str) -> Target:
     return dataclasses.replace(target, plan=plan)
 
 
-def workload(name: str, vocab_size: int = V, hidden_dim: int = H) -> tuple[Training, Shape]:
+def workload(name: str, vocab_size: int = V, hidden_dim: int = H) -> tuple[Workload, Shape]:
     model = models.create(
         name, vocab_size=vocab_size, embedding_dim=H, hidden_dim=hidden_dim, num_layers=1
     )
     optimizer = create_optimizer(OptimizerConfig(), 1)
-    training = Training(model, optimizer, first_shapes(model, optimizer))
+    planned = Workload(model, optimizer, first_shapes(model, optimizer))
     source = (S, N) if model.reads_source else None
     # XLA moves a memory of 3 batch elements per device in loops on TPUs.
     rows = 4 * B if name in MEMORY else B
-    return training, Shape(rows, S, N, model.context_order or 0, source)
+    return planned, Shape(rows, S, N, model.context_order or 0, source)
 
 
 def kernels_per_token(cost: Cost) -> float:
@@ -149,13 +149,13 @@ def test_scoring(target, name):
 def test_a_run_that_the_compiler_for_tpus_refuses():
     """More parameters than memory."""
     target = target_of(TPU)
-    training, shape = workload("rnnlm", vocab_size=200_000_000)
-    cost = training_cost(training, shape, target)
+    planned, shape = workload("rnnlm", vocab_size=200_000_000)
+    cost = training_cost(planned, shape, target)
     assert cost.peak > target.device.memory
-    assert cost.seconds(target) is None
+    assert cost.estimated_seconds is None
 
 
 def test_sizes_beyond_the_integers_of_xla_are_refused():
-    training, shape = workload("drnnlm", hidden_dim=10**9)
+    planned, shape = workload("drnnlm", hidden_dim=10**9)
     with pytest.raises(InputError, match=r"cannot be compiled \(INVALID.*; use smaller sizes$"):
-        training_cost(training, shape, target_of(H100))
+        training_cost(planned, shape, target_of(H100))

@@ -1,6 +1,5 @@
 """Costs of compiled programs on this machine's CPU, compared with sums by hand."""
 
-import collections
 import dataclasses
 
 import pytest
@@ -10,7 +9,7 @@ from dclm_jax.data.batches import Shape
 from dclm_jax.errors import InputError
 from dclm_jax.nn.plan import GPU
 from dclm_jax.planning import report
-from dclm_jax.planning.programs import Training, scoring_cost, training_cost
+from dclm_jax.planning.programs import Workload, scoring_cost, training_cost
 from dclm_jax.planning.targets import Device, parse_target
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.loop import first_shapes
@@ -21,11 +20,11 @@ V, K, H = 50, 8, 16
 B, S, N = 4, 2, 8
 
 
-def training_of(name: str, **options) -> Training:
+def workload_of(name: str, **options) -> Workload:
     sizes = {"vocab_size": V, "embedding_dim": K, "hidden_dim": H}
     model = models.create(name=name, **sizes | options)
     optimizer = create_optimizer(OptimizerConfig(), 1)
-    return Training(model, optimizer, first_shapes(model, optimizer))
+    return Workload(model, optimizer, first_shapes(model, optimizer))
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +33,8 @@ def cpu():
 
 
 def test_memory_and_flops_of_a_step(cpu):
-    training = training_of("rnnlm", num_layers=1, cell="rnn")
-    cost = training_cost(training, Shape(B, S, N), cpu)
+    workload = workload_of("rnnlm", num_layers=1, cell="rnn")
+    cost = training_cost(workload, Shape(B, S, N), cpu)
     # Embedding, input, recurrence, bias, output kernel and bias; AdaGrad has one sum each.
     parameters = 4 * (V * K + K * H + H * H + H + H * V + V)
     assert cost.parameters == parameters
@@ -47,12 +46,12 @@ def test_memory_and_flops_of_a_step(cpu):
     forward = 2 * B * S * N * (K * H + H * H + H * V)
     assert cost.flops == 3 * forward + 2 * B * S * N * V
     assert cost.peak >= cost.parameters + cost.optimizer_state + cost.temporary
-    assert not cost.loops_are_known and cost.seconds(cpu) is None
+    assert not cost.loops_are_known and cost.estimated_seconds is None
 
 
 def test_scoring_costs_the_forward_pass(cpu):
-    training = training_of("rnnlm", num_layers=1, cell="rnn")
-    cost = scoring_cost(training, Shape(B, S, N), cpu)
+    workload = workload_of("rnnlm", num_layers=1, cell="rnn")
+    cost = scoring_cost(workload, Shape(B, S, N), cpu)
     assert cost.flops == 2 * B * S * N * (K * H + H * H + H * V)
 
 
@@ -65,16 +64,16 @@ def test_scoring_costs_the_forward_pass(cpu):
     ],
 )
 def test_models_of_every_kind_have_a_cost(cpu, name, options):
-    training = training_of(name, **options)
-    source = (S, N) if training.model.reads_source else None
-    earlier = training.model.context_order or 0
+    workload = workload_of(name, **options)
+    source = (S, N) if workload.model.reads_source else None
+    earlier = workload.model.context_order or 0
     for cost in (training_cost, scoring_cost):
-        assert cost(training, Shape(B, S, N, earlier, source), cpu).flops > 0
+        assert cost(workload, Shape(B, S, N, earlier, source), cpu).flops > 0
 
 
 def test_a_target_that_does_not_fit(cpu):
     small = dataclasses.replace(cpu, device=Device(memory=1000.0))
-    workload = report.Workload(training_of("rnnlm"), collections.Counter({Shape(B, S, N): 3}), 30)
+    workload = dataclasses.replace(workload_of("rnnlm"), shapes={Shape(B, S, N): 3}, steps=30)
     result = report.plan(workload, small)
     assert result.missing == max(row.cost.peak for row in result.rows) - 1000
     text = "\n".join(report.lines(result))
@@ -86,16 +85,16 @@ def test_a_target_that_does_not_fit(cpu):
 def test_a_roofline_takes_the_longest_of_three():
     device = Device(memory=1e9, flops=1e9, bandwidth=1e9, launch=1e-6)
     target = dataclasses.replace(parse_target("cpu"), device=device, plan=GPU)
-    cost = training_cost(training_of("rnnlm"), Shape(B, S, N), target)
+    cost = training_cost(workload_of("rnnlm"), Shape(B, S, N), target)
     by_loop = [loop.trips * max(loop.kernels * 1e-6, loop.num_bytes / 1e9) for loop in cost.loops]
-    assert cost.seconds(target) == pytest.approx(max(sum(by_loop), cost.flops / 1e9))
+    assert cost.estimated_seconds == pytest.approx(max(sum(by_loop), cost.flops / 1e9))
 
 
 def test_hours_of_a_run(cpu):
-    workload = report.Workload(training_of("rnnlm"), collections.Counter({Shape(B, S, N): 3}), 30)
+    workload = dataclasses.replace(workload_of("rnnlm"), shapes={Shape(B, S, N): 3}, steps=30)
     target = dataclasses.replace(cpu, device=Device(1e9, 1e9, 1e9), plan=GPU)
     result = report.plan(workload, target)
-    seconds = result.rows[0].seconds
+    seconds = result.rows[0].cost.estimated_seconds
     assert seconds and result.hours == pytest.approx(30 * seconds / 3600)
 
 
