@@ -215,7 +215,7 @@ def _cost(
       counted: the jaxpr of the program in the plan of GPUs. In this plan no kernel hides products.
       targets: number of real targets, over all devices.
     """
-    compiled = _compiled(lowered)
+    compiled: Any = _compiled(lowered)
     state = workload.state
     parameters, optimizer_state = map(_num_bytes, (state.params, state.optimizer_state))
     flops = _flops(counted, _chunks(workload, shape, GPU))
