@@ -136,10 +136,8 @@ class StandardAutoencoder(_Autoencoder):
         words = in_reading_order(required_source(self, source), self.reverse)
         return self._encode_words(params, "encoder", joined_sentences(words))
 
-    def close_sentence(
-        self, params: Params, context: StackState, state: StackState, sentence: Sentence
-    ) -> StackState:
-        return state
+    def close_sentence(self, params: Params, context: StackState, sentence: Sentence) -> StackState:
+        return sentence.state
 
 
 class HierarchicalAutoencoder(_Autoencoder):
@@ -180,10 +178,8 @@ class HierarchicalAutoencoder(_Autoencoder):
         e_D, h_SxBxH = self._encode(layers, e_SxBxH, exists_SxB)
         return e_D, h_SxBxH, exists_SxB
 
-    def close_sentence(
-        self, params: Params, context: Context, state: StackState, sentence: Sentence
-    ) -> Context:
-        return self._decode_sentence(params, context, stack.top_hidden(state), None)
+    def close_sentence(self, params: Params, context: Context, sentence: Sentence) -> Context:
+        return self._decode_sentence(params, context, stack.top_hidden(sentence.state), None)
 
     def _decode_sentence(
         self, params: Params, before: StackState, e_BxH: jax.Array, gates_BxGH: jax.Array | None
@@ -231,13 +227,13 @@ class HierarchicalAttentionAutoencoder(HierarchicalAutoencoder):
         return context.state
 
     def close_sentence(
-        self, params: Params, context: Remembering, state: StackState, sentence: Sentence
+        self, params: Params, context: Remembering, sentence: Sentence
     ) -> Remembering:
         m_BxH = attend(
             params["attention"], stack.top_hidden(context.state), context.memory, self.plan
         )
         gates_BxGH = m_BxH @ params["sentence_decoder"][0]["context"]
-        e_BxH = stack.top_hidden(state)
+        e_BxH = stack.top_hidden(sentence.state)
         return context._replace(
             state=self._decode_sentence(params, context.state, e_BxH, gates_BxGH)
         )

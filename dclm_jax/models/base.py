@@ -9,7 +9,7 @@ A model is a frozen object of pure functions over a tree of parameters. To read 
         for every token:                                            a scan
             state, output = step(params, conditioning, state, x)
         features = emit(params, conditioning, outputs)              outside the scan
-        context = close_sentence(params, context, state, sentence)
+        context = close_sentence(params, context, sentence)
 
 x is computed from embed(params, tokens), and sentence.summary is summarize(params, tokens, mask),
 both for all sentences at once; p(next word) follows from features, conditioning,
@@ -59,11 +59,12 @@ class Conditioning(NamedTuple):
 
 class Sentence(NamedTuple):
     """A sentence after reading: input tokens (START w1..wM), their mask, the model's `summarize` of
-    them, and the outputs of its steps."""
+    them, the state after the last token, and the outputs of its steps."""
 
     tokens_NxB: jax.Array
     mask_NxB: jax.Array
     summary: Any
+    state: Any
     outputs: Any
 
     @property
@@ -160,9 +161,10 @@ class DocumentModel:
         "bags", the words of a sentence without their order.
       further_objective: name in training logs of the additional loss `bags` or `ending`, if any.
       reads_source: whether a document has a source, which `open_document` reads.
-      attends_to: the positions that every token attends to: with the weights of `attention`
-        "words", the inputs of the n previous sentences, or "sentences", the n previous sentences;
-        with the weights of `pointer` "targets" of earlier sentences; None without attention.
+      attends_to: the positions that every token attends to: "words", the inputs of the n previous
+        sentences, or "sentences", the n previous sentences, if a step attends with
+        params["attention"] and the top hidden state to the `Memory` in `conditioning.inputs`;
+        "targets" of earlier sentences with the weights of `pointer`; None without attention.
       attended_sentences: n; 0 for "targets" and without attention.
       tables: parameters that are looked up by word and never multiplied.
       hashed: arrays of hashed features, all of one size; a training step updates only the slices of
@@ -264,12 +266,6 @@ class DocumentModel:
         output, by default the top hidden state [B, H]."""
         return stack.step_stack(self.cell, params["stack"], state, x)
 
-    def attention(
-        self, params: Params, conditioning: Conditioning, state: StackState
-    ) -> jax.Array | None:
-        """The attention weights [M, B] over the memory of a step from this state, for inspection; a
-        column sums to 1 over the real positions."""
-
     def emit(self, params: Params, conditioning: Conditioning, outputs: Any) -> jax.Array:
         """The features [N, B, D] that enter the output layer, from the outputs of a sentence."""
         projection = params["output"].get("projection")
@@ -280,10 +276,9 @@ class DocumentModel:
         model that copies no words. Only models whose states read contexts and whose contexts read
         states have one."""
 
-    def close_sentence(
-        self, params: Params, context: Context, state: StackState, sentence: Sentence
-    ) -> Context:
-        """The context for the next sentence; `state` is the state after the last token."""
+    def close_sentence(self, params: Params, context: Context, sentence: Sentence) -> Context:
+        """The context for the next sentence. If contexts do not read hidden states, the state and
+        the outputs of the sentence may be None."""
         return context
 
     def output_layer(self, params: Params) -> OutputLayer:

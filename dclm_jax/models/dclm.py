@@ -22,7 +22,7 @@ from dclm_jax.models.base import (
     own_key,
 )
 from dclm_jax.nn import stack
-from dclm_jax.nn.attention import Memory, attend, attention_weights, init_attention
+from dclm_jax.nn.attention import Memory, attend, init_attention
 from dclm_jax.nn.layers import glorot_uniform, resized, sum_of_rows
 from dclm_jax.nn.stack import StackInput, StackState
 
@@ -54,10 +54,8 @@ class DRNNLM(DocumentModel):
     def open_sentence(self, params: Params, context: StackState, rows: int) -> StackState:
         return context
 
-    def close_sentence(
-        self, params: Params, context: StackState, state: StackState, sentence: Sentence
-    ) -> StackState:
-        return state
+    def close_sentence(self, params: Params, context: StackState, sentence: Sentence) -> StackState:
+        return sentence.state
 
     def vector(self, params: Params, context: StackState) -> jax.Array:
         return stack.top_hidden(context)
@@ -71,10 +69,8 @@ class _LastHiddenState(DocumentModel):
     def open_document(self, params: Params, rows: int, source: Source | None = None) -> jax.Array:
         return jnp.broadcast_to(params["initial_context"], (rows, self.hidden_dim))
 
-    def close_sentence(
-        self, params: Params, context: jax.Array, state: StackState, sentence: Sentence
-    ) -> jax.Array:
-        return stack.top_hidden(state)
+    def close_sentence(self, params: Params, context: jax.Array, sentence: Sentence) -> jax.Array:
+        return stack.top_hidden(sentence.state)
 
 
 class CCDCLM(_LastHiddenState):
@@ -209,18 +205,13 @@ class ADCLM(DocumentModel):
         state, h_BxH = stack.step_stack(self.cell, params["stack"], state, x)
         return state, (h_BxH, c_BxH)
 
-    def attention(self, params: Params, conditioning: Conditioning, state: StackState) -> jax.Array:
-        return attention_weights(
-            params["attention"], stack.top_hidden(state), conditioning.inputs, self.plan
-        )
-
     def emit(self, params: Params, conditioning: Conditioning, outputs: Any) -> jax.Array:
         h, c = outputs
         output = params["output"]
         return jnp.tanh(h @ output["hidden"] + c @ output["context"] + output["hidden_bias"])
 
     def close_sentence(
-        self, params: Params, context: RecentSentences, state: StackState, sentence: Sentence
+        self, params: Params, context: RecentSentences, sentence: Sentence
     ) -> RecentSentences:
         h_NxBxH, _ = sentence.outputs
         h_NxBxH = jnp.where(sentence.mask_NxB[..., None], h_NxBxH, 0)
@@ -310,7 +301,7 @@ class HRNNLM(DocumentModel):
         return sum_of_rows(params["embedding"], tokens, mask)
 
     def close_sentence(
-        self, params: Params, context: SentenceHistory, state: StackState, sentence: Sentence
+        self, params: Params, context: SentenceHistory, sentence: Sentence
     ) -> SentenceHistory:
         layers = params["sentence_stack"]
         s = stack.stack_input(layers, sentence.summary)

@@ -112,7 +112,7 @@ class _SentenceLevel(_Lin):
         return SentenceContext(state, jnp.full((rows, 1), -1, jnp.int32))
 
     def close_sentence(
-        self, params: Params, context: SentenceContext, state: StackState, sentence: Sentence
+        self, params: Params, context: SentenceContext, sentence: Sentence
     ) -> SentenceContext:
         """The context after sentence j, with hs_j (Eq. 4)."""
         layers = params["sentence_stack"]

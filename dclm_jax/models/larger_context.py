@@ -32,7 +32,7 @@ from dclm_jax.models.base import (
     require,
 )
 from dclm_jax.nn import stack
-from dclm_jax.nn.attention import Memory, attend, attention_weights, init_attention
+from dclm_jax.nn.attention import Memory, attend, init_attention
 from dclm_jax.nn.cells import CELLS
 from dclm_jax.nn.layers import glorot_uniform, num_words, sum_of_rows
 from dclm_jax.nn.stack import StackInput, StackState
@@ -119,9 +119,7 @@ class BoWEF(DocumentModel):
     ) -> tuple[jax.Array, jax.Array]:
         return sum_of_rows(params["bag"], tokens, mask), num_words(mask)
 
-    def close_sentence(
-        self, params: Params, context: Bags, state: StackState, sentence: Sentence
-    ) -> Bags:
+    def close_sentence(self, params: Params, context: Bags, sentence: Sentence) -> Bags:
         sums_BxP, words_B = sentence.summary
         newest = Bags(sums_BxP, words_B, sentence.mask_NxB[0])
         return jax.tree.map(
@@ -250,11 +248,6 @@ class SeqBoWATTEF(SeqBoWEF):
             params["attention"], stack.top_hidden(state), conditioning.inputs, self.plan
         )
         return self.step_fed(params, fed_BxX, state, x)
-
-    def attention(self, params: Params, conditioning: Conditioning, state: StackState) -> jax.Array:
-        return attention_weights(
-            params["attention"], stack.top_hidden(state), conditioning.inputs, self.plan
-        )
 
     def vector(self, params: Params, context: Bags) -> jax.Array:
         count_Bx1 = jnp.maximum(jnp.sum(context.exists_BxC, axis=1), 1)[:, None]

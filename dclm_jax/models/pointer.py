@@ -99,11 +99,11 @@ class PointerDRNNLM(DRNNLM):
         return Pointer(log_probs_NxBxX[..., -1], jnp.exp(log_probs_NxBxX[..., :-1]), targets_MxB)
 
     def close_sentence(
-        self, params: Params, context: TargetMemory, state: StackState, sentence: Sentence
+        self, params: Params, context: TargetMemory, sentence: Sentence
     ) -> TargetMemory:
         count_B = jnp.sum(sentence.mask_NxB, axis=0)
         return TargetMemory(
-            state,
+            sentence.state,
             _newest(context.states_MxBxH, sentence.outputs, count_B),
             _newest(context.targets_MxB, sentence.targets_NxB, count_B),
         )

@@ -8,6 +8,8 @@ import jax.numpy as jnp
 
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, Sentence
+from dclm_jax.nn import stack
+from dclm_jax.nn.attention import attention_weights
 from dclm_jax.nn.stack import StackInput, StackState
 from dclm_jax.reading.driver import read_sentences
 from dclm_jax.reading.likelihoods import time_major
@@ -19,7 +21,8 @@ class _Recording(DocumentModel):
     def step(
         self, params: Params, conditioning: Conditioning, state: StackState, x: StackInput
     ) -> tuple[StackState, Any]:
-        weights_MxB: Any = self.attention(params, conditioning, state)
+        h_BxH, memory = stack.top_hidden(state), conditioning.inputs
+        weights_MxB = attention_weights(params["attention"], h_BxH, memory, self.plan)
         state, output = super().step(params, conditioning, state, x)
         return state, (output, weights_MxB)
 
@@ -27,13 +30,11 @@ class _Recording(DocumentModel):
         _, weights_NxMxB = outputs
         return jnp.swapaxes(weights_NxMxB, 1, 2)
 
-    def close_sentence(
-        self, params: Params, context: Context, state: StackState, sentence: Sentence
-    ) -> Context:
+    def close_sentence(self, params: Params, context: Context, sentence: Sentence) -> Context:
         if self.contexts_read_states:
             output_N, _ = sentence.outputs
             sentence = sentence._replace(outputs=output_N)
-        return super().close_sentence(params, context, state, sentence)
+        return super().close_sentence(params, context, sentence)
 
 
 @functools.cache

@@ -88,10 +88,10 @@ def read_sentences(
         state, outputs = _read_tokens(
             model, params, conditioning, state, x_NxBxK, dropout_NxB, mask_NxB
         )
-        sentence = Sentence(tokens_NxB, mask_NxB, summary, outputs)
+        sentence = Sentence(tokens_NxB, mask_NxB, summary, state, outputs)
         features_NxBxD = model.emit(params, conditioning, outputs)
         pointer = model.pointer(params, conditioning, outputs)
-        closed = model.close_sentence(params, context, state, sentence)
+        closed = model.close_sentence(params, context, sentence)
         return closed, (context, features_NxBxD, conditioning.features, pointer)
 
     if model.objective == "bags":
@@ -217,10 +217,8 @@ def close_sentences(
     outputs may be None for a model whose contexts do not read hidden states."""
     summaries_S = model.summarize(params, tokens_SxNxB, mask_SxNxB)
 
-    def close(context: Context, inputs: Any) -> tuple[Context, Context]:
-        state, *sentence = inputs
-        return model.close_sentence(params, context, state, Sentence(*sentence)), context
+    def close(context: Context, sentence: Sentence) -> tuple[Context, Context]:
+        return model.close_sentence(params, context, sentence), context
 
-    return jax.lax.scan(
-        close, context, (state_SxB, tokens_SxNxB, mask_SxNxB, summaries_S, outputs_S)
-    )
+    sentences_S = Sentence(tokens_SxNxB, mask_SxNxB, summaries_S, state_SxB, outputs_S)
+    return jax.lax.scan(close, context, sentences_S)

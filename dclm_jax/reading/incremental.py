@@ -15,25 +15,17 @@ from dclm_jax.reading.driver import SentenceFeatures, weighted
 from dclm_jax.reading.likelihoods import output_inputs
 
 
-class PrefixSteps(NamedTuple):
-    """The steps at R positions (R is the capacity): input tokens, whether tokens are real, and
-    outputs of the steps."""
-
-    tokens_RxB: jax.Array
-    mask_RxB: jax.Array
-    outputs_R: Any
-
-
 class SentencePrefix(NamedTuple):
     """The first `count` tokens of a sentence in each of B documents, read with `context` and its
-    `conditioning`; `goes_on_B` is False where the sentence has ended."""
+    `conditioning`; `goes_on_B` is False where the sentence has ended. `steps` has the tokens, mask
+    and outputs of R positions (R is the capacity)."""
 
     count: jax.Array
     goes_on_B: jax.Array
     context: Context
     conditioning: Conditioning
     state: StackState
-    steps: PrefixSteps
+    steps: Sentence
 
 
 def begin(
@@ -52,7 +44,8 @@ def begin(
         conditioning=conditioning,
         state=state,
         steps=jax.tree.map(
-            lambda a: jnp.zeros((capacity, *a.shape), a.dtype), PrefixSteps(x_B, is_real_B, output)
+            lambda a: jnp.zeros((capacity, *a.shape), a.dtype),
+            Sentence(x_B, is_real_B, None, None, output),
         ),
     )
 
@@ -69,7 +62,7 @@ def advance(
     steps = jax.tree.map(
         lambda array_R, new: array_R.at[prefix.count].set(new),
         prefix.steps,
-        PrefixSteps(tokens_B, is_real_B, output),
+        Sentence(tokens_B, is_real_B, None, None, output),
     )
     prefix = prefix._replace(
         count=prefix.count + 1,
@@ -103,11 +96,11 @@ def _step(
 def close(model: DocumentModel, params: Params, prefix: SentencePrefix) -> Context:
     """The context after the sentence."""
     params = weighted(model, params)
-    tokens, mask, outputs = prefix.steps
+    tokens, mask, *_ = prefix.steps
     summary = model.summarize(params, tokens, mask)
     context = model.resize_context(prefix.context, len(tokens))
-    sentence = Sentence(tokens, mask, summary, outputs)
-    context = model.close_sentence(params, context, prefix.state, sentence)
+    sentence = prefix.steps._replace(summary=summary, state=prefix.state)
+    context = model.close_sentence(params, context, sentence)
     return model.resize_context(context, len(tokens), sentences=1)
 
 
