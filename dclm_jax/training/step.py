@@ -21,7 +21,6 @@ from dclm_jax.data.batches import Batch
 from dclm_jax.errors import InputError
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.nn.layers import filled
-from dclm_jax.nn.precision import at_precision
 from dclm_jax.processes import DEVICES
 from dclm_jax.reading.likelihoods import Likelihood, batch_likelihood
 from dclm_jax.training.freezing import split
@@ -100,14 +99,15 @@ def train_step(
     slices = HashedSlices.of_batch(model, whole, batch)
     trained, optimizer_state = slices.read((whole, state.optimizer_state))
 
-    @functools.partial(at_precision, model.matmul_precision)
     @functools.partial(jax.grad, has_aux=True)
     def gradient(trained: Params) -> tuple[jax.Array, Likelihood]:
         params = slices.as_rows(filled(trained, held))
         sums = batch_likelihood(model, params, batch, keys_B, weights_key)
         return sums.nll + sums.extra, sums
 
-    gradients, sums = gradient(trained)
+    # The products of the backward pass have the same precision.
+    with jax.default_matmul_precision(model.matmul_precision):
+        gradients, sums = gradient(trained)
     gradients, sums = jax.lax.psum((gradients, sums), DEVICES)
     count = {"token": sums.terms, "sentence": sums.sentences}[loss_per]
     gradients = jax.tree.map(lambda gradient: gradient / count, gradients)
