@@ -4,7 +4,7 @@
 tokens. The driver computes the same values faster.
 """
 
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
 
@@ -74,7 +74,8 @@ def read_sentences(
       tokens_SxNxB: input ids, START w1..wM, padded.
       mask_SxNxB: True at real positions, which come first in every sentence. A document of fewer
         than S sentences ends in sentences without real positions.
-      masks: dropout multipliers, in training only.
+      masks: dropout multipliers, in training only. The caller multiplies features and context
+        features.
     """
     params = weighted(model, params)
     num_sentences, length, rows = tokens_SxNxB.shape
@@ -82,7 +83,7 @@ def read_sentences(
 
     def read_sentence(context: Context, inputs: Any) -> tuple[Context, Any]:
         tokens_NxB, mask_NxB, summary, x_NxBxK, masks_N = inputs
-        conditioning = _conditioning(model, params, context, masks_N)
+        conditioning = model.condition(params, context)
         state = model.open_sentence(params, context, rows)
         dropout_NxB = () if masks_N is None else masks_N.layers
         state, outputs = _read_tokens(
@@ -151,7 +152,7 @@ def _read_at_once(
         model, params, context, tokens_SxNxB, mask_SxNxB, state_SxB, outputs_S
     )
     contexts = jax.tree.map(lambda a: a.reshape(rows, *a.shape[2:]), contexts_S)
-    conditioning = _conditioning(model, params, contexts, masks_NxR)
+    conditioning = model.condition(params, contexts)
     if model.states_read_context:
         _, outputs_NxR = read(conditioning, contexts)
     features = unfold(model.emit(params, conditioning, outputs_NxR), num_sentences)
@@ -191,17 +192,6 @@ def _embedded(
 ) -> jax.Array:
     x = model.embed(params, tokens)
     return x if masks is None else x * masks.embeddings
-
-
-def _conditioning(
-    model: DocumentModel, params: Params, context: Context, masks: DropoutMasks | None
-) -> Conditioning:
-    """The context's conditioning, after dropout [1, B, E] on its part in the output layer."""
-    conditioning = model.condition(params, context)
-    if masks is None or masks.contexts is None:
-        return conditioning
-    features = cast(jax.Array, conditioning.features) * masks.contexts[0]
-    return conditioning._replace(features=features)
 
 
 def close_sentences(

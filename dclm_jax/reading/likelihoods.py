@@ -98,6 +98,9 @@ def batch_likelihood(
         return Likelihood(bags_nll, jnp.zeros(()), words, sentences, with_words)
     if masks is not None:
         read = read._replace(features=read.features * masks.features)
+        if masks.contexts is not None:
+            contexts: Any = read.context_features
+            read = read._replace(context_features=contexts * masks.contexts[:, 0])
     inputs = output_inputs(model, params, read, tokens)
     weights = mask.astype(inputs.bias_V.dtype).reshape(-1)
     nll: jax.Array = summed_nll(inputs, targets.reshape(-1), weights, model.plan)
