@@ -18,9 +18,6 @@ from dclm_jax.evaluation.parts_of_speech import TagSums
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.evaluation.scoring import Scored, WordScorer, sentences_to_score
 
-# Maximum number of targets per partial sum, which bounds memory.
-_CHUNK = 2**20
-
 
 class Mixture(NamedTuple):
     """A tuned weight and the documents that it was tuned on.
@@ -154,9 +151,20 @@ def best_weight(a: np.ndarray, b: np.ndarray) -> float:
     if np.isnan(a).any() or np.isnan(b).any():
         raise InputError("a score of the text to tune on is NaN; check the models' checkpoints")
 
+    with np.errstate(invalid="ignore"):
+        ratio = b.astype(np.float64) - a.astype(np.float64)
+    # If both probabilities are 0, the weight makes no difference.
+    ratio = np.where(np.isnan(ratio), 0.0, ratio)
+    smaller, gain = np.exp(-np.abs(ratio)), -np.expm1(-np.abs(ratio))
+
     def slope(weight: float) -> float:
-        chunks = [slice(first, first + _CHUNK) for first in range(0, len(a), _CHUNK)]
-        return sum(_slope(weight, a[chunk], b[chunk]) for chunk in chunks)
+        """The derivative of the log-likelihood: sum of (p_A - p_B) / (w p_A + (1 - w) p_B), with
+        both sides of the fraction divided by the larger probability, so that neither overflows."""
+        larger_weight = np.where(ratio > 0, weight, 1 - weight)
+        # The slope is infinite if the model with weight 1 has probability 0.
+        with np.errstate(divide="ignore", over="ignore"):
+            terms = gain / (larger_weight + (1 - larger_weight) * smaller)
+        return float(np.sum(np.copysign(terms, ratio)))
 
     first, last = slope(0.0), slope(1.0)
     if first == last == 0:
@@ -165,22 +173,6 @@ def best_weight(a: np.ndarray, b: np.ndarray) -> float:
         return 0.0 if first <= 0 else 1.0
     weight: Any = optimize.bisect(slope, 0.0, 1.0, xtol=2.0**-40)
     return weight
-
-
-def _slope(weight: float, a: np.ndarray, b: np.ndarray) -> float:
-    """The derivative of the log-likelihood: sum of (p_A - p_B) / (w p_A + (1 - w) p_B).
-
-    Both sides of the fraction are divided by the larger probability, so that neither overflows.
-    """
-    with np.errstate(invalid="ignore"):
-        ratio = b.astype(np.float64) - a.astype(np.float64)
-    # If both probabilities are 0, the weight makes no difference.
-    ratio = np.where(np.isnan(ratio), 0.0, ratio)
-    smaller, larger_weight = np.exp(-np.abs(ratio)), np.where(ratio > 0, weight, 1 - weight)
-    # The slope is infinite if the model with weight 1 has probability 0.
-    with np.errstate(divide="ignore", over="ignore"):
-        terms = -np.expm1(-np.abs(ratio)) / (larger_weight + (1 - larger_weight) * smaller)
-    return float(np.sum(np.copysign(terms, ratio)))
 
 
 def _score(

@@ -136,7 +136,7 @@ def test_the_best_weight_at_the_ends_and_where_probabilities_underflow():
         interpolation.best_weight(a, np.array([0, 0, 0, 0, math.nan], np.float32))
 
 
-def test_tuning_reports_what_it_was_tuned_on(monkeypatch):
+def test_tuning_reports_what_it_was_tuned_on():
     scorers = fake_scorers(2, 5)
     seen = []
     dataset = Dataset(lambda tagger: random_documents(30), 30, {"split": "valid"})
@@ -150,10 +150,6 @@ def test_tuning_reports_what_it_was_tuned_on(monkeypatch):
     grid = [plain_mixture(candidate, scorers, documents) for candidate in np.linspace(0, 1, 101)]
     assert weight == pytest.approx(np.argmin(grid) / 100, abs=0.01)
     assert 0 < perplexities[2].nll <= min(grid)
-    monkeypatch.setattr(interpolation, "_CHUNK", 7)
-    in_chunks = interpolation.tune(scorers, dataset)
-    assert in_chunks.weight == pytest.approx(weight, abs=1e-9)
-    assert in_chunks.perplexities[2].nll == pytest.approx(perplexities[2].nll, rel=1e-12)
 
 
 def test_nothing_to_score():
