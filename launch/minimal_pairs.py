@@ -31,10 +31,12 @@ bootstrap over pairs. Several runs are compared by a paired permutation test ove
 corrected for all pairs of runs.
 
 The TSV file of --output has one row per pair. A row says whether the pair is excluded from each
-accuracy (total, per target, last word). For each run it has log P and the number of targets of each
-alternative, and the outcomes (1, 0, or a share for ties). --metrics writes the accuracies as JSON.
+accuracy (total, per target, last word). For each run it has log P in nats and the number of targets
+of each alternative, and the outcomes (1, 0, or a share for ties). --metrics writes the accuracies
+as JSON.
 """
 
+import collections
 import sys
 from collections.abc import Sequence
 
@@ -42,7 +44,7 @@ from absl import flags
 
 from dclm_jax import files
 from dclm_jax.data.alternatives import PairColumns, read_alternatives
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation.minimal_pairs import require_columns
 from dclm_jax.experiments.pair_files import PairResults, require_free_names
 from launch import _app, _evaluation
@@ -79,6 +81,7 @@ def main(argv: Sequence[str]) -> None:
         raise InputError("--input is missing; add --input=PATH, a table or JSON lines")
     if _OUTPUT.value not in (None, files.STDOUT) and not _OUTPUT.value.endswith(".tsv"):
         raise InputError(f"--output={_OUTPUT.value}: choose the extension .tsv")
+    _check_columns()
     runs = _evaluation.restore_all()
     _evaluation.require_language_models((run.lm for run in runs), "launch.minimal_pairs")
     first = runs[0].lm
@@ -120,6 +123,18 @@ def main(argv: Sequence[str]) -> None:
     if _METRICS.value:
         value = {"runs": [run.to_json() for run in runs], "input": path, **results.to_json()}
         files.write_json(_METRICS.value, value)
+
+
+def _check_columns() -> None:
+    """Refuses names of columns that leave no choice or that are repeated."""
+    if not _ALTERNATIVES.value:
+        raise InputError(
+            "--alternatives names no column; name two or more, or one with --last_word"
+        )
+    for flag in (_ALTERNATIVES, _CONTEXT, _BY):
+        for name, times in collections.Counter(flag.value or []).items():
+            if times > 1:
+                raise InputError(f"--{flag.name} repeats {brief(name)}; name different columns")
 
 
 if __name__ == "__main__":

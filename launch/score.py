@@ -206,7 +206,6 @@ def main(argv: Sequence[str]) -> None:
 def _layout(runs: Sequence[Subject]) -> score_files.Layout:
     """The layout of the scores of these runs, as the flags ask."""
     return score_files.Layout(
-        title="",
         labels=[run.label for run in runs],
         precisions=[run.lm.matmul_precision for run in runs],
         measures=[

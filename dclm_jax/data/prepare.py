@@ -308,6 +308,9 @@ def _named(source: Source) -> dict[str, PathLike]:
     """The inputs by the names of `_Plan.inputs`."""
     if not isinstance(source, Mapping):
         return {_INPUT: source or ""}
+    splits = "--train, --valid and --test"
+    if not source:
+        raise InputError(f"no text is named; add --{_INPUT}, or any of {splits}, or --corpus")
     names = [name for name in (_INPUT, *corpus.SPLITS) if name in source]
     sources = [corpus.source_split(name) for name in names if corpus.source_split(name) in source]
     if (
@@ -317,9 +320,9 @@ def _named(source: Source) -> dict[str, PathLike]:
         or (_INPUT in names and len(names) > 1)
     ):
         raise InputError(
-            f"inputs are {', '.join(source) or 'missing'}; expected any of "
-            f"{', '.join(corpus.SPLITS)}, or {_INPUT}, and for each or for none a source, such as "
-            f"{corpus.source_split('train')}"
+            f"the inputs are {' and '.join(f'--{name}' for name in source)}; choose --{_INPUT} "
+            f"alone, or any of {splits}, with a source for each or for none, such as "
+            f"--{corpus.source_split('train')}"
         )
     return {name: source[name] for name in (*names, *sources)}
 

@@ -223,7 +223,7 @@ class ZTest(NamedTuple):
 
 def z_test(difference: float, variance: float) -> ZTest | None:
     """A z-test of whether a difference of means, whose squared standard error is `variance`, is
-    above 0; None if the variance is 0, so that the test is undefined."""
+    above 0. The result is None if the variance is 0, because the test is then undefined."""
     if not variance:
         return None
     z = difference / math.sqrt(variance)

@@ -17,11 +17,11 @@ from dclm_jax.evaluation.significance import ZTest, z_test
 
 BASELINES = ("rnnlm", "drnnlm", "hrnnlm")
 """Models with which other models are compared."""
-LENGTH = "data.segment_length"
+_LENGTH = "data.segment_length"
 
 _MODELS = ("ngram", *BASELINES, "adclm", "codclm", "ccdclm", "pointer_drnnlm")
 _ORDER = {name: n for n, name in enumerate(_MODELS)}
-_SYMBOLS = {"model.embedding_dim": "K", "model.hidden_dim": "H", LENGTH: "L"}
+_SYMBOLS = {"model.embedding_dim": "K", "model.hidden_dim": "H", _LENGTH: "L"}
 _SEED = "training.seed"
 _NORMAL = 1.96
 _NOT_THE_RECIPE = (
@@ -176,7 +176,7 @@ def symbol(key: str) -> str:
 
 def option_text(key: str, value: Any) -> str:
     """The value of a hyper-parameter in tables."""
-    if key == LENGTH and value == 0:
+    if key == _LENGTH and value == 0:
         return "whole documents"
     text = str(value)
     return printable(text[:8] if key.endswith("sha256") else text)
@@ -222,11 +222,11 @@ def paired(row: Row, all_rows: Sequence[Row], name: str) -> Pair | None:
     ]
 
     def is_alike(other: Row) -> bool:
-        shared = (row.config.keys() & other.config.keys()) - {"model.name", LENGTH}
+        shared = (row.config.keys() & other.config.keys()) - {"model.name", _LENGTH}
         return all(row.config[key] == other.config[key] for key in shared)
 
     def has_other_length(other: Row) -> bool:
-        return other.config.get(LENGTH) != row.config.get(LENGTH)
+        return other.config.get(_LENGTH) != row.config.get(_LENGTH)
 
     other = min(filter(is_alike, others), key=has_other_length, default=None)
     same_recipe = other is not None
@@ -305,7 +305,7 @@ def test_perplexity(a: Row, b: Row) -> ZTest | None:
     """A one-sided paired z-test over documents: whether A has a higher likelihood than B.
 
     z = mean(d) / (sd(d) / sqrt(n)), d the difference of the nats of a document (means over runs).
-    None for fewer than two documents, or if no differences vary.
+    The result is None if there are fewer than two documents, or if all differences are equal.
     """
     difference = b.values("by_document").mean(axis=0) - a.values("by_document").mean(axis=0)
     if len(difference) < 2:
@@ -316,8 +316,8 @@ def test_perplexity(a: Row, b: Row) -> ZTest | None:
 
 def test_coherence(a: Row, b: Row) -> ZTest | None:
     """A z-test over R test sets: whether A has a higher accuracy than B. Variances are means over
-    runs, which have the same pools of permutations. None if the accuracies do not vary, such as
-    those of two models without context.
+    runs, which have the same pools of permutations. The result is None if the accuracies do not
+    vary, such as those of two models without context.
 
     z = (mean_a - mean_b) / sqrt(sd_a^2 / R_a + sd_b^2 / R_b + e_a^2 + e_b^2), where e is the
     standard error from the pool, which does not decrease with R. The test is about this split, not

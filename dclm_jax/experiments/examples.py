@@ -19,8 +19,8 @@ def read(
     models: Mapping[str, LanguageModel],
     documents: Sequence[Sequence[np.ndarray]],
 ) -> list[list[DocumentScore]]:
-    """The first documents with two or more sentences, each scored by the first run of the first
-    CONFIGURATIONS rows, with and without context.
+    """The first SENTENCES sentences of the first DOCUMENTS documents with two or more sentences,
+    scored by the first run of each of the first CONFIGURATIONS rows, with and without context.
 
     Args:
       rows: the rows of the report.

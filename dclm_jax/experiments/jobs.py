@@ -43,8 +43,9 @@ def run(
     logs.mkdir(parents=True, exist_ok=True)
     is_closed = threading.Event()
 
-    def ended(name: str) -> Ended | None:
-        """Runs a command; None if it is not started."""
+    def run_command(name: str) -> Ended | None:
+        """Runs a command to its end, or ends it by SIGTERM once `run` stops. The result is None if
+        the command is not started."""
         if interrupted() or is_closed.is_set():
             return None
         start = time.monotonic()
@@ -68,8 +69,8 @@ def run(
 
     with ThreadPoolExecutor(at_once) as pool:
         try:
-            for future in as_completed([pool.submit(ended, name) for name in commands]):
-                if (process := future.result()) is not None:
-                    yield process
+            for future in as_completed([pool.submit(run_command, name) for name in commands]):
+                if (end := future.result()) is not None:
+                    yield end
         finally:
             is_closed.set()

@@ -86,12 +86,14 @@ class Words(NamedTuple):
 
 class _Word(NamedTuple):
     """A row of the table: its time, the numbers of its story and sentence, whether it is in the
-    vocabulary, and its predictors by run."""
+    vocabulary, whether it has all predictors of the text and the columns, and its predictors by
+    run."""
 
     time: float
     story: int
     sentence: int
     known: bool
+    has_predictors: bool
     by_run: Sequence[Mapping[str, float]]
 
 
@@ -144,6 +146,7 @@ def words_of(
                 index,
                 num_sentences + tokens[0][0],
                 all(by_run[0].sentences[s].known[position] for s, position in tokens),
+                not any(map(math.isnan, predictors.values())),
                 [predictors | _measures(score, tokens) for score in by_run],
             )
             if before is None:
@@ -152,7 +155,7 @@ def words_of(
                 omitted[OMITTED[1]] += 1
             elif math.isnan(word.time):
                 omitted[OMITTED[2]] += 1
-            elif np.isnan([*word.by_run[0].values(), *before.by_run[0].values()]).any():
+            elif not (word.has_predictors and before.has_predictors):
                 omitted[OMITTED[3]] += 1
             else:
                 pairs.append((word, before))

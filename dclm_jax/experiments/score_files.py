@@ -89,20 +89,20 @@ class Layout(NamedTuple):
     """The content of a file.
 
     Attributes:
-      title: title of an HTML file.
       labels: labels of the runs.
       precisions: the `matmul_precision` of every run.
       measures: names of all measures of every target, surprisals included.
       columns: names of the columns of the input.
       unit: unit of the scores.
+      title: title of an HTML file.
     """
 
-    title: str
     labels: Sequence[str]
     precisions: Sequence[str | None]
     measures: Sequence[str]
     columns: Sequence[str] = ()
     unit: str = NATS
+    title: str = ""
 
 
 def lines(

@@ -121,8 +121,10 @@ generate --workdir=run story.txt => 'story.txt'
 {PAIRS}=pairs.jsonl --context_columns=c => no column 'c'; choose from: 'good', 'bad'
 {PAIRS}=pairs.jsonl --answer=n => 'n' is '3'; write the number of the right alternative, from 1 to 2
 {PAIRS}=pairs.jsonl --output=a.html => --output=a.html: choose the extension .tsv
-{PAIRS}=pairs.jsonl --alternatives= => pairs.jsonl:1: the number of alternatives is 0; expected two
-{PAIRS}=pairs.jsonl --alternatives=good,bad,good => pairs.jsonl:1: alternatives 1 and 3 are equal
+{PAIRS}=pairs.jsonl --alternatives= => --alternatives names no column; name two or more, or one wi
+{PAIRS}=pairs.jsonl --alternatives=good,bad,bad => --alternatives repeats 'bad'; name different
+{PAIRS}=pairs.jsonl --by=n,n => --by repeats 'n'; name different columns
+{PAIRS}=pairs.jsonl --context_columns=n,n => --context_columns repeats 'n'; name different
 {PAIRS}=pairs.jsonl --output=- --metrics=- => --output and --metrics are both standard output
 {PAIRS}=- => neither a table nor JSON lines by its name; add --format=jsonl, csv or tsv
 {PAIRS}=taken.jsonl => taken.jsonl:1: the column 'targets_bad:rnnlm' of the inp
@@ -152,16 +154,16 @@ order --workdir=run --input=single.txt => no document has two or more sentences
 {PLAN} --vocab_size=50 => --vocab_size has no effect without --shape; give both or neither
 
 prepare --train=lines.txt => --output is missing
-prepare --output=new => inputs are missing; expected any of train, valid, test, or input, and
+prepare --output=new => no text is named; add --input, or any of --train, --valid and --test, or --c
 prepare --output=new --train=lines.txt --split=1,0,0 => inputs of given splits take no split
 prepare --output=new --input=lines.txt --split=0.5,x => write shares separated by commas
-prepare --output=new --input=lines.txt --train=lines.txt => inputs are train, input; expected any
+prepare --output=new --input=lines.txt --train=lines.txt => the inputs are --train and --input
 prepare --output=new --corpus=bbc --input=x --train=lines.txt => --train cannot be used with --corp
 prepare --output=new --corpus=bbc --input=x --format=prose => --format has no effect with
 prepare --output=new --corpus=wsj => --corpus=wsj
 prepare --output=new --train_source=lines.txt => \
-inputs are train_source; expected any of train, valid, test, or
-{TRAIN_AND_SOURCE} --valid=lines.txt => and for each or for none a source, such
+the inputs are --train_source; choose --input alone, or any of --train, --valid and --test
+{TRAIN_AND_SOURCE} --valid=lines.txt => with a source for each or for none, such as --train_source
 {PAIRED} --corpus=sotu => --input_source cannot be used with --corpus
 {PAIRED} --split_documents_at=9 => split_documents_at cuts single documen
 {PAIRED} --input_source=references.txt => lines.txt has 2 documents and references.txt has 1
