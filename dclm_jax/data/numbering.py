@@ -17,6 +17,7 @@ from dclm_jax.data import corpus
 from dclm_jax.data.documents import Document
 from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
 
+_CHUNK = 1 << 20
 _IDS, _TAGS = "ids.bin", "tags.bin"
 _NO_TAG = -1
 
@@ -116,15 +117,19 @@ class NumberedText:
 
     def first_sentences(self, is_selected_D: np.ndarray, count: int) -> list[list[str]]:
         """The words of the first `count` sentences of the selected documents."""
-        lengths = self.lengths[np.repeat(is_selected_D, self.sentences)][:count]
-        ids = itertools.chain.from_iterable(self._documents(_IDS, is_selected_D))
-        return [[self.words[id] for id in itertools.islice(ids, length)] for length in lengths]
+        (sentences,) = np.nonzero(np.repeat(is_selected_D, self.sentences))
+        ends = np.cumsum(self.lengths)
+        ids = self._values(_IDS)
+        return [
+            [self.words[id] for id in ids[ends[at] - self.lengths[at] : ends[at]]]
+            for at in sentences[:count]
+        ]
 
     def count_words(self, is_selected_D: np.ndarray) -> dict[str, int]:
         """The number of occurrences of each word in the selected documents."""
         counts = np.zeros(len(self.words), np.int64)
-        for ids in self._documents(_IDS, is_selected_D):
-            np.add.at(counts, ids, 1)
+        for ids, _ in self._chunks(_IDS, is_selected_D):
+            counts += np.bincount(ids, minlength=len(counts))
         return {
             word: count for word, count in zip(self.words, counts.tolist(), strict=True) if count
         }
@@ -132,8 +137,10 @@ class NumberedText:
     def count_unknown(self, vocabulary: Vocabulary) -> np.ndarray:
         """int64 [D], the number of words of each document that are not in a vocabulary."""
         is_unknown = vocabulary.encode(self.words) == UNKNOWN
-        documents = self._documents(_IDS, np.ones(len(self.names), bool))
-        return np.asarray([np.count_nonzero(is_unknown[ids]) for ids in documents])
+        counts = np.zeros(len(self.names), np.int64)
+        for ids, documents in self._chunks(_IDS, np.ones(len(counts), bool)):
+            np.add.at(counts, documents[is_unknown[ids]], 1)
+        return counts
 
     def write_split(
         self,
@@ -150,7 +157,7 @@ class NumberedText:
         sizes = np.fromiter((len(word) + 1 for word in self.words), np.int64, len(self.words))
         oov_tokens = characters = 0
         with files.open_binary(paths[0]) as file:
-            for provisional in self._documents(_IDS, is_selected_D):
+            for provisional, _ in self._chunks(_IDS, is_selected_D):
                 ids = final[provisional]
                 oov_tokens += int((ids == UNKNOWN).sum())
                 characters += int(sizes[provisional].sum())
@@ -179,23 +186,29 @@ class NumberedText:
         for split, is_selected_D in splits.items():
             if self.is_tagged[is_selected_D].all():
                 with files.open_binary(directory / corpus.tags_file(split)) as file:
-                    for tags in self._documents(_TAGS, is_selected_D):
-                        np.add.at(counts, tags, 1)
+                    for tags, _ in self._chunks(_TAGS, is_selected_D):
+                        counts += np.bincount(tags, minlength=len(counts))
                         file.write(tags.tobytes())
         if counts.any():
             lines = zip(self.tags, counts.tolist(), strict=True)
             text = "".join(f"{tag}\t{count}\n" for tag, count in lines)
             files.write_bytes(directory / corpus.TAGS_FILE, text.encode())
 
-    def _documents(self, name: str, is_selected_D: np.ndarray) -> Iterator[np.ndarray]:
-        """A file's values, one per word, of each selected document, mapped into memory."""
-        offsets = np.append(0, np.cumsum(self.tokens))
-        # Slices of a plain array cost much less than slices of a memory map.
-        values = np.asarray(
-            corpus.open_array(self.directory / name, corpus.TOKEN_DTYPE, int(offsets[-1]))
-        )
-        for index in np.flatnonzero(is_selected_D):
-            yield values[offsets[index] : offsets[index + 1]]
+    def _values(self, name: str) -> np.ndarray:
+        """The values of a file, one per word, mapped into memory."""
+        return corpus.open_array(self.directory / name, corpus.TOKEN_DTYPE, int(self.lengths.sum()))
+
+    def _chunks(
+        self, name: str, is_selected_D: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Chunks of a file's values for the words of the selected documents, each value with the
+        index of its word's document."""
+        values, ends = self._values(name), np.cumsum(self.tokens)
+        for begin in range(0, len(values), _CHUNK):
+            part = values[begin : begin + _CHUNK]
+            documents = np.searchsorted(ends, np.arange(begin, begin + len(part)), side="right")
+            is_selected = is_selected_D[documents]
+            yield part[is_selected], documents[is_selected]
 
 
 def _piece_sizes(lengths: list[int], max_words: int) -> list[int]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dclm_jax.data import PrepareOptions, prepare, statistics_table
+from dclm_jax.data import PrepareOptions, numbering, prepare, statistics_table
 from dclm_jax.data.corpus import SPLITS
 from dclm_jax.errors import InputError
 from tests.data.support import contents, make_corpus, write, write_lines
@@ -63,7 +63,9 @@ def expected_splits(texts, min_words, max_words, max_unknown, size):
     return left, reasons
 
 
-def test_filters_against_a_loop(tmp_path):
+@pytest.mark.parametrize("chunk", [1 << 20, 7])
+def test_filters_against_a_loop(tmp_path, monkeypatch, chunk):
+    monkeypatch.setattr(numbering, "_CHUNK", chunk)
     texts = {split: random_documents(seed, 80) for seed, split in enumerate(SPLITS)}
     paths = {split: write_lines(tmp_path / split, texts[split]) for split in SPLITS}
     options: dict[str, Any] = dict(min_words=6, max_words=20, max_unknown=0.1)
