@@ -40,7 +40,7 @@ from launch import _app, _text
 from launch._fields import define_fields, values_of
 
 _INPUT = "input"
-_TEXTS = {
+_HELP = {
     "train": "Training text: a file, a folder or '-' (stdin).",
     "valid": "Validation text.",
     "test": "Test text.",
@@ -49,7 +49,7 @@ _TEXTS = {
     source_split(name): f"Source documents of --{name}, aligned one to one."
     for name in (*SPLITS, _INPUT)
 }
-_INPUTS = {name: flags.DEFINE_string(name, None, text) for name, text in _TEXTS.items()}
+_INPUTS = {name: flags.DEFINE_string(name, None, text) for name, text in _HELP.items()}
 _CORPUS = flags.DEFINE_enum(
     "corpus",
     None,

@@ -28,6 +28,7 @@ def source_split(split: str) -> str:
 
 
 ALL_SPLITS = (*SPLITS, *map(source_split, SPLITS))
+_AGAIN = "prepare the corpus again with --overwrite"
 MANIFEST_FILE = "manifest.json"
 VOCABULARY_FILE = "vocabulary.tsv"
 TAGS_FILE = "tags.tsv"
@@ -178,9 +179,7 @@ class Corpus:
                 # Text mode would also split names at other line ends.
                 names = file.read().decode("utf-8").removesuffix("\n").split("\n")
         except UnicodeDecodeError as error:
-            raise InputError(
-                f"{path}: not valid UTF-8 ({error.reason}); prepare the corpus again"
-            ) from error
+            raise InputError(f"{path}: not valid UTF-8 ({error.reason}); {_AGAIN}") from error
         if len(names) != self.num_documents:
             raise InputError(
                 f"{path}: has {len(names)} names for {self.num_documents} documents; prepare the "
@@ -245,7 +244,7 @@ def read_manifest(directory: storage.PathLike) -> Manifest:
     try:
         manifest = read_json(path, Manifest)
     except InputError as error:
-        raise InputError(f"{error}; prepare the corpus again") from error
+        raise InputError(f"{error}; {_AGAIN}") from error
     if others := [split for split in manifest.splits if split not in ALL_SPLITS]:
         expected = ", ".join(ALL_SPLITS)
         raise InputError(f"{path}: has a split {brief(others[0])}; expected {expected}")
@@ -253,9 +252,7 @@ def read_manifest(directory: storage.PathLike) -> Manifest:
         names = {VOCABULARY_FILE, *split_files(split)}
         names |= {TAGS_FILE} if tags_file(split) in manifest.files else set()
         if missing := names - manifest.files.keys():
-            raise InputError(
-                f"{path}: has no entry for {', '.join(sorted(missing))}; prepare the corpus again"
-            )
+            raise InputError(f"{path}: has no entry for {', '.join(sorted(missing))}; {_AGAIN}")
     return manifest
 
 
@@ -317,13 +314,9 @@ def open_array(path: pathlib.Path, dtype: np.dtype, length: int) -> np.ndarray:
             array = np.memmap(file, dtype, mode="r")
     # np.memmap raises a ValueError for an empty file or a fraction of a value.
     except (OSError, ValueError) as error:
-        raise InputError(
-            f"{path}: cannot be mapped into memory ({error}); prepare the corpus again"
-        ) from error
+        raise InputError(f"{path}: cannot be mapped into memory ({error}); {_AGAIN}") from error
     if len(array) != length:
-        raise InputError(
-            f"{path}: has {len(array)} values; the manifest says {length}; prepare the corpus again"
-        )
+        raise InputError(f"{path}: has {len(array)} values; the manifest says {length}; {_AGAIN}")
     return array
 
 
@@ -339,9 +332,7 @@ def _check_ids(path: pathlib.Path, ids: np.ndarray, expected: range, kind: str) 
 
 def _check_offsets(path: pathlib.Path, offsets: np.ndarray, end: int) -> None:
     if not (offsets[0] == 0 and offsets[-1] == end and np.all(offsets[:-1] < offsets[1:])):
-        raise InputError(
-            f"{path}: expected offsets that increase from 0 to {end}; prepare the corpus again"
-        )
+        raise InputError(f"{path}: expected offsets that increase from 0 to {end}; {_AGAIN}")
 
 
 def check_files(directory: storage.Location, described: dict[str, str]) -> None:
@@ -349,16 +340,14 @@ def check_files(directory: storage.Location, described: dict[str, str]) -> None:
     for name, expected in described.items():
         path = directory / name
         if not path.is_file():
-            raise InputError(f"{path}: missing; prepare the corpus again")
+            raise InputError(f"{path}: missing; {_AGAIN}")
         target = storage.resolve(path)
         if not target.is_relative_to(storage.resolve(directory)):
             raise InputError(
                 f"{path}: leads out of the corpus, to {target}; copy the file into the corpus"
             )
         if file_sha256(path) != expected:
-            raise InputError(
-                f"{path}: its checksum differs from the manifest; prepare the corpus again"
-            )
+            raise InputError(f"{path}: its checksum differs from the manifest; {_AGAIN}")
 
 
 def files_sha256(root: pathlib.Path, paths: Iterable[pathlib.Path]) -> str:

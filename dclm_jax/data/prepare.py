@@ -45,12 +45,13 @@ DEFAULT_VOCAB_SIZE = 10_000
 _DEFAULT_FRACTIONS = (0.8, 0.1, 0.1)
 # The name of an input that is divided into splits.
 _INPUT = "input"
+_FILES_OF_EVERY_CORPUS = (corpus.MANIFEST_FILE, corpus.VOCABULARY_FILE)
 _FORMATS_OF = {
     "normalize": formats.RAW,
     "language": formats.RAW,
     "text_key": set(formats.KEYED),
     "quoted": {"tsv"},
-    # A named corpus has fixed values of these options.
+    # All formats of text need these options, and no named corpus does.
     **dict.fromkeys(
         ("unicode", "divider", "encoding", "unknown_token"),
         {*formats.TEXT_FORMATS, formats.RAW_JSONL},
@@ -239,8 +240,8 @@ def _plan(source: Source, text: TextOptions, options: PrepareOptions) -> _Plan:
         )
     if collection:
         _require_effect(text, options, {text.format})
-    for name, flag in {"fractions": "split", "seed": "seed"}.items() if not fractions else ():
-        if getattr(options, name) != getattr(DEFAULT_OPTIONS, name):
+    for name, flag in {"fractions": "split", "seed": "seed"}.items():
+        if not fractions and getattr(options, name) != getattr(DEFAULT_OPTIONS, name):
             what = f"{text.format} takes" if collection else "inputs of given splits take"
             raise InputError(f"{what} no {flag}; remove --{flag}")
     if options.fractions is not None:
@@ -284,13 +285,13 @@ def _plan(source: Source, text: TextOptions, options: PrepareOptions) -> _Plan:
     return dataclasses.replace(plan, splits=[*splits, *map(corpus.source_split, splits)])
 
 
-def _require_effect(text: TextOptions, options: PrepareOptions, formats: set[str]) -> None:
+def _require_effect(text: TextOptions, options: PrepareOptions, read_as: set[str]) -> None:
     """Refuses options that have no effect on text in these formats."""
     values, defaults = vars(text) | vars(options), vars(PLAIN) | vars(DEFAULT_OPTIONS)
     for name, needed in _FORMATS_OF.items():
-        if values[name] != defaults[name] and formats.isdisjoint(needed):
+        if values[name] != defaults[name] and read_as.isdisjoint(needed):
             raise InputError(
-                f"{name} has no effect on text that is read as {', '.join(sorted(formats))}; "
+                f"{name} has no effect on text that is read as {', '.join(sorted(read_as))}; "
                 f"remove --{name}"
             )
 
@@ -397,11 +398,11 @@ def _existing(
     with storage.reaching(output):
         if not output.exists() or (output.is_dir() and storage.is_empty(output)):
             return None
-        if not (output / corpus.MANIFEST_FILE).is_file():
+        if not all((output / name).is_file() for name in _FILES_OF_EVERY_CORPUS):
             raise InputError(f"{output}: is not a prepared corpus; choose another output")
-        manifest = corpus.read_manifest(output)
         if overwrite:
             return None
+        manifest = corpus.read_manifest(output)
         differing = [key for key in options if manifest.options.get(key) != options[key]]
         checksums = {name: source["sha256"] for name, source in sources.items()}
         if {name: source.get("sha256") for name, source in manifest.sources.items()} != checksums:

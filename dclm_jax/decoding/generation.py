@@ -144,7 +144,7 @@ def generate(
       limits: the limits of each text.
       keys_B: the random key of each text for sampling, from `random_keys`.
     """
-    # The size of all earlier texts together is quadratic in the number of sentences.
+    # Only the last texts are kept, because the size of all is quadratic in the number of sentences.
     (texts,) = collections.deque(_growing(start, decoding, limits, keys_B), maxlen=1)
     return texts
 

@@ -111,9 +111,9 @@ def training_cost(workload: Workload, shape: Shape, target: Target) -> Cost:
     batch = device_shape.batch(num_devices, is_hashed)
     lowered = step(target.plan, target.devices).lower(workload.state, batch, key)
     arguments = (workload.state, device_shape.batch(1, is_hashed), key)
-    counted = jax.make_jaxpr(step(GPU, jax.devices("cpu")[:1]))(*arguments)
+    gpu_jaxpr = jax.make_jaxpr(step(GPU, jax.devices("cpu")[:1]))(*arguments)
     targets = workload.share_real * shape.num_positions
-    return _cost(workload, device_shape, target, lowered, counted.jaxpr, targets)
+    return _cost(workload, device_shape, target, lowered, gpu_jaxpr.jaxpr, targets)
 
 
 def scoring_cost(workload: Workload, shape: Shape, target: Target) -> Cost:
@@ -136,12 +136,12 @@ def scoring_cost(workload: Workload, shape: Shape, target: Target) -> Cost:
         (params, context, batch),
     )
     lowered = jax.jit(score(target.plan)).lower(*arguments)
-    counted = jax.make_jaxpr(score(GPU))(params, context, batch)
-    scored = dataclasses.replace(
+    gpu_jaxpr = jax.make_jaxpr(score(GPU))(params, context, batch)
+    scoring_workload = dataclasses.replace(
         workload, state=dataclasses.replace(workload.state, optimizer_state=())
     )
     targets = workload.share_real * shape.num_positions
-    return _cost(scored, shape, target, lowered, counted.jaxpr, targets)
+    return _cost(scoring_workload, shape, target, lowered, gpu_jaxpr.jaxpr, targets)
 
 
 def _flops(jaxpr: Any, chunks: Chunks) -> float:
@@ -206,19 +206,19 @@ def _cost(
     shape: Shape,
     target: Target,
     lowered: jax.stages.Lowered,
-    counted: Any,
+    gpu_jaxpr: Any,
     targets: float,
 ) -> Cost:
     """The cost of a program with a batch of this shape per device.
 
     Args:
-      counted: the jaxpr of the program in the plan of GPUs. In this plan no kernel hides products.
+      gpu_jaxpr: the jaxpr of the program in the plan of GPUs, where no kernel hides products.
       targets: number of real targets, over all devices.
     """
     compiled: Any = _compiled(lowered)
     state = workload.state
     parameters, optimizer_state = map(_num_bytes, (state.params, state.optimizer_state))
-    flops = _flops(counted, _chunks(workload, shape, GPU))
+    flops = _flops(gpu_jaxpr, _chunks(workload, shape, GPU))
     cost = Cost(
         parameters=parameters,
         optimizer_state=optimizer_state,

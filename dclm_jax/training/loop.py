@@ -12,12 +12,11 @@ training raises DivergenceError.
 
 import dataclasses
 import math
-import operator
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, cast
+from typing import Any
 
 import jax
 import numpy as np
@@ -209,8 +208,15 @@ def _start(job: Job, key: jax.Array, *, resumes: bool) -> Start:
     return start_from(run, job.model, start.params, job.valid.vocabulary)
 
 
-_NO_STEPS = cast(Any, StepMetrics)(0.0, 0.0, 0, 0, 0.0, 0.0)
-"""Sums since the last line of metrics; the gradient norm is the last step's."""
+@dataclasses.dataclass
+class _Sums:
+    """Sums since the last line of metrics, and the gradient norm of the last step."""
+
+    nll: float = 0.0
+    extra: float = 0.0
+    terms: int = 0
+    tokens: int = 0
+    norm: float = 0.0
 
 
 class _Run:
@@ -254,7 +260,7 @@ class _Run:
         self._rate: Callable = learning_rate(
             job.config.optimizer, job.total_steps, job.batches.steps_per_epoch
         )
-        self._sums: Any = _NO_STEPS
+        self._sums = _Sums()
         # The training time at the last line of metrics.
         self._seconds = self.progress.seconds
         self.step = self._first = int(state.step)
@@ -295,18 +301,22 @@ class _Run:
         Raises:
           DivergenceError: the loss or the norm of the gradient is not finite.
         """
-        job, progress = self._job, self.progress
-        values = cast(Any, StepMetrics(*(value.item() for value in jax.device_get(metrics))))
-        if math.isfinite(values.nll) and math.isfinite(values.gradient_norm):
-            sums = StepMetrics(*map(operator.add, self._sums, values))
-            self._sums = sums._replace(gradient_norm=values.gradient_norm)
-            progress.tokens += values.tokens
+        job, progress, sums = self._job, self.progress, self._sums
+        nll, extra, terms, tokens, norm, factor = (
+            value.item() for value in jax.device_get(metrics)
+        )
+        if math.isfinite(nll) and math.isfinite(norm):
+            sums.nll += nll
+            sums.extra += extra
+            sums.terms += int(terms)
+            sums.tokens += tokens
+            sums.norm = norm
+            progress.tokens += tokens
             progress.skipped_in_a_row = 0
         else:
             progress.skipped += 1
             progress.skipped_in_a_row += 1
-            mean, norm = values.nll / values.terms, values.gradient_norm
-            reason = f"mean loss is {mean} and gradient norm {norm}"
+            reason = f"mean loss is {nll / terms} and gradient norm {norm}"
             at_most = job.config.optimizer.max_skipped_steps
             # The optimizer skips a gradient that is not finite, up to `max_skipped_steps`.
             if math.isfinite(norm) or progress.skipped_in_a_row > at_most:
@@ -315,9 +325,10 @@ class _Run:
         now = time.monotonic()
         progress.seconds += now - self._read_at
         self._read_at = now
-        if step % job.config.training.log_every == 0 and self._sums.tokens:
-            self._log(step, values.rate_factor)
-            self._sums, self._seconds = _NO_STEPS, progress.seconds
+        if step % job.config.training.log_every == 0 and sums.tokens:
+            self._log(step, factor)
+            self._sums, self._seconds = _Sums(), progress.seconds
+            self._read_at = time.monotonic()
 
     def _log(self, step: int, rate_factor: float) -> None:
         job, progress, sums = self._job, self.progress, self._sums
@@ -334,7 +345,7 @@ class _Run:
             loss=sums.nll / sums.terms,
             perplexity=perplexity,
             **{name.replace(" ", "_"): loss for name, loss in further.items()},
-            gradient_norm=sums.gradient_norm,
+            gradient_norm=sums.norm,
             learning_rate=float(self._rate(step - 1 - progress.skipped) * rate_factor),
             tokens=progress.tokens,
             seconds=progress.seconds,

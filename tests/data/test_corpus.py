@@ -85,7 +85,7 @@ def test_absent_directory_or_manifest(tmp_path):
     [
         ("{", "not JSON"),
         ('{"format_version": 2}', "vocabulary_size is missing; expected"),
-        ('{"format_version": 99}', "format_version is 99; expected 2; prepare the corpus again$"),
+        ('{"format_version": 99}', "expected 2; prepare the corpus again with --overwrite$"),
     ],
 )
 def test_broken_manifest(directory, content, message):

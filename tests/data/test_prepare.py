@@ -8,6 +8,7 @@ import types
 import pytest
 
 from dclm_jax.data import Vocabulary, open_corpus, prepare
+from dclm_jax.data.documents import TextOptions
 from dclm_jax.errors import InputError
 from tests.data.support import contents, ids_of, make_corpus, read, snapshot, write
 from tests.launch.support import launch
@@ -75,6 +76,11 @@ def test_damaged_corpus_is_not_reused(tmp_path, out, name):
     (out / name).write_bytes(b"x\n")
     with pytest.raises(InputError, match=f"{name}: its checksum differs from the manifest"):
         make_corpus(sources, out, "tagged")
+    (out / "manifest.json").write_text('{"format_version": 0}')
+    with pytest.raises(InputError, match="expected 2; prepare the corpus again with --overwrite"):
+        make_corpus(sources, out, "tagged")
+    prepare(sources, out, TextOptions("tagged"), overwrite=True)
+    assert words_of(out, "train") == [[["a"]]]
 
 
 def test_foreign_directory_is_left_alone_even_when_overwriting(tmp_path, text):

@@ -79,6 +79,7 @@ def test_predictions_depend_on_the_past_alone(name):
             sums_SxNx1 += reading.context_features.sum(axis=-1)[:, None]
         if reading.pointer is not None:
             sums_SxNx1 += jnp.sin(reading.pointer.weights_NxBxM).sum(axis=-1)
+            sums_SxNx1 += reading.pointer.log_share_NxB
         return sums_SxNx1.reshape(-1)
 
     def jacobian(_, tables):
