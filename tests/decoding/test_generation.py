@@ -292,6 +292,18 @@ def test_a_text_does_not_depend_on_its_batch(method, monkeypatch):
         np.testing.assert_allclose(log_probs, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["ccdclm", "drnnlm"])
+def test_a_prefix_of_the_greedy_text_is_followed_by_the_rest(name):
+    place, limits = after(name, [DOCUMENTS[0]]), Limits(2, 6, 100)
+    (key,) = keys(1)
+    text = list(stream(place, Decoding("greedy"), limits, key))
+    words = [word for word, _ in text]
+    assert END not in words[:2] and len(words) > 4
+    rest = list(stream(place, Decoding("greedy"), limits, key, words[:2]))
+    assert [word for word, _ in rest] == words[2:]
+    np.testing.assert_allclose([p for _, p in rest], [p for _, p in text[2:]], rtol=1e-5)
+
+
 def test_seeds_and_numbers_decide_what_is_drawn():
     place, limits = after("ccdclm", [DOCUMENTS[0]] * 4), [Limits(3, 6, 100)] * 4
     drawn = generate(place, Decoding("sample"), limits, random_keys([0, 0, 1, 0], [0, 1, 0, 0]))
