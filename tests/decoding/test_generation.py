@@ -21,15 +21,13 @@ from dclm_jax.ngram import NGramScorer
 from dclm_jax.reading.reader import Reader
 from tests.exhaustive import also, some
 from tests.models.support import (
-    AUTOENCODERS,
     DOCUMENTS,
-    WORD_MODELS,
+    WITHOUT_SOURCE,
     random_params,
     simple_model,
 )
 
 # A carried state with words to copy; words encoded by rows and by positions; hashed features.
-WITHOUT_SOURCE = sorted(set(WORD_MODELS) - set(AUTOENCODERS))
 FEW = ("pointer_drnnlm", "adclm", "adclm_3", "rlm_seqbow_lf", "hrnnlm_two_step")
 TINY = 6
 """A vocabulary of three words, START, END and UNKNOWN."""

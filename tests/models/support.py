@@ -39,6 +39,7 @@ LANGUAGE_MODELS = tuple(name for name in MODELS if name not in AUTOENCODERS)
 LIN = ("rnn_lin", "rnnslm", "hrnnlm_two_step")
 """Of simple recurrent cells, with hashed features."""
 WORD_MODELS = tuple(name for name in MODELS if model_class(name).objective == "words")
+WITHOUT_SOURCE = tuple(name for name in WORD_MODELS if name in LANGUAGE_MODELS)
 # Each kind of context, and of larger contexts each fusion and each kind of bags but the simplest.
 USUAL_MODELS = (
     *("rnnlm", "drnnlm", "hrnnlm", "ccdclm", "codclm", "adclm", "adclm_3", "pointer_drnnlm"),

@@ -16,7 +16,7 @@ from tests.models.support import (
     MODELS,
     VARIANTS,
     VOCAB,
-    WORD_MODELS,
+    WITHOUT_SOURCE,
     model_class,
     pack,
     random_params,
@@ -83,7 +83,7 @@ def test_sentences_and_next_words_have_the_scores_of_whole_documents(name):
 
 
 @pytest.mark.parametrize(
-    "name", some(("drnnlm", "adclm", "adclm_3", "rlm_seqbow_att_ef"), all=WORD_MODELS)
+    "name", some(("drnnlm", "adclm", "adclm_3", "rlm_seqbow_att_ef"), all=WITHOUT_SOURCE)
 )
 def test_documents_of_all_lengths_are_read_together(name):
     reader = make_reader(name)
@@ -91,16 +91,16 @@ def test_documents_of_all_lengths_are_read_together(name):
     documents = [DOCUMENTS[0], (), longest, DOCUMENTS[1][:2], ((4,),), DOCUMENTS[1]]
     state = reader.after([ids(*document) for document in documents])
     _, nll = reader.read(state, [ids((9, 9, 4))] * len(documents))
-    for document, of_row in zip(documents, nll, strict=True):
+    for document, row_nll in zip(documents, nll, strict=True):
         alone = reader.open(1)
         if document:
             alone, _ = reader.read(alone, [ids(*document)])
         _, ((expected,),) = reader.read(alone, [ids((9, 9, 4))])
-        close(of_row[0], expected)
+        close(row_nll[0], expected)
 
 
 @pytest.mark.parametrize(
-    "name", some(("ccdclm", "adclm", "adclm_3", "pointer_drnnlm", "hrnnlm"), all=WORD_MODELS)
+    "name", some(("ccdclm", "adclm", "adclm_3", "pointer_drnnlm", "hrnnlm"), all=WITHOUT_SOURCE)
 )
 def test_rows_of_two_states_are_joined(name):
     """Their sentences have room for 16 and 8 words."""
