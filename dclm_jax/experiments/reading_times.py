@@ -313,8 +313,8 @@ class Gains:
     def __init__(self, words: Words, labels: Sequence[str], columns: Sequence[str] = ()):
         self.words, self.labels = words, labels
         names, by_sentence = [], []
-        _, of_word_N = np.unique(words.sentences_N, return_inverse=True)
-        counts_D = np.bincount(of_word_N).astype(float)
+        _, sentence_N = np.unique(words.sentences_N, return_inverse=True)
+        counts_D = np.bincount(sentence_N).astype(float)
 
         @functools.cache
         def fit(run: int, predictors: tuple[str, ...]) -> np.ndarray:
@@ -330,7 +330,7 @@ class Gains:
         for name in columns:
             names.append((name, COLUMN))
             by_sentence.append(fit(0, (_column(name),)) - fit(0, ()))
-        sums_DxX = np.stack([np.bincount(of_word_N, gain_N) for gain_N in by_sentence], axis=1)
+        sums_DxX = np.stack([np.bincount(sentence_N, gain_N) for gain_N in by_sentence], axis=1)
         means_3xX = significance.means(sums_DxX, counts_D[:, None])
         surprisal_columns = [index for index, name in enumerate(names) if name[1] == SURPRISAL]
         self.gains = [
