@@ -182,8 +182,7 @@ class Corpus:
             raise InputError(f"{path}: not valid UTF-8 ({error.reason}); {_AGAIN}") from error
         if len(names) != self.num_documents:
             raise InputError(
-                f"{path}: has {len(names)} names for {self.num_documents} documents; prepare the "
-                "corpus again"
+                f"{path}: has {len(names)} names for {self.num_documents} documents; {_AGAIN}"
             )
         return names
 
