@@ -186,7 +186,7 @@ def _require_device_memory(needed: int, sizes: Sequence[int]) -> None:
 
 
 def shapes_of(batch: Batch) -> Any:
-    """The shapes of a batch as a key; a step is compiled for one key."""
+    """The shapes of a batch as a key; a step is compiled for each key."""
     return (jax.tree.structure(batch), *(leaf.shape for leaf in jax.tree.leaves(batch)))
 
 
