@@ -124,10 +124,10 @@ def of_runs(
     if not options.bootstrap:
         notes.append("--bootstrap=0 skipped coherence; --bootstrap=1000 measures it.")
     made = Report(rows, baselines_of(rows, options.baseline), notes)
-    store.say(made.text())
+    lines = [made.text()]
     if output is not None:
         folder = storage.locate(output)
-        store.say("\n".join([*made.write(folder), f"report: {folder / MARKDOWN}"]))
+        lines += [*made.write(folder), f"report: {folder / MARKDOWN}"]
     if page is not None:
         models = {subject.workdir: subject.lm for subject in subjects}
         documents = splits["test"].sentences
@@ -140,7 +140,9 @@ def of_runs(
         )
         with files.open_output(str(page)) as file:
             file.write(content)
-        store.say(f"HTML report: {page}")
+        lines.append(f"HTML report: {page}")
+    # After the files: the reader of a pipe, such as head, may end first.
+    store.say("\n".join(lines))
     return made
 
 

@@ -10,6 +10,7 @@ import pytest
 import dclm_jax
 from dclm_jax.coherence import results
 from dclm_jax.evaluation.datasets import open_split
+from dclm_jax.experiments.report import Options, of_runs
 from dclm_jax.experiments.results import Store
 from dclm_jax.experiments.subjects import Subject
 from tests.launch.support import copy_run, launch
@@ -202,6 +203,17 @@ def test_a_quick_report_of_a_pattern_computes_nothing(workdirs, tmp_path):
     assert printed.splitlines()[-1] == f"HTML report: {page}"
     assert "launch.report without --quick measures it" in page.read_text("utf-8")
     assert not list(tmp_path.glob("runs/*/results"))
+
+
+def test_files_are_complete_if_the_reader_of_the_tables_has_ended(workdirs, tmp_path):
+    def say(text):
+        raise BrokenPipeError
+
+    run, page = workdirs[0], tmp_path / "page.html"
+    subject = Subject("run", str(run), dclm_jax.restore(run))
+    with pytest.raises(BrokenPipeError):
+        of_runs([subject], Options(bootstrap=0), Store(compute=False, say=say), tmp_path, page)
+    assert (tmp_path / "report.md").stat().st_size and page.stat().st_size
 
 
 def test_runs_that_are_not_trained_to_their_end_are_rows_of_their_own(workdirs, tmp_path):
