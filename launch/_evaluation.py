@@ -14,7 +14,7 @@ from rich.console import Console
 from dclm_jax import processes
 from dclm_jax.data.corpus import SPLITS, TrainingText
 from dclm_jax.data.documents import PLAIN, Document, TextOptions
-from dclm_jax.data.readers import read_alike, read_documents
+from dclm_jax.data.readers import TextReader, read_alike
 from dclm_jax.data.text_files import UTF8
 from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError
@@ -135,15 +135,25 @@ def open_split(
     vocabulary = runs[0].lm.vocabulary
     if text is None:
         return datasets.open_split(vocabulary, directory_of(runs), name)
-    options = text_options(*(run.lm.text.options for run in runs))
-    return datasets.open_text(vocabulary, text, options, encoding=ENCODING.value, report=notify)
+    return datasets.open_text(vocabulary, text, text_reader([run.lm for run in runs]))
 
 
-def read_text(models: Sequence[LanguageModel], path: str, **more: Any) -> Iterator[Document]:
-    """The documents of a text, read with `text_options`; `more` are arguments of
-    `readers.read_documents`."""
+def text_reader(models: Sequence[LanguageModel], joined_by: Sequence[str] = ()) -> TextReader:
+    """A reader of one text with `text_options`; see `readers.read_documents` for `joined_by`."""
     options = text_options(*(lm.text.options for lm in models))
-    documents = read_documents(path, options, encoding=ENCODING.value, report=notify, **more)
+    return TextReader(options, ENCODING.value, notify, joined_by)
+
+
+def read_text(
+    models: Sequence[LanguageModel],
+    path: str,
+    *,
+    keep_empty: bool = False,
+    joined_by: Sequence[str] = (),
+) -> Iterator[Document]:
+    """The documents of a text, read with `text_options`; see `readers.read_documents` for the other
+    arguments."""
+    documents = text_reader(models, joined_by).documents(path, keep_empty=keep_empty)
     return counting_unknown(documents, _ids_of(models[0]), models[0].text, path)
 
 
@@ -218,7 +228,7 @@ def word_options(models: Sequence[LanguageModel]) -> TextOptions:
 
 def read_words(runs: Sequence[Subject], command: str, **more: Any) -> Iterator[Document]:
     """The documents of --input, or of --data and --split with <UNKNOWN> for OOV words; `more` are
-    arguments of `readers.read_documents`."""
+    arguments of `read_text`."""
     if flags.FLAGS.input is not None:
         yield from read_text([run.lm for run in runs], flags.FLAGS.input, **more)
         return

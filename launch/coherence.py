@@ -64,7 +64,6 @@ from dclm_jax.coherence.permutation_files import open_permutations
 from dclm_jax.coherence.results import OrderResult
 from dclm_jax.coherence.window_classifier import WindowClassifier
 from dclm_jax.data.corpus import open_corpus
-from dclm_jax.data.readers import read_documents
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.experiments.results import Store
@@ -206,21 +205,14 @@ def _baseline(kind: type[OrderingBaseline]) -> tuple[list[Subject], Dataset, Per
 def _open(runs: Sequence[Subject]) -> tuple[Dataset, Permutations]:
     """The documents of --permuted, --input or --data and --split, and their permutations."""
     values, permutations = flags.FLAGS, None
-    first, trained = runs[0].lm, [run.lm.text.options for run in runs]
+    models = [run.lm for run in runs]
     if _PERMUTED.value is None:
         dataset = _evaluation.open_split(runs, values.split, values.input)
     else:
-        read = functools.partial(
-            read_documents,
-            options=_evaluation.text_options(*trained),
-            encoding=_evaluation.ENCODING.value,
-            report=_evaluation.notify,
-        )
-        dataset, permutations = open_permutations(
-            first.vocabulary, read, _PERMUTED.value, report=_evaluation.notify
-        )
+        reader = _evaluation.text_reader(models)
+        dataset, permutations = open_permutations(models[0].vocabulary, _PERMUTED.value, reader)
     counted = _evaluation.counting_unknown(
-        dataset.documents, lambda document: document.sentences, first.text, dataset.title
+        dataset.documents, lambda document: document.sentences, models[0].text, dataset.title
     )
     # Text is read once.
     documents = list(counted)

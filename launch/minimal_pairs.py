@@ -91,15 +91,8 @@ def main(argv: Sequence[str]) -> None:
         _ANSWER.value,
         is_passage=_LAST_WORD.value and len(_ALTERNATIVES.value) == 1 and not _CONTEXT.value,
     )
-    records = read_alternatives(
-        path,
-        columns,
-        _evaluation.text_options(*(run.lm.text.options for run in runs)),
-        encoding=_evaluation.ENCODING.value,
-        report=_evaluation.notify,
-    )
     counted = _evaluation.counting_unknown(
-        records,
+        read_alternatives(path, columns, _evaluation.text_reader([run.lm for run in runs])),
         lambda record: map(first.vocabulary.encode, [*record.context, *record.alternatives]),
         first.text,
         path,

@@ -86,7 +86,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from absl import flags
 
-from dclm_jax.data import readers
 from dclm_jax.data.documents import Document
 from dclm_jax.data.text_files import STDIN
 from dclm_jax.errors import InputError
@@ -347,11 +346,8 @@ def _continuations(runs: Sequence[Subject]) -> Iterator[list[DocumentScore]]:
     if len(texts) != 1:
         raise InputError(f"--context={context} has several documents; choose one document")
     _evaluation.require_language_models(models, "launch.score --context")
-    options = _evaluation.text_options(*(lm.text.options for lm in models))
     candidates = _evaluation.counting_unknown(
-        readers.read_candidates(
-            path, options, _evaluation.ENCODING.value, report=_evaluation.notify
-        ),
+        _evaluation.text_reader(models).candidates(path),
         lambda words: [models[0].vocabulary.encode(words)],
         models[0].text,
         path,

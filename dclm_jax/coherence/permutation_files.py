@@ -6,12 +6,12 @@ have an extension, such as NAME.perm-1.txt.
 
 import pathlib
 import re
-from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from dclm_jax.coherence.kendall import matched
 from dclm_jax.data.documents import Document
+from dclm_jax.data.readers import TextReader
 from dclm_jax.data.text_files import file_label, input_files
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError, brief
@@ -20,25 +20,13 @@ from dclm_jax.evaluation.permutations import numbered
 
 _NAME = re.compile(r"(.+\.perm-)\d+((?:\.[^.\d/][^./]*)*)")
 
-Read = Callable[[str], Iterable[Document]]
-"""Reads the documents of a folder, named as by `readers.read_documents`."""
-
 
 def open_permutations(
-    vocabulary: Vocabulary,
-    read: Read,
-    folder: str,
-    *,
-    report: Callable[[str], None] = lambda line: None,
+    vocabulary: Vocabulary, folder: str, reader: TextReader
 ) -> tuple[Dataset, list[np.ndarray]]:
     """Documents of a folder in the order of their files, and the orders int [P, S] of each
-    document.
-
-    Args:
-      folder: the folder of documents and permutations.
-      report: called with a note on permutations that are equal to their document.
-    """
-    texts = _texts(read, folder)
+    document. The reader also reports permutations that are equal to their document."""
+    texts = _texts(folder, reader)
     orders: dict[str, list[list[int]]] = {}
     for label, text in texts.items():
         place, match = f"{folder}/{label}", _NAME.fullmatch(label)
@@ -71,19 +59,19 @@ def open_permutations(
         numbers = numbered(encoded[-1].sentences)
         num_equal += int(np.all(numbers[np.array(permutations)] == numbers, axis=1).sum())
     if num_equal:
-        report(f"note: permutations with the same text as their document: {num_equal:,}")
+        reader.report(f"note: permutations with the same text as their document: {num_equal:,}")
     source = {"input": folder, "permuted": folder, "split": None}
     dataset = Dataset(lambda tagger: encoded, len(encoded), source)
     return dataset, list(map(np.array, orders.values()))
 
 
-def _texts(read: Read, folder: str) -> dict[str, Document]:
+def _texts(folder: str, reader: TextReader) -> dict[str, Document]:
     """The document of each file of a folder, by file name."""
     if not pathlib.Path(folder).is_dir():
         raise InputError(f"{folder}: is not a folder; expected a folder with one document per file")
     labels = [file_label(file, folder) for file in input_files(folder)]
     documents: dict[str, list[Document]] = {label: [] for label in labels}
-    for document in read(folder):
+    for document in reader.documents(folder):
         label = document.id if document.id in documents else document.id.rpartition(":")[0]
         documents.get(label, []).append(document)
     for label, texts in documents.items():

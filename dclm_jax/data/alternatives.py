@@ -7,9 +7,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dclm_jax.data import formats, prose
-from dclm_jax.data.documents import PLAIN, Document, TextOptions, cell_text
-from dclm_jax.data.readers import Report, TextReader
-from dclm_jax.data.text_files import UTF8
+from dclm_jax.data.documents import Document, cell_text
+from dclm_jax.data.readers import TextReader
 from dclm_jax.errors import InputError, brief
 
 CONTEXT = "context"
@@ -52,14 +51,7 @@ class Choice(NamedTuple):
     right: int = 0
 
 
-def read_alternatives(
-    path: str,
-    columns: PairColumns,
-    options: TextOptions = PLAIN,
-    *,
-    encoding: str = UTF8,
-    report: Report = lambda line: None,
-) -> Iterator[Choice]:
+def read_alternatives(path: str, columns: PairColumns, reader: TextReader) -> Iterator[Choice]:
     """The records of a table or of JSON lines, streamed.
 
     Cells and strings are raw text, as for `readers.read_documents`. The tokenizer divides an
@@ -69,12 +61,11 @@ def read_alternatives(
 
     Args:
       path: a file, a folder, or "-" for standard input; the extension of a file sets its format,
-        otherwise the options.
+        otherwise the reader's options.
       columns: columns of alternatives and contexts.
-      options, encoding, report: as for `readers.read_documents`.
+      reader: a reader that has read nothing yet.
     """
-    reader = TextReader(options, encoding, report)
-    text = _Words(options, reader)
+    text = _Words(reader)
     count = 0
     for where, _, cells in reader.records(path):
         count += 1
@@ -97,7 +88,7 @@ def read_alternatives(
         yield Choice(sentences, earlier, other_cells, where, right)
     if not count:
         raise InputError(f"{path} has no records; add one record per pair")
-    reader.finish(path, report)
+    reader.finish(path, reader.report)
 
 
 def _right(cells: Mapping[str, Any], columns: PairColumns, where: str) -> int:
@@ -112,15 +103,15 @@ def _right(cells: Mapping[str, Any], columns: PairColumns, where: str) -> int:
 
 
 class _Words:
-    """Divides values of records into sentences and words, as the options say."""
+    """Divides values of records into sentences and words, as the reader's options say."""
 
-    def __init__(self, options: TextOptions, reader: TextReader):
-        self._options, self._reader = options, reader
+    def __init__(self, reader: TextReader):
+        self._reader = reader
 
     @functools.cached_property
     def _tokenizer(self) -> prose.Tokenizer:
         """The tokenizer, which records without raw text do not need."""
-        return prose.Tokenizer(self._options, self._reader.notes)
+        return prose.Tokenizer(self._reader.options, self._reader.notes)
 
     def words(self, value: Any, name: str, where: str) -> list[str]:
         """The words of one sentence."""

@@ -70,9 +70,10 @@ def read_documents(
 
 
 class TextReader:
-    """Reads an input, and counts omitted sentences and documents.
+    """Reads one input, and counts omitted sentences and documents.
 
     Attributes:
+      options, encoding, report: as for `read_documents`.
       formats: formats read so far, possibly `formats.RAW_JSONL`.
       empty_sentences: number of sentences without words so far.
       empty_documents: number of documents without words so far.
@@ -92,7 +93,7 @@ class TextReader:
             )
         self.formats: set[str] = set()
         self.empty_sentences = self.empty_documents = 0
-        self._options, self._encoding, self._report = options, encoding, report
+        self.options, self.encoding, self.report = options, encoding, report
         self._joined_by = joined_by
         self.notes = Notes()
         self._ids: dict[str, str] = {}
@@ -106,13 +107,13 @@ class TextReader:
     ) -> Iterator[Document]:
         """The documents of an input; see `read_documents`. `name` is the name of a single file in
         ids and messages, by default the file's name."""
-        if self._options.format in COLLECTIONS:
-            documents = COLLECTIONS[self._options.format].read(path)
+        if self.options.format in COLLECTIONS:
+            documents = COLLECTIONS[self.options.format].read(path)
         else:
             texts = self._texts(path, name)
             documents = itertools.chain.from_iterable(itertools.starmap(self.parsed, texts))
         yield from self.written(documents, keep_empty)
-        self.finish(name or path, self._report)
+        self.finish(name or path, self.report)
 
     def records(self, path: str | pathlib.Path) -> Iterator[formats.Record]:
         """The rows of tables and the objects of JSON lines of an input."""
@@ -124,16 +125,33 @@ class TextReader:
                 )
             yield from formats.records(text, format)
 
+    def candidates(self, path: str) -> Iterator[list[str]]:
+        """The words of each line, one sentence, of a file or of standard input ("-").
+
+        For options of raw text the tokenizer divides lines into words. For other options white
+        space divides them.
+        """
+        words = str.split
+        if remembered(self.options).format in RAW:
+            words = prose.Tokenizer(self.options, self.notes).words
+        lines = read_lines(pathlib.Path(path), encoding=self.encoding)
+        documents = (Document(f"{path}:{at}", [words(text)]) for at, text in lines)
+        for document in self.written(documents, keep_empty=True):
+            if not document.sentences:
+                raise InputError(f"{document.id}: has no words; expected one sentence per line")
+            yield document.sentences[0]
+        self.finish(path, self.report)
+
     def _texts(self, path: str | pathlib.Path, name: str | None) -> Iterator[tuple[str, Text]]:
         """The format and the lines of each text of an input."""
         for file in input_files(path):
-            format = _BY_NAME.get(name_suffix(file), self._options.format)
+            format = _BY_NAME.get(name_suffix(file), self.options.format)
             source, label = name or str(file), printable(name) if name else file_label(file, path)
-            lines = read_lines(file, source, encoding=self._encoding)
+            lines = read_lines(file, source, encoding=self.encoding)
             yield format, self.text(lines, label, source)
 
     def text(self, lines: Iterator[Line], label: str, source: str) -> Text:
-        return Text(lines, label, source, self._options, self._ids, self.notes, self._joined_by)
+        return Text(lines, label, source, self.options, self._ids, self.notes, self._joined_by)
 
     def parsed(self, format: str, text: Text) -> Iterator[Document]:
         """The documents of a text; a detected format is reported."""
@@ -147,7 +165,7 @@ class TextReader:
             format = self._guess
             if format == "tagged":
                 self._say("note", text, "read as tagged text, WORD/TAG")
-        if format == "jsonl" and detect_format.holds_raw_text(head, self._options.text_key):
+        if format == "jsonl" and detect_format.holds_raw_text(head, self.options.text_key):
             format = formats.RAW_JSONL
         self.formats.add(format)
         kind = format.removeprefix("raw ")
@@ -167,14 +185,14 @@ class TextReader:
         claim, *_ = message.partition(", such as")
         if claim not in self._reported:
             self._reported.add(claim)
-            self._report(f"{kind}: {text.source}: {message}")
+            self.report(f"{kind}: {text.source}: {message}")
 
     def written(
         self, documents: Iterable[Document], keep_empty: bool = False
     ) -> Iterator[Document]:
         """Documents whose words have the options' normal form and case, without empty sentences."""
         for name, sentences, tags, rows, row_of_word in documents:
-            words = [as_words(sentence, self._options, self.notes) for sentence in sentences]
+            words = [as_words(sentence, self.options, self.notes) for sentence in sentences]
             tags, row_of_word = _of_written(words, tags), _of_written(words, row_of_word)
             written = _not_empty(list(filter(None, sentence)) for sentence in words)
             for sentence in written:
@@ -189,7 +207,7 @@ class TextReader:
         """Refuses an input without documents, and reports the notes."""
         if not self._has_documents:
             raise InputError(f"{name}: has no documents; expected text")
-        for note in self.notes.lines(self._options.divider):
+        for note in self.notes.lines(self.options.divider):
             report(f"note: {name}: {note}")
 
 
@@ -231,30 +249,6 @@ def parse_record(line: Line, options: TextOptions, source: str) -> Document:
     text = reader.text(iter([line]), source, source)
     (document,) = reader.written(reader.parsed("jsonl", text), keep_empty=True)
     return document
-
-
-def read_candidates(
-    path: str,
-    options: TextOptions = PLAIN,
-    encoding: str = UTF8,
-    report: Report = lambda line: None,
-) -> Iterator[list[str]]:
-    """The words of each line, one sentence, of a file or of standard input ("-").
-
-    For options of raw text the tokenizer divides lines into words. For other options white space
-    divides them.
-    """
-    lines = read_lines(pathlib.Path(path), encoding=encoding)
-    reader = TextReader(options, encoding)
-    words = str.split
-    if remembered(options).format in RAW:
-        words = prose.Tokenizer(options, reader.notes).words
-    documents = (Document(f"{path}:{at}", [words(text)]) for at, text in lines)
-    for document in reader.written(documents, keep_empty=True):
-        if not document.sentences:
-            raise InputError(f"{document.id}: has no words; expected one sentence per line")
-        yield document.sentences[0]
-    reader.finish(path, report)
 
 
 def corresponding(

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 
 from dclm_jax.data import corpus, readers
-from dclm_jax.data.documents import PLAIN, TextOptions
-from dclm_jax.data.text_files import UTF8
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 
@@ -138,26 +136,19 @@ def documents_of(data: corpus.Corpus, source: corpus.Corpus) -> Iterator[Encoded
         yield Encoded(data.document(index), source=sentences, id=name)
 
 
-def open_text(
-    vocabulary: Vocabulary,
-    path: str,
-    options: TextOptions = PLAIN,
-    *,
-    encoding: str = UTF8,
-    report: readers.Report = lambda line: None,
-) -> Dataset:
-    """Text, streamed; "-" is standard input. See `readers.read_documents` for encoding and report.
+def open_text(vocabulary: Vocabulary, path: str, reader: readers.TextReader) -> Dataset:
+    """Text, streamed once by a reader that has read nothing yet; "-" is standard input.
 
     A tagger receives the words of the text, including OOV words.
     """
 
     def read(tagger: Tagger | None) -> Iterator[Encoded]:
-        for document in readers.read_documents(path, options, encoding=encoding, report=report):
+        for document in reader.documents(path):
             encoded = encode(vocabulary, document.sentences, document.id)
             tags = None if tagger is None else tagger(document)
             yield dataclasses.replace(encoded, tags=tags)
 
-    source = {"input": str(path), "split": None, "read_as": str(options)}
+    source = {"input": str(path), "split": None, "read_as": str(reader.options)}
     return Dataset(read, None, source)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.coherence.permutation_files import open_permutations
-from dclm_jax.data.readers import read_documents
+from dclm_jax.data.readers import TextReader
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.errors import InputError
 
@@ -23,7 +23,7 @@ def folder(path, texts):
 
 
 def read(path):
-    return open_permutations(VOCABULARY, read_documents, path)
+    return open_permutations(VOCABULARY, path, TextReader())
 
 
 def permuted(sentences, *order):

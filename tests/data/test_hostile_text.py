@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from dclm_jax.data import Document, open_corpus, prepare, read_documents
 from dclm_jax.data.alternatives import PairColumns, read_alternatives
 from dclm_jax.data.documents import TextOptions, columns
+from dclm_jax.data.readers import TextReader
 from dclm_jax.evaluation import parts_of_speech
 from tests.data import test_ted as ted
 from tests.data.support import write
@@ -103,7 +104,7 @@ def read_joined(path: Path) -> None:
 def read_pairs(path: Path) -> None:
     """Reads pairs of raw text."""
     columns_of_pairs = PairColumns(["good", "bad"])
-    for record in read_alternatives(str(path), columns_of_pairs, TextOptions("prose")):
+    for record in read_alternatives(str(path), columns_of_pairs, TextReader(TextOptions("prose"))):
         words = [word for sentence in (*record.alternatives, *record.context) for word in sentence]
         assert len(record.alternatives) == 2
         assert all(word.split() == [word] for word in words)

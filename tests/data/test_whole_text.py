@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dclm_jax.data import prose
 from dclm_jax.data.documents import Document, TextOptions
-from dclm_jax.data.readers import parse_documents, read_candidates, read_documents
+from dclm_jax.data.readers import TextReader, parse_documents, read_documents
 from dclm_jax.errors import InputError
 from dclm_jax.rescoring import nbest
 from tests.data.support import read, write
@@ -181,7 +181,8 @@ def test_accents_that_a_tokenizer_splits_off_are_counted(tmp_path):
 def test_candidates_become_words_as_documents_do(tmp_path, format, text, words):
     path, notes = write(tmp_path / "t", f"{text}\n"), []
     options = TextOptions(format, lowercase=True, unicode="nfc")
-    assert list(read_candidates(str(path), options, report=notes.append)) == [words]
+    reader = TextReader(options, report=notes.append)
+    assert list(reader.candidates(str(path))) == [words]
     assert [document.sentences for document in read_documents(path, options)] == [[words]]
     assert notes[0].endswith(
         f"{path}: format characters removed: 1, such as U+200B ZERO WIDTH SPACE"
@@ -352,4 +353,4 @@ def test_no_word_of_lists_references_and_candidates_is_lost(place, lines, end, f
         references = nbest.read_references(str(path), lists)
         assert references == [line.split() for line in lines]
         if all(lines):
-            assert list(read_candidates(str(path))) == references
+            assert list(TextReader().candidates(str(path))) == references

@@ -9,6 +9,7 @@ import pytest
 from dclm_jax.data import open_corpus, prepare
 from dclm_jax.data.documents import Document
 from dclm_jax.data.prepare import PrepareOptions
+from dclm_jax.data.readers import TextReader
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import parts_of_speech
 from dclm_jax.evaluation.datasets import open_split, open_text
@@ -222,7 +223,7 @@ def test_a_tagger_reads_the_words_of_a_split_and_of_text(tmp_path, unknown_token
     of_split, of_text = Recorder(), Recorder()
     for tagger, opened in (
         (of_split, open_split(vocabulary, corpus, "test")),
-        (of_text, open_text(vocabulary, str(text))),
+        (of_text, open_text(vocabulary, str(text), TextReader())),
     ):
         encoded = list(opened.read(tagger))
         assert opened.num_documents in (2, None)
@@ -238,6 +239,6 @@ def test_a_tagger_reads_the_words_of_a_split_and_of_text(tmp_path, unknown_token
         [["the", "cat", "sat"], ["the", "rare", "cat"]],
         [["the", "cat", "sat"]],
     ]
-    untagged = (open_split(vocabulary, corpus, "test"), open_text(vocabulary, str(text)))
-    for dataset in untagged:
+    text_again = open_text(vocabulary, str(text), TextReader())
+    for dataset in (open_split(vocabulary, corpus, "test"), text_again):
         assert [document.tags for document in dataset.documents] == [None, None]

@@ -11,6 +11,7 @@ import pytest
 import dclm_jax
 from dclm_jax.data.alternatives import Choice, PairColumns, read_alternatives
 from dclm_jax.data.documents import TextOptions
+from dclm_jax.data.readers import TextReader
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.minimal_pairs import accuracies
 from dclm_jax.experiments.pair_files import require_free_names
@@ -160,16 +161,19 @@ def test_raw_text_is_divided_and_lists_have_words(tmp_path, format):
     ]
     path.write_text(lines(rows))
     options = TextOptions(format, lowercase=True)
-    first, second, third = read_alternatives(str(path), PairColumns(["good", "bad"]), options)
+    columns = PairColumns(["good", "bad"])
+    first, second, third = read_alternatives(str(path), columns, TextReader(options))
     assert first.alternatives[0] == ["mr.", "lee", "isn", "'t", "here", "."]
     assert first.context == [["it", "rained", "."], ["so", "?"]]
     assert second.context == [["is", "it?", "is", "it", "not", "?"], ["it", "rai-ned."]]
     assert second.alternatives == [["yes", "is", "n't"], ["no", "."]]
     assert (third.alternatives, third.context) == ([["yes", "."], ["no", "."]], [])
-    alone = read_alternatives(str(path), PairColumns(["good", "bad"], context=()), options)
+    without_context = PairColumns(["good", "bad"], context=())
+    alone = read_alternatives(str(path), without_context, TextReader(options))
     assert [record.context for record in alone] == [[], [], []]
     path.write_text(lines([{"text": "It rained. We left."}]))
-    (passage,) = read_alternatives(str(path), PairColumns(["text"], is_passage=True), options)
+    columns = PairColumns(["text"], is_passage=True)
+    (passage,) = read_alternatives(str(path), columns, TextReader(options))
     assert (passage.alternatives, passage.context) == (
         [["we", "left", "."]],
         [["it", "rained", "."]],
@@ -179,7 +183,7 @@ def test_raw_text_is_divided_and_lists_have_words(tmp_path, format):
 def test_a_later_record_may_be_the_first_with_a_context(tmp_path):
     path = tmp_path / "pairs.jsonl"
     path.write_text(lines([{"good": "a", "bad": "b"}, {"good": "a", "bad": "b", "context": "c"}]))
-    records = [*read_alternatives(str(path), PairColumns(["good", "bad"]))]
+    records = [*read_alternatives(str(path), PairColumns(["good", "bad"]), TextReader())]
     assert [record.context for record in records] == [[], [["c"]]]
     assert [record.columns for record in records] == [{}, {}]
 
@@ -188,13 +192,13 @@ def test_unusual_text_is_reported(tmp_path):
     path, notes = tmp_path / "pairs.tsv", []
     path.write_text("good\tbad\nwe\u200b go\tgo we\u200b\u200b\n")
     columns = PairColumns(["good", "bad"])
-    (record,) = read_alternatives(str(path), columns, report=notes.append)
+    (record,) = read_alternatives(str(path), columns, TextReader(report=notes.append))
     assert record.alternatives == [["we", "\u200b", "go"], ["go", "we", "\u200b", "\u200b"]]
     (note,) = notes
     assert note.startswith(f"note: {path}: words with invisible format characters: 3")
     notes.clear()
-    options = TextOptions(unicode="nfc")
-    (record,) = read_alternatives(str(path), columns, options, report=notes.append)
+    reader = TextReader(TextOptions(unicode="nfc"), report=notes.append)
+    (record,) = read_alternatives(str(path), columns, reader)
     assert record.alternatives == [["we", "go"], ["go", "we"]]
     (note,) = notes
     assert "format characters removed: 3" in note
@@ -215,7 +219,7 @@ def test_records_of_another_kind_are_refused(tmp_path, old, new, message):
     path = tmp_path / "pairs.jsonl"
     path.write_text(PAIR.replace(old, new))
     with pytest.raises(InputError, match=re.escape(message)):
-        list(read_alternatives(str(path), PairColumns(["good", "bad"])))
+        list(read_alternatives(str(path), PairColumns(["good", "bad"]), TextReader()))
 
 
 @pytest.mark.parametrize(
