@@ -155,7 +155,7 @@ def train(
     """Estimates an n-gram model from the training split of a prepared corpus.
 
     Args:
-      data_directory: a corpus prepared by `dclm_jax.data.prepare`.
+      data_directory: a corpus prepared by `data.prepare.prepare`.
       workdir: the directory to create, which is complete or absent.
       order: number of words of the longest n-grams.
       report: called with lines about progress.

@@ -30,11 +30,10 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from dclm_jax import data
 from dclm_jax.data.corpora import COLLECTIONS
-from dclm_jax.data.corpus import SPLITS, open_corpus, source_split
+from dclm_jax.data.corpus import SPLITS, open_corpus, source_split, statistics_table
 from dclm_jax.data.documents import TextOptions
-from dclm_jax.data.prepare import Source
+from dclm_jax.data.prepare import PrepareOptions, Source, prepare
 from dclm_jax.errors import InputError, require_at_least
 from launch import _app, _text
 from launch._fields import define_fields, values_of
@@ -58,7 +57,7 @@ _CORPUS = flags.DEFINE_enum(
 )
 _OUTPUT = flags.DEFINE_string("output", None, "Directory of the corpus.")
 _TEXT = _text.define_text_flags("{}")
-_OPTIONS = define_fields(data.PrepareOptions, names={"fractions": "split"})
+_OPTIONS = define_fields(PrepareOptions, names={"fractions": "split"})
 _SPLIT = _OPTIONS["fractions"]
 _OVERWRITE = flags.DEFINE_bool(
     "overwrite", False, "Replace a corpus in --output that was made from other text or options."
@@ -88,15 +87,15 @@ def main(argv: Sequence[str]) -> None:
         if "format" in text:
             raise InputError(f"--format has no effect with --corpus={_CORPUS.value}; remove it")
         text["format"] = _CORPUS.value
-    manifest = data.prepare(
+    manifest = prepare(
         _source(),
         _OUTPUT.value,
         TextOptions(**text),
-        data.PrepareOptions(**options),
+        PrepareOptions(**options),
         overwrite=_OVERWRITE.value,
         report=lambda line: print(line, flush=True),
     )
-    print(data.statistics_table(manifest))
+    print(statistics_table(manifest))
     print(f"prepared corpus: {_OUTPUT.value}")
 
 

@@ -13,8 +13,7 @@ from hypothesis import given
 
 import dclm_jax
 from dclm_jax import ngram
-from dclm_jax.data import Vocabulary
-from dclm_jax.data.vocabulary import SPECIAL_TOKENS, UNKNOWN
+from dclm_jax.data.vocabulary import SPECIAL_TOKENS, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.training.config import default_config
 from dclm_jax.training.workdir import read_config

@@ -20,8 +20,9 @@ import numpy as np
 import pytest
 
 import dclm_jax
-from dclm_jax import data, ngram
+from dclm_jax import ngram
 from dclm_jax.data.corpus import open_corpus
+from dclm_jax.data.prepare import prepare
 from dclm_jax.data.vocabulary import END, SPECIAL_TOKENS, START, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.scoring import Continuation
@@ -176,7 +177,7 @@ def toolkit():
         yield
 
 
-def prepare(folder: Path, documents, **options: Any) -> Path:
+def prepared(folder: Path, documents, **options: Any) -> Path:
     """A prepared corpus whose split train has these documents."""
     text = write_lines(folder / "text.txt", documents)
     make_corpus({"train": text}, folder / "corpus", **options)
@@ -202,7 +203,7 @@ def natural_documents(seed=0, documents=300):
 
 @pytest.fixture
 def tiny(tmp_path) -> Path:
-    return prepare(tmp_path / "tiny", [[["a", "b"], ["b", "a", "a"]], [["a"]]])
+    return prepared(tmp_path / "tiny", [[["a", "b"], ["b", "a", "a"]], [["a"]]])
 
 
 def vocabulary_of(*words: str) -> Vocabulary:
@@ -383,11 +384,11 @@ def test_a_workdir_is_reused_or_refused(tiny, fakes, tmp_path, monkeypatch):
 
     with pytest.raises(InputError, match=r"run \(model\.order: 3 saved, 4 given\)\. Choose"):
         train(order=4)
-    other = prepare(tmp_path / "other", [[["a", "b"]]])
+    other = prepared(tmp_path / "other", [[["a", "b"]]])
     with pytest.raises(InputError, match="a different vocabulary from .*other"):
         train(corpus=other)
     # The same place and words, but another text.
-    data.prepare({"train": tmp_path / "other" / "text.txt"}, tiny, overwrite=True)
+    prepare({"train": tmp_path / "other" / "text.txt"}, tiny, overwrite=True)
     with pytest.raises(InputError, match="different vocabular"):
         train()
     assert snapshot(workdir) == before
@@ -429,7 +430,7 @@ def natural(toolkit, tmp_path_factory):
     """A corpus large enough for discounts, and the 5-gram that KenLM makes of it."""
     root = tmp_path_factory.mktemp("natural")
     documents = [[["BZh91AY", "a"]], *natural_documents()]
-    corpus = prepare(root, documents, unknown_token=OWN_UNKNOWN)
+    corpus = prepared(root, documents, unknown_token=OWN_UNKNOWN)
     lines = []
     ngram.train(corpus, root / "kn5", report=lines.append)
     assert not any("too small" in line for line in lines)
@@ -481,7 +482,7 @@ def test_probabilities_add_up_to_one(toolkit, tmp_path):
         for document in natural_documents(documents=400)
     ]
     documents = [list(filter(None, document)) for document in documents]
-    corpus = prepare(tmp_path, list(filter(None, documents)), vocabulary=tmp_path / "words")
+    corpus = prepared(tmp_path, list(filter(None, documents)), vocabulary=tmp_path / "words")
     ngram.train(corpus, tmp_path / "kn", order=3, report=lambda line: None)
     lm = dclm_jax.restore(tmp_path / "kn")
     vocabulary = lm.vocabulary

@@ -19,9 +19,10 @@ import pytest
 
 import dclm_jax
 from dclm_jax import files
-from dclm_jax.data import open_corpus, prepare, read_documents
+from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.documents import Document, TextOptions
-from dclm_jax.data.prepare import PrepareOptions
+from dclm_jax.data.prepare import PrepareOptions, prepare
+from dclm_jax.data.readers import read_documents
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.parts_of_speech import Tagger
 from dclm_jax.training.checkpoints import CHECKSUMS_FILE
@@ -290,12 +291,12 @@ FORBIDDEN = ("pickle.find_class", "os.system", "os.exec", "os.posix_spawn", "sub
 sys.addaudithook(lambda event, values: print(event, values) if event in FORBIDDEN else None)
 
 import numpy, pickle
-import dclm_jax.data, dclm_jax.language_model
+import dclm_jax.data.corpus, dclm_jax.language_model
 
 workdir, corpus = sys.argv[1:]
 pickle.loads(pickle.dumps(numpy.arange(3)))
 print("begin", flush=True)
-opened = dclm_jax.data.open_corpus(corpus, "train")
+opened = dclm_jax.data.corpus.open_corpus(corpus, "train")
 run = dclm_jax.restore(workdir)
 assert len(list(run.score([["a b", "b"]]))) == 1 and opened.document(0)
 print("end", flush=True)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dclm_jax import language_model as module
-from dclm_jax.data import Document
+from dclm_jax.data.documents import Document
 from dclm_jax.errors import InputError
 from tests.exhaustive import some
 from tests.models.support import AUTOENCODERS, MODELS, model_class

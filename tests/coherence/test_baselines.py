@@ -15,8 +15,9 @@ from dclm_jax.coherence import baselines, window_classifier
 from dclm_jax.coherence.baselines import END, START, MaximumEntropy, labelled_windows
 from dclm_jax.coherence.compare import Fixed, compare
 from dclm_jax.coherence.window_classifier import Options, WindowBatch, WindowClassifier
-from dclm_jax.data import open_corpus, prepare
 from dclm_jax.data.batches import LENGTH_BOUNDARIES
+from dclm_jax.data.corpus import open_corpus
+from dclm_jax.data.prepare import prepare
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.permutations import Shuffle, numbered
 from dclm_jax.evaluation.scoring import Continuation

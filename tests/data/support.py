@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from dclm_jax.data import Corpus, Document, TextReader, open_corpus, prepare, read_documents
-from dclm_jax.data.corpus import Manifest, read_manifest
-from dclm_jax.data.documents import TextOptions
-from dclm_jax.data.prepare import PrepareOptions
+from dclm_jax.data.corpus import Corpus, Manifest, open_corpus, read_manifest
+from dclm_jax.data.documents import Document, TextOptions
+from dclm_jax.data.prepare import PrepareOptions, prepare
+from dclm_jax.data.readers import TextReader, read_documents
 
 
 def write(path: Path, content: str | bytes) -> Path:

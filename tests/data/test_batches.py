@@ -5,8 +5,8 @@ import jax
 import numpy as np
 import pytest
 
-from dclm_jax.data import TrainingBatches, length_bucket, open_corpus, pack_sentences
-from dclm_jax.data.batches import Shape
+from dclm_jax.data.batches import Shape, TrainingBatches, length_bucket, pack_sentences
+from dclm_jax.data.corpus import open_corpus
 from dclm_jax.errors import InputError
 from tests.data.support import corpus_of, make_corpus, write_lines
 

@@ -3,8 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from dclm_jax.data import open_corpus, statistics_table
-from dclm_jax.data.corpus import open_source
+from dclm_jax.data.corpus import open_corpus, open_source, statistics_table
 from dclm_jax.errors import InputError
 from tests.data.support import make_corpus, write
 

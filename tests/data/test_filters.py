@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dclm_jax.data import PrepareOptions, numbering, prepare, statistics_table
-from dclm_jax.data.corpus import SPLITS
+from dclm_jax.data import numbering
+from dclm_jax.data.corpus import SPLITS, statistics_table
+from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.errors import InputError
 from tests.data.support import contents, make_corpus, write, write_lines
 

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dclm_jax.data import Corpus, TrainingBatches, Vocabulary, open_corpus, statistics_table
-from dclm_jax.data.vocabulary import UNKNOWN
+from dclm_jax.data.batches import TrainingBatches
+from dclm_jax.data.corpus import Corpus, open_corpus, statistics_table
+from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError
 from tests.data.support import make_corpus, write
 from tests.fuzzing import attack, attack_json, fuzz, value_or_input_error

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dclm_jax.data import Document, open_corpus, prepare, read_documents
 from dclm_jax.data.alternatives import PairColumns, read_alternatives
-from dclm_jax.data.documents import TextOptions, columns
-from dclm_jax.data.readers import TextReader
+from dclm_jax.data.corpus import open_corpus
+from dclm_jax.data.documents import Document, TextOptions, columns
+from dclm_jax.data.prepare import prepare
+from dclm_jax.data.readers import TextReader, read_documents
 from dclm_jax.evaluation import parts_of_speech
 from tests.data import test_ted as ted
 from tests.data.support import write

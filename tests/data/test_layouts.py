@@ -1,8 +1,9 @@
 import pytest
 
-from dclm_jax.data import prepare, read_documents
 from dclm_jax.data.corpora import prose_folders
 from dclm_jax.data.documents import Document, TextOptions
+from dclm_jax.data.prepare import prepare
+from dclm_jax.data.readers import read_documents
 from dclm_jax.errors import InputError
 from tests.data.support import contents, ids_of, make_corpus, read, write
 

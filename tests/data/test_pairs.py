@@ -2,8 +2,7 @@
 
 import pytest
 
-from dclm_jax.data import open_corpus
-from dclm_jax.data.corpus import SPLITS, source_split
+from dclm_jax.data.corpus import SPLITS, open_corpus, source_split
 from dclm_jax.errors import InputError
 from tests.data.support import contents, ids_of, make_corpus, read, write, write_lines
 from tests.launch.support import launch

@@ -7,8 +7,10 @@ import types
 
 import pytest
 
-from dclm_jax.data import Vocabulary, open_corpus, prepare
+from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.documents import TextOptions
+from dclm_jax.data.prepare import prepare
+from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 from tests.data.support import contents, ids_of, make_corpus, read, snapshot, write
 from tests.launch.support import launch

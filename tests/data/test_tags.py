@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from dclm_jax.data import open_corpus
-from dclm_jax.data.corpus import SPLITS
+from dclm_jax.data.corpus import SPLITS, open_corpus
 from tests.data.support import make_corpus, read, write
 
 TAGGED = (

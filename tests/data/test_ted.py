@@ -4,8 +4,9 @@ import collections
 
 import pytest
 
-from dclm_jax.data import TextReader, prepare
 from dclm_jax.data.documents import TextOptions
+from dclm_jax.data.prepare import prepare
+from dclm_jax.data.readers import TextReader
 from dclm_jax.errors import InputError
 from tests.data.support import empty, ids_of, make_corpus, read, write
 

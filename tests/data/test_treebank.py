@@ -8,10 +8,11 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from dclm_jax.data import TextReader, open_corpus, prepare
 from dclm_jax.data.corpora import COLLECTIONS
+from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.documents import Document, TextOptions
-from dclm_jax.data.prepare import divide
+from dclm_jax.data.prepare import divide, prepare
+from dclm_jax.data.readers import TextReader
 from dclm_jax.errors import InputError
 from tests.data.support import empty, ids_of, make_corpus, read, sentences_of, write
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import dclm_jax
-from dclm_jax.data import PrepareOptions, prepare
 from dclm_jax.data.corpus import open_corpus
+from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.data.readers import read_documents
 from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.evaluation import adaptation, dynamic

@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-from dclm_jax.data import open_corpus, prepare
+from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.documents import Document
-from dclm_jax.data.prepare import PrepareOptions
+from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.data.readers import TextReader
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import parts_of_speech

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dclm_jax.data import prepare
+from dclm_jax.data.prepare import prepare
 from tests.launch import support
 
 TEXT = "\n\n".join(f"a{i} b{i}\nb{i} c{i}\nc{i} d{i}" for i in range(4))

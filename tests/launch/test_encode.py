@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dclm_jax
-from dclm_jax.data import read_documents
+from dclm_jax.data.readers import read_documents
 from tests.launch.support import REPOSITORY, launch, refuse
 
 

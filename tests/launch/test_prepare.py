@@ -2,7 +2,8 @@
 
 import json
 
-from dclm_jax.data import open_corpus, read_documents
+from dclm_jax.data.corpus import open_corpus
+from dclm_jax.data.readers import read_documents
 from tests.data.support import write
 from tests.launch.support import launch, refuse
 

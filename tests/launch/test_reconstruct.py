@@ -8,7 +8,7 @@ import pytest
 
 import dclm_jax
 from dclm_jax import Decoding
-from dclm_jax.data import open_corpus
+from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.evaluation.reconstruction import evaluate_files, summarize
 from tests.launch.support import launch, scored

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import dclm_jax
-from dclm_jax.data import Document, open_corpus
-from dclm_jax.data.documents import TextOptions
+from dclm_jax.data.corpus import open_corpus
+from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.readers import read_documents
 from dclm_jax.score_types import DocumentScore
 from dclm_jax.tables import cell_text
