@@ -4,7 +4,7 @@ import dataclasses
 import re
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from absl import flags
@@ -23,6 +23,7 @@ def define_fields(
     *,
     names: Mapping[str, str] = {},
     choices: Mapping[str, Sequence[str]] = {},
+    omitted: Collection[str] = (),
     unset: str = "",
 ) -> FieldFlags:
     """Defines one flag per field of a dataclass, with the meaning in its docstring as help.
@@ -31,6 +32,7 @@ def define_fields(
       options: the dataclass.
       names: names of flags that are not the names of their fields.
       choices: the values of fields that have a fixed set of values.
+      omitted: fields without a flag.
       unset: the meaning of a missing flag, in which "{}" stands for the default of the field; the
         value of the flag is then None. By default the flag has the default of the field.
     """
@@ -38,6 +40,8 @@ def define_fields(
     hints = typing.get_type_hints(options, include_extras=True)
     flag_names = {name: names.get(name, name) for name in hints}
     for field in dataclasses.fields(options):
+        if field.name in omitted:
+            continue
         meaning = re.sub("`(\\w+)`", lambda name: f"--{flag_names[name[1]]}", meanings[field.name])
         text = meaning[0].upper() + meaning[1:]
         if unset and (field.default is not None or "{}" not in unset):
@@ -56,7 +60,7 @@ def define_fields(
         elif field.name in choices:
             holder = flags.DEFINE_enum(name, default, choices[field.name], text)
         elif isinstance(field.default, tuple) or kind is Sequence:
-            holder = flags.DEFINE_list(name, default, text)
+            holder = flags.DEFINE_list(name, default and list(default), text)
         elif hint is int:
             holder = flags.DEFINE_integer(name, default, text, lower_bound=lower_bound)
         else:

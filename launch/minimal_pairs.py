@@ -37,6 +37,7 @@ as JSON.
 """
 
 import collections
+import dataclasses
 import sys
 from collections.abc import Sequence
 
@@ -48,24 +49,13 @@ from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation.minimal_pairs import require_columns
 from dclm_jax.experiments.pair_files import PairResults, require_free_names
 from launch import _app, _evaluation
+from launch._fields import define_fields, values_of
 
 # --text_key and --divider, of texts in other formats, have no effect.
 _evaluation.declare_flags(without=["text_key", "divider"])
 _evaluation.define_workdirs()
 _INPUT = flags.DEFINE_string("input", None, "Table or JSON lines of pairs; '-' is standard input.")
-_ALTERNATIVES = flags.DEFINE_list(
-    "alternatives",
-    ["sentence_good", "sentence_bad"],
-    "Columns of the alternatives, the right one first.",
-)
-_CONTEXT = flags.DEFINE_list(
-    "context_columns",
-    None,
-    "Columns of text before the alternatives. Default: context, in records that have it.",
-)
-_ANSWER = flags.DEFINE_string(
-    "answer", None, "Column with the number of the right alternative, from 1."
-)
+_COLUMNS = define_fields(PairColumns, names={"context": "context_columns"}, omitted=["is_passage"])
 _LAST_WORD = flags.DEFINE_bool("last_word", False, "Measure the rank of the last word, too.")
 _BY = flags.DEFINE_list("by", [], "Columns whose equal cells make a group of pairs.")
 _OUTPUT = flags.DEFINE_string(
@@ -81,16 +71,10 @@ def main(argv: Sequence[str]) -> None:
         raise InputError("--input is missing; add --input=PATH, a table or JSON lines")
     if _OUTPUT.value not in (None, files.STDOUT) and not _OUTPUT.value.endswith(".tsv"):
         raise InputError(f"--output={_OUTPUT.value}: choose the extension .tsv")
-    _check_columns()
+    columns = _columns()
     runs = _evaluation.restore_all()
     _evaluation.require_language_models((run.lm for run in runs), "launch.minimal_pairs")
     first = runs[0].lm
-    columns = PairColumns(
-        _ALTERNATIVES.value,
-        _CONTEXT.value,
-        _ANSWER.value,
-        is_passage=_LAST_WORD.value and len(_ALTERNATIVES.value) == 1 and not _CONTEXT.value,
-    )
     counted = _evaluation.counting_unknown(
         read_alternatives(path, columns, _evaluation.text_reader([run.lm for run in runs])),
         lambda record: map(first.vocabulary.encode, [*record.context, *record.alternatives]),
@@ -100,14 +84,14 @@ def main(argv: Sequence[str]) -> None:
     choices = list(counted)
     require_columns(choices, _BY.value)
     if _OUTPUT.value:
-        require_free_names(choices, _ALTERNATIVES.value)
+        require_free_names(choices, columns.alternatives)
     outcomes = [[] for _ in runs]
     with _evaluation.Progress("scoring", len(choices) * len(runs)) as progress:
         for run, run_outcomes in zip(runs, outcomes, strict=True):
             for outcome in run.lm.minimal_pairs(choices, last_word=_LAST_WORD.value):
                 run_outcomes.append(outcome)
                 progress(sum(map(len, outcomes)), len(choices) * len(runs))
-    results = PairResults([run.label for run in runs], _ALTERNATIVES.value, _BY.value, outcomes)
+    results = PairResults([run.label for run in runs], columns.alternatives, _BY.value, outcomes)
     to_stderr = files.STDOUT in (_OUTPUT.value, _METRICS.value)
     print(results.text(), file=sys.stderr if to_stderr else sys.stdout)
     if _OUTPUT.value:
@@ -118,16 +102,19 @@ def main(argv: Sequence[str]) -> None:
         files.write_json(_METRICS.value, value)
 
 
-def _check_columns() -> None:
-    """Refuses names of columns that leave no choice or that are repeated."""
-    if not _ALTERNATIVES.value:
+def _columns() -> PairColumns:
+    """The columns that flags name. Refuses names that leave no choice or that are repeated."""
+    columns = PairColumns(**values_of(_COLUMNS))
+    if not columns.alternatives:
         raise InputError(
             "--alternatives names no column; name two or more, or one with --last_word"
         )
-    for flag in (_ALTERNATIVES, _CONTEXT, _BY):
+    for flag in (_COLUMNS["alternatives"], _COLUMNS["context"], _BY):
         for name, times in collections.Counter(flag.value or []).items():
             if times > 1:
                 raise InputError(f"--{flag.name} repeats {brief(name)}; name different columns")
+    is_passage = _LAST_WORD.value and len(columns.alternatives) == 1 and not columns.context
+    return dataclasses.replace(columns, is_passage=is_passage)
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.experiments.report import Options, of_runs
 from dclm_jax.experiments.results import Store
 from launch import _adaptation, _app, _evaluation
+from launch._fields import define_fields, values_of
 
 _evaluation.define_workdirs()
 for _name in ("batch_size", "matmul_precision", *(flag.name for flag in _adaptation.SETTINGS)):
@@ -52,27 +53,7 @@ _OUTPUT = flags.DEFINE_string("output", None, "Directory of the report.")
 _QUICK = flags.DEFINE_bool(
     "quick", False, "Report saved results and measure nothing; cells without a result are blank."
 )
-_DATA = flags.DEFINE_string(
-    "data", None, "Prepared corpus. Default: the training corpus of the first run."
-)
-_BOOTSTRAP = flags.DEFINE_integer(
-    "bootstrap", 1000, "Number of resampled test sets for coherence; 0 skips coherence."
-)
-_POOL = flags.DEFINE_integer(
-    "permutation_pool",
-    50,
-    "Number of permutations per document from which test sets draw; 0 shuffles every draw.",
-)
-_FIX_FIRST = flags.DEFINE_integer(
-    "fix_first", 0, "Number of sentences at the start of each document that stay in place."
-)
-_SEED = flags.DEFINE_integer("seed", 0, "Random seed for permutations and test sets.")
-_BASELINE = flags.DEFINE_string(
-    "baseline",
-    None,
-    "Baseline of all rows: the workdir of one of the runs, or a model, such as rnnlm, trained with "
-    "the same recipe. Default: rnnlm for perplexity; rnnlm, drnnlm and hrnnlm for coherence.",
-)
+_OPTIONS = define_fields(Options, omitted=["adaptations"])
 _HTML = flags.DEFINE_string("html", None, "HTML report, a single file that needs no network.")
 
 
@@ -102,15 +83,8 @@ def main(argv: Sequence[str]) -> None:
 def _options() -> Options:
     """The options that flags set."""
     _adaptation.check_settings()
-    return Options(
-        _BOOTSTRAP.value,
-        _POOL.value,
-        _FIX_FIRST.value,
-        _SEED.value,
-        {kind: _adaptation.settings(kind) for kind in _adaptation.ADAPT.value},
-        _DATA.value,
-        _BASELINE.value,
-    )
+    adaptations = {kind: _adaptation.settings(kind) for kind in _adaptation.ADAPT.value}
+    return Options(adaptations=adaptations, **values_of(_OPTIONS))
 
 
 if __name__ == "__main__":

@@ -19,15 +19,15 @@ class PairColumns:
     """The columns of a table of pairs.
 
     Attributes:
-      alternatives: columns of the alternatives; without `answer` the first is right.
-      context: columns whose texts are read before the alternatives; None for "context" in records
-        that have it.
+      alternatives: columns of the alternatives, the right one first unless there is `answer`. The
+        default columns are those of BLiMP (Warstadt et al. 2020).
+      context: columns of text before the alternatives. Default: context, in records that have it.
       answer: column with the number of the right alternative, from 1.
       is_passage: whether the only alternative is a passage, whose last sentence is the alternative,
         and whose other sentences belong to the context.
     """
 
-    alternatives: Sequence[str]
+    alternatives: Sequence[str] = ("sentence_good", "sentence_bad")
     context: Sequence[str] | None = None
     answer: str | None = None
     is_passage: bool = False

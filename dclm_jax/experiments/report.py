@@ -39,11 +39,13 @@ class Options:
       bootstrap: number of resampled test sets for coherence; 0 skips coherence.
       permutation_pool: number of permutations per document from which test sets draw; 0 shuffles
         every draw.
-      fix_first: number of sentences at the start of each document that are not permuted.
+      fix_first: number of sentences at the start of each document that stay in place.
       seed: random seed for permutations, test sets and the context ablation.
       adaptations: settings of test-time adaptation by kind, see `evaluation.adaptation`.
-      data: prepared corpus; by default the corpus that the first run was trained on.
-      baseline: the workdir of a run, or a model, with which all other runs are compared.
+      data: prepared corpus. Default: the training corpus of the first run.
+      baseline: baseline of all rows: the workdir of one of the runs, or a model, such as rnnlm,
+        trained with the same recipe. Default: rnnlm for perplexity; rnnlm, drnnlm and hrnnlm for
+        coherence.
     """
 
     bootstrap: int = 1000
