@@ -110,31 +110,17 @@ def tag_class(tag: str) -> str:
 class TagClass(NamedTuple):
     """A class of targets.
 
-    Attributes:
-      count_D: the number of targets per document.
-      nll_DxM: the sum of -log P in nats per document and model.
+    sums: nats per document and model, [D, M], and numbers of targets per document, [D, 1].
     """
 
     name: str
     tags: tuple[str, ...]
-    count_D: np.ndarray
-    nll_DxM: np.ndarray
+    sums: Sums
 
     @property
     def tokens(self) -> int:
         """The number of targets."""
-        return int(self.count_D.sum())
-
-    @property
-    def nll(self) -> list[float]:
-        """The sum of -log P in nats under each model."""
-        return self.nll_DxM.sum(axis=0).tolist()
-
-    @property
-    def perplexities(self) -> list[float]:
-        """exp(nll / tokens) of each model; infinite on overflow."""
-        with np.errstate(over="ignore"):
-            return np.exp(np.divide(self.nll, self.tokens)).tolist()
+        return int(self.sums.count.sum())
 
 
 class TagSums:
@@ -182,7 +168,7 @@ class TagSums:
             for tag, sums in document.items():
                 sums_CxDxM[class_of[tag], index] += sums
         classes = [
-            TagClass(name, tuple(tags), sums_DxM[:, 0], sums_DxM[:, 1:])
+            TagClass(name, tuple(tags), Sums(sums_DxM[:, 1:], sums_DxM[:, :1]))
             for (name, tags), sums_DxM in zip(members.items(), sums_CxDxM, strict=True)
         ]
         rank = {name: number for number, name in enumerate(last, start=1)}
@@ -192,18 +178,18 @@ class TagSums:
 def sums_of(classes: Sequence[TagClass], model: int) -> Sums:
     """The sums of a model by document and class."""
     return Sums(
-        np.stack([tag_class.nll_DxM[:, model] for tag_class in classes], axis=1),
-        np.stack([tag_class.count_D for tag_class in classes], axis=1),
+        np.stack([group.sums.nll[:, model] for group in classes], axis=1),
+        np.concatenate([group.sums.count for group in classes], axis=1),
     )
 
 
 def table(classes: Sequence[TagClass], labels: Sequence[str]) -> str:
     """Aligned text: one row per class and a row for all, one column of perplexities per model."""
-    counts, nll = zip(*((group.count_D, group.nll_DxM) for group in classes), strict=True)
-    total = TagClass("all", (), np.concatenate(counts), np.concatenate(nll))
+    nll, counts = zip(*(group.sums for group in classes), strict=True)
+    total = TagClass("all", (), Sums(np.concatenate(nll), np.concatenate(counts)))
     rows = [("class", "targets", "share", *labels)]
     for group in (*classes, total):
-        perplexities = (f"{perplexity:,.2f}" for perplexity in group.perplexities)
+        perplexities = (f"{perplexity:,.2f}" for perplexity in group.sums.perplexities)
         share = f"{100 * group.tokens / total.tokens:.1f}%"
         rows.append((group.name, f"{group.tokens:,}", share, *perplexities))
     lines = aligned(rows)
@@ -227,8 +213,8 @@ def to_json(classes: Sequence[TagClass], model: int) -> dict[str, Any]:
     """The classes by name, with the sums of one model."""
     return {
         group.name: {
-            "perplexity": group.perplexities[model],
-            "nll": group.nll[model],
+            "perplexity": float(group.sums.perplexities[model]),
+            "nll": float(group.sums.nll.sum(axis=0)[model]),
             "tokens": group.tokens,
             "tags": list(group.tags),
         }

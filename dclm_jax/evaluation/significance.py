@@ -94,7 +94,8 @@ def interval_text(mean_and_ends: Sequence[float] | np.ndarray, digits: int) -> s
 
 class Sums(NamedTuple):
     """Sums of nats (or of another averaged value) and numbers of targets, per document and column
-    (positions, parts of speech or runs), [D, X] each."""
+    (positions, parts of speech or runs), [D, X] each; the numbers are [D, 1] if they are equal for
+    all columns."""
 
     nll: np.ndarray
     count: np.ndarray

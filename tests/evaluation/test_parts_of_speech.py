@@ -14,6 +14,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation import parts_of_speech
 from dclm_jax.evaluation.datasets import open_split, open_text
 from dclm_jax.evaluation.parts_of_speech import TagClass, Tagger, TagSums, sums_of
+from dclm_jax.evaluation.significance import Sums
 
 
 @pytest.mark.parametrize(
@@ -53,17 +54,18 @@ def by_hand() -> TagSums:
 
 
 def made(name: str, tags: tuple[str, ...], tokens: int, *nll: float) -> TagClass:
-    return TagClass(name, tags, np.array([tokens]), np.array([nll]))
+    return TagClass(name, tags, Sums(np.array([nll]), np.array([[tokens]])))
 
 
 def test_classes_by_hand():
     classes = by_hand().classes(2)
-    assert [(group.name, group.tags, group.tokens, group.nll) for group in classes] == [
-        ("Noun", ("NN", "NNS"), 4, [14.0, 4.0]),
-        ("IN", ("IN",), 2, [4.5, 2.0]),
-        ("other", ("UH", "VBD"), 2, [12.0, 2.0]),
-        ("punctuation", (",",), 1, [0.5, 1.0]),
-        ("END", ("END",), 3, [1.125, 3.0]),
+    rows = [(*group[:2], group.tokens, *group.sums.nll.sum(axis=0)) for group in classes]
+    assert rows == [
+        ("Noun", ("NN", "NNS"), 4, 14.0, 4.0),
+        ("IN", ("IN",), 2, 4.5, 2.0),
+        ("other", ("UH", "VBD"), 2, 12.0, 2.0),
+        ("punctuation", (",",), 1, 0.5, 1.0),
+        ("END", ("END",), 3, 1.125, 3.0),
     ]
     # A document without sentences adds nothing.
     sums = sums_of(classes, 0)
@@ -95,8 +97,9 @@ def test_names_that_are_no_tags_are_explained():
 
 def test_perplexity_is_not_a_mean_of_perplexities_and_never_clipped():
     noun = by_hand().classes(1)[0]
-    assert noun.perplexities == pytest.approx([math.exp(14 / 4), math.e])
-    assert made("UH", ("UH",), 2, 1500.0, 2.0).perplexities == [math.inf, math.e]
+    assert noun.sums.perplexities == pytest.approx([math.exp(14 / 4), math.e])
+    interjection = made("UH", ("UH",), 2, 1500.0, 2.0)
+    assert interjection.sums.perplexities.tolist() == [math.inf, math.e]
 
 
 def test_a_tag_of_any_length_takes_no_more_than_itself():
