@@ -279,6 +279,6 @@ class Progress(progress.Progress):
         )
         self._documents = self.add_task(label, total=total)
 
-    def __call__(self, done: int, total: int | None = None) -> None:
-        """Shows the number of documents done, and their total if it is known."""
-        self.update(self._documents, completed=done, total=total or None)
+    def __call__(self, done: int) -> None:
+        """Shows the number of documents done."""
+        self.update(self._documents, completed=done)

@@ -90,7 +90,7 @@ def main(argv: Sequence[str]) -> None:
         for run, run_outcomes in zip(runs, outcomes, strict=True):
             for outcome in run.lm.minimal_pairs(choices, last_word=_LAST_WORD.value):
                 run_outcomes.append(outcome)
-                progress(sum(map(len, outcomes)), len(choices) * len(runs))
+                progress(sum(map(len, outcomes)))
     results = PairResults([run.label for run in runs], columns.alternatives, _BY.value, outcomes)
     to_stderr = files.STDOUT in (_OUTPUT.value, _METRICS.value)
     print(results.text(), file=sys.stderr if to_stderr else sys.stdout)

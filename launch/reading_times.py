@@ -78,7 +78,7 @@ def main(argv: Sequence[str]) -> None:
         def scores() -> Iterator[Sequence[DocumentScore]]:
             for number, by_run in enumerate(zip(*by_model, strict=True), start=1):
                 yield by_run
-                progress(number, len(documents))
+                progress(number)
 
         vocabulary = models[0].vocabulary
         words = words_of(documents, scores(), vocabulary, _TIME.value, _PREDICTORS.value)

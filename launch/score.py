@@ -82,11 +82,11 @@ weights.
 import functools
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from absl import flags
 
-from dclm_jax.data.documents import Document
+from dclm_jax.data.documents import Document, Progress
 from dclm_jax.data.text_files import STDIN
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.distributions import (
@@ -288,9 +288,7 @@ def _answer(runs: Sequence[Subject], request: Request) -> str:
 
 
 def _with_attention(
-    runs: Sequence[Subject],
-    scores: Iterable[list[DocumentScore]],
-    progress: Callable[[int], None],
+    runs: Sequence[Subject], scores: Iterable[list[DocumentScore]], progress: Progress
 ) -> Iterator[tuple[list[DocumentScore], list[Attention]]]:
     """The scores of each document after --oov and --bits are applied, and with --attention its
     attention weights."""

@@ -25,9 +25,10 @@ import numpy as np
 from dclm_jax.allocation import require_memory
 from dclm_jax.coherence.results import Coherence, DocumentOutcome, Insertion, OrderResult
 from dclm_jax.coherence.scoring import Orders, log_probs
+from dclm_jax.data.documents import Progress
 from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.evaluation.permutations import Moves, Shuffle, first_moved
-from dclm_jax.evaluation.scoring import Document, Progress, SentenceScorer
+from dclm_jax.evaluation.scoring import Document, SentenceScorer
 from dclm_jax.reading.continuations import SentenceReader
 from dclm_jax.reading.reader import Reader
 
@@ -117,7 +118,7 @@ def compare(
     test: OrderTest[ResultT],
     *,
     reader: SentenceReader[Any] | None = None,
-    on_document: Progress = lambda done, of: None,
+    on_document: Progress = lambda done: None,
 ) -> OrderResult[ResultT]:
     """The result of a test and, except for a bootstrap, the outcome of every document.
 
@@ -147,7 +148,7 @@ def compare(
             words, pairs, correct = _num_words(document), len(outcomes), float(outcomes.sum())
             nats = -float(scores[0]), -float(scores[1:].mean())
             by_document.append(DocumentOutcome(index, len(document), words, pairs, correct, *nats))
-        on_document(len(compared.log_probs), len(fitting))
+        on_document(len(compared.log_probs))
     return OrderResult(test.summary(compared), by_document)
 
 

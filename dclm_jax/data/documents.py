@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dclm_jax.errors import InputError, brief
@@ -13,6 +13,8 @@ FORMS = (NO_FORM, "nfc", "nfkc")
 """Unicode normal forms of words."""
 NO_DIVIDER = "none"
 _LANGUAGE = re.compile("[a-z]{2,3}")
+Progress = Callable[[int], None]
+"""Called after every document with the number of documents so far."""
 
 
 class Document(NamedTuple):

@@ -5,12 +5,13 @@ on text that is not evaluated.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import optimize
 
+from dclm_jax.data.documents import Progress
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.measures import Measure
@@ -59,7 +60,7 @@ def measure(
     weight: float | None = None,
     by_tag: TagSums | None = None,
     measures: Sequence[Sequence[Measure]] = (),
-    on_document: Callable[[int], None] = lambda done: None,
+    on_document: Progress = lambda done: None,
 ) -> list[Perplexity]:
     """The perplexities of models that share one vocabulary on the same documents, scored whole.
 
@@ -69,7 +70,6 @@ def measure(
         model.
       by_tag: sums by part of speech, to which the documents are added for all models.
       measures: further measures of each model, to which every document is added.
-      on_document: called with the number of documents so far.
     """
     totals = [no_document(scorers)] * (len(scorers) + (weight is not None))
     if by_tag is not None and totals[0].objective != "words":
@@ -95,7 +95,7 @@ def tune(
     scorers: Sequence[WordScorer],
     dataset: Dataset,
     *,
-    on_document: Callable[[int], None] = lambda done: None,
+    on_document: Progress = lambda done: None,
 ) -> Mixture:
     """The weight with the highest likelihood of documents under the mixture of two models that
     share one vocabulary.

@@ -21,8 +21,6 @@ from dclm_jax.reading import blocks
 from dclm_jax.reading.likelihoods import block_nll, open_documents
 
 Document = Sequence[np.ndarray]
-Progress = Callable[[int, int], None]
-"""Called after every document with the numbers of documents so far and in total."""
 Scored = TypeVar("Scored")
 """A document to score: a sequence of sentences, or an object with the attribute `sentences`. If its
 `only_last` is true, the sentences before the last sentence are only read as context, without the

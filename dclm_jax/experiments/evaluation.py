@@ -188,14 +188,14 @@ def evaluate(
         computed = kinds if dataset.is_text else measures.MEASURES
         num_models = len(subjects) + (mixture is not None)
         new = [[kind() for kind in computed] for _ in range(num_models)]
-        with store.progress("perplexity") as on_document:
+        with store.progress("perplexity", dataset.num_documents) as on_document:
             sums = interpolation.measure(
                 [subject.lm.scorer for subject in subjects],
                 dataset.read(tagger),
                 weight=weight,
                 by_tag=by_tag,
                 measures=new,
-                on_document=lambda done: on_document(done, dataset.num_documents or 0),
+                on_document=on_document,
             )
         results = list(map(of_pass, sums, new))
         for subject, values in zip(subjects, results, strict=False):

@@ -1,13 +1,13 @@
 """Sentence ordering of documents by a model, and its agreement with the original order."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dclm_jax.coherence import kendall
 from dclm_jax.coherence.kendall import OrderMeasures
-from dclm_jax.data.documents import Document
+from dclm_jax.data.documents import Document, Progress
 from dclm_jax.decoding.ordering import Ordered
 from dclm_jax.errors import InputError
 from dclm_jax.language_model import LanguageModel
@@ -40,7 +40,7 @@ def reorder(
     *,
     beam: int,
     shuffle_seed: int | None = None,
-    on_document: Callable[[int], None] = lambda done: None,
+    on_document: Progress = lambda done: None,
 ) -> list[Reordered]:
     """Puts the sentences of documents into the order that a model finds most probable.
 
@@ -49,7 +49,6 @@ def reorder(
       documents: documents without empty sentences.
       beam: beam width, see `decoding.ordering`.
       shuffle_seed: random seed for shuffling the sentences first; None for no shuffling.
-      on_document: called after each document with the number of documents so far.
     """
     rng = np.random.default_rng(shuffle_seed)
     reordered = []

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple, TypeVar
 from dclm_jax import files, processes, storage
 from dclm_jax.coherence.compare import OrderTest
 from dclm_jax.coherence.results import OrderResult
+from dclm_jax.data.documents import Progress
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import adaptation, context_ablation, interpolation, measures
 from dclm_jax.evaluation.adaptation import Adaptation
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.measures import Measure
 from dclm_jax.evaluation.perplexity import Perplexity
-from dclm_jax.evaluation.scoring import Progress
 from dclm_jax.experiments.subjects import Subject
 from dclm_jax.training.config import flat
 from dclm_jax.training.workdir import CORPUS_FILE, METRICS_FILE, RESULT_FILE, read_lines
@@ -94,10 +94,10 @@ class _Saved:
     value: Any
 
 
-def silent(label: str) -> contextlib.AbstractContextManager[Progress]:
+def silent(label: str, total: int | None) -> contextlib.AbstractContextManager[Progress]:
     """A context that shows no progress."""
-    del label
-    return contextlib.nullcontext(lambda done, total: None)
+    del label, total
+    return contextlib.nullcontext(lambda done: None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,14 +112,14 @@ class Store:
       say: called with a line for each measurement.
       warn: called with a line for each file that cannot be used or written.
       progress: function that returns a context which shows the progress of a measurement, given its
-        label.
+        label and the number of documents; None if unknown.
       read: labels of the results that were read.
     """
 
     compute: bool = True
     say: Callable[[str], None] = lambda line: None
     warn: Callable[[str], None] = print
-    progress: Callable[[str], contextlib.AbstractContextManager[Progress]] = silent
+    progress: Callable[[str, int | None], contextlib.AbstractContextManager[Progress]] = silent
     read: list[str] = dataclasses.field(default_factory=list)
 
     @property
@@ -134,14 +134,11 @@ class Store:
         def compute(on_document: Progress) -> dict[str, Any]:
             new = [kind() for kind in measures.MEASURES]
             (sums,) = interpolation.measure(
-                [subject.lm.scorer],
-                dataset.documents,
-                measures=[new],
-                on_document=lambda done: on_document(done, dataset.num_documents or 0),
+                [subject.lm.scorer], dataset.documents, measures=[new], on_document=on_document
             )
             return of_pass(sums, new)
 
-        return self.measured(Result.of_targets(subject, dataset), compute)
+        return self.measured(Result.of_targets(subject, dataset), compute, dataset.num_documents)
 
     def context(self, subject: Subject, dataset: Dataset, seed: int) -> dict[str, Any] | None:
         """Perplexities with the context replaced or removed, see `context_ablation`; for a model
@@ -173,7 +170,8 @@ class Store:
             compared = subject.lm.compare_orders(dataset.sentences, test, on_document=on_document)
             return dataclasses.asdict(compared)
 
-        value = self.measured(result, compute)
+        fitting = sum(map(test.shuffle.fits, dataset.sentences))
+        value = self.measured(result, compute, fitting)
         return None if value is None else OrderResult.from_json(value, test.result_type)
 
     def adapted(
@@ -197,16 +195,8 @@ class Store:
         new: list[Subject] = []
 
         def compute(on_document: Progress) -> dict[str, Any]:
-            # Dynamic evaluation reads some of the documents several times.
-            total = 0 if kind == "dynamic" else dataset.num_documents or 0
             new.append(
-                subject.adapted(
-                    kind,
-                    numbers,
-                    tune_on=dataset,
-                    data=data,
-                    on_document=lambda done: on_document(done, total),
-                )
+                subject.adapted(kind, numbers, tune_on=dataset, data=data, on_document=on_document)
             )
             adapted: Any = new[0].lm.adaptation
             return dataclasses.asdict(adapted)
@@ -218,26 +208,31 @@ class Store:
             "training_text": adaptation.training_text(subject.lm, kind, data),
         }
         result = Result.of(subject, dataset, "adaptation", options, version=2)
-        value = self.measured(result, compute)
+        # Dynamic evaluation reads some of the documents several times.
+        total = None if kind == "dynamic" else dataset.num_documents
+        value = self.measured(result, compute, total)
         if value is None or new:
             return new[0] if new else None
         tuned = Adaptation.from_json(value, dataset.source)
         subject = subject.adapted(kind, tuned.setting, data=data)
         return subject._replace(lm=dataclasses.replace(subject.lm, adaptation=tuned))
 
-    def measured(self, result: Result, compute: Callable[[Progress], Any]) -> Any:
+    def measured(
+        self, result: Result, compute: Callable[[Progress], Any], total: int | None = None
+    ) -> Any:
         """The value of a result; None if it is not saved and `self.compute` is false.
 
         Args:
           result: the result.
           compute: function that measures the value, given a function to call with its progress.
+          total: number of documents in the progress; None if unknown.
         """
         value = processes.by_first(self._read)(result)
         if value is not None:
             self.read.append(result.label)
         elif self.compute:
             start = time.monotonic()
-            with self.progress(result.label) as on_document:
+            with self.progress(result.label, total) as on_document:
                 value = self.save(result, compute(on_document))
             self.say(f"{result.label}: measured in {time.monotonic() - start:.0f} s")
         return value

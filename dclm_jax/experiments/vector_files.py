@@ -1,11 +1,12 @@
 """Vectors of documents or sentences as an array of numpy, and a file with the names of its rows."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import BinaryIO
 
 import numpy as np
 
 from dclm_jax import files
+from dclm_jax.data.documents import Progress
 from dclm_jax.errors import InputError
 from dclm_jax.score_types import DocumentVectors
 from dclm_jax.tables import separated
@@ -19,7 +20,7 @@ def write(
     documents: Iterable[DocumentVectors],
     unit: str,
     *,
-    on_document: Callable[[int], None] = lambda done: None,
+    on_document: Progress = lambda done: None,
 ) -> tuple[int, int]:
     """Writes the vectors as float32 to NAME.npy, and one line per row to NAME.ids.txt: the name of
     the document, and for sentences a tab and the number of the sentence, from 1. Returns the shape.
@@ -28,7 +29,6 @@ def write(
       path: NAME.npy.
       documents: read one at a time.
       unit: one of `UNITS`, the unit of text per vector.
-      on_document: called after each document with the number of documents so far.
 
     Returns:
       The shape of the array.

@@ -24,13 +24,13 @@ scored given the chosen hypotheses with words, and `context_order` counts only t
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dclm_jax import files
-from dclm_jax.data.documents import PLAIN, TextOptions
+from dclm_jax.data.documents import PLAIN, Progress, TextOptions
 from dclm_jax.data.notes import Notes, as_words
 from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, brief, require_at_least
@@ -49,8 +49,6 @@ _WORDS = "words"
 """The name of the feature with the number of words of a hypothesis."""
 
 Document = Sequence[Segment[np.ndarray]]
-OnDocument = Callable[[int, int], None]
-"""Called with the numbers of documents so far and in total."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,7 +173,7 @@ class Rescorer:
         weights: np.ndarray,
         *,
         beam: int | None = 1,
-        on_document: OnDocument = lambda done, of: None,
+        on_document: Progress = lambda done: None,
     ) -> tuple[list[int], list[np.ndarray]]:
         """For each segment of the list the index of the chosen hypothesis, and the features
         [K, L + F] of all hypotheses given the hypotheses chosen before; see `search`."""
@@ -198,7 +196,7 @@ def search(
     weights: np.ndarray,
     *,
     beam: int | None = 1,
-    on_document: OnDocument = lambda done, of: None,
+    on_document: Progress = lambda done: None,
 ) -> list[Decoded]:
     """Chooses a hypothesis of every segment of every document.
 
@@ -220,15 +218,15 @@ def search(
             f"model reads {depends}; choose a beam width"
         )
     decoded: dict[int, Decoded] = {}
+
+    def report(num_ended: int) -> None:
+        on_document(len(decoded) + num_ended)
+
     # Documents of similar length share a batch, so that few rows end early.
     order = sorted(range(len(documents)), key=lambda index: len(documents[index]), reverse=True)
     for first in range(0, len(order), _DOCUMENTS):
         indices = order[first : first + _DOCUMENTS]
         batch = [documents[index] for index in indices]
-
-        def report(num_ended: int, before: int = first) -> None:
-            on_document(before + num_ended, len(documents))
-
         best = _search(readers, batch, weights, context_order, beam, report)
         decoded.update(zip(indices, best, strict=True))
     return [decoded[index] for index in range(len(documents))]
@@ -240,7 +238,7 @@ def _search(
     weights: np.ndarray,
     context_order: int | None,
     beam: int | None,
-    report: Callable[[int], None],
+    report: Progress,
 ) -> list[Decoded]:
     """Searches one batch like `search`; reports the number of ended documents after every
     position."""

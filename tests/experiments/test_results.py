@@ -1,5 +1,6 @@
 """Measurements of a run: their values, what is saved of them, and what training left."""
 
+import contextlib
 import json
 import math
 import os
@@ -90,6 +91,22 @@ def test_one_pass_measures_all_targets(tmp_path):
     assert [path.name.split("-")[0] for path in (tmp_path / "results").iterdir()] == ["perplexity"]
 
 
+def test_progress_ends_at_its_total(tmp_path):
+    counts = []
+
+    @contextlib.contextmanager
+    def progress(label, total):
+        seen = []
+        yield seen.append
+        counts.append((seen[-1], total))
+
+    store, subject = Store(progress=progress), run(tmp_path)
+    store.targets(subject, split())
+    # A document of one sentence has one order.
+    store.order_test(subject, split(), Fixed())
+    assert counts == [(3, 3), (2, 2)]
+
+
 def test_a_measure_of_another_version_is_measured_again(tmp_path, monkeypatch):
     subject, notes = run(tmp_path), []
     store = Store(compute=False, warn=notes.append)
@@ -137,7 +154,7 @@ class Counted:
     ) -> Any:
         def measured(on_document):
             self.count += 1
-            on_document(len(documents), len(documents))
+            on_document(len(documents))
             nats = [0.1 + getattr(subject.lm, "parameter"), math.inf]  # noqa: B009
             return {"nats": nats, "documents": len(documents), **(options or {})}
 
