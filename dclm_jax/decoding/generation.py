@@ -23,7 +23,7 @@ generates a sentence: a loop over its words for the whole batch, without the hos
 import collections
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -35,7 +35,7 @@ from dclm_jax.data.vocabulary import END, SPECIAL_TOKENS, START, UNKNOWN
 from dclm_jax.decoding.choices import Decoding, choose
 from dclm_jax.errors import InputError, brief
 from dclm_jax.models.base import Context, DocumentModel, Params
-from dclm_jax.nn.precision import at_precision
+from dclm_jax.nn.precision import compiled
 from dclm_jax.reading import incremental
 from dclm_jax.reading.blocks import Sentences, batches_of_like_size, power_of_two, size_of
 from dclm_jax.reading.continuations import SentenceReader, filled_up
@@ -290,13 +290,13 @@ def _growing(
     """The best texts so far after each sentence; without a beam, `prefix` are their first words."""
     reader = require_words(start.reader)
     state, capacity = _opened(start, decoding, limits, keys_B)
-    program = _compiled(reader.model, decoding)
+    program = compiled(_next_sentence, reader.model, static=0)
     texts = [Text()] * (start.rows * decoding.width)
     no_words_N = np.full(capacity, END, np.int32)
     prefix_N = np.array([*prefix, *no_words_N[len(prefix) :]], np.int32)
     for number in range(max(limit.num_sentences for limit in limits)):
         words_N = no_words_N if number else prefix_N
-        state, *sentence = program(reader.params, state, number, words_N)
+        state, *sentence = program(decoding, reader.params, state, number, words_N)
         texts = _extended_texts(texts, state.partials, *map(np.asarray, sentence))
         scores_R = decoding.normalized(state.partials.log_prob_R, state.partials.terms_R)
         best_B = np.argmax(np.asarray(scores_R).reshape(start.rows, -1), axis=-1)
@@ -305,24 +305,22 @@ def _growing(
             break
 
 
-@functools.cache
-def _compiled(
-    model: DocumentModel, decoding: Decoding
-) -> Callable[..., tuple[_State, jax.Array, jax.Array]]:
-    """A program that generates a sentence; it returns what `_end` returns."""
-
-    def sentence(
-        params: Params, state: _State, number: jax.Array, prefix_N: jax.Array
-    ) -> tuple[_State, jax.Array, jax.Array]:
-        params = weighted(model, params)
-        generated = jax.lax.while_loop(
-            lambda sentence: jnp.any(sentence.token_R != END),
-            functools.partial(_step, model, decoding, params),
-            _begin(model, decoding, params, state, number, prefix_N),
-        )
-        return _end(model, decoding, params, generated)
-
-    return jax.jit(at_precision(model.matmul_precision, sentence))
+def _next_sentence(
+    model: DocumentModel,
+    decoding: Decoding,
+    params: Params,
+    state: _State,
+    number: jax.Array,
+    prefix_N: jax.Array,
+) -> tuple[_State, jax.Array, jax.Array]:
+    """Generates sentence `number`; returns what `_end` returns."""
+    params = weighted(model, params)
+    generated = jax.lax.while_loop(
+        lambda sentence: jnp.any(sentence.token_R != END),
+        functools.partial(_step, model, decoding, params),
+        _begin(model, decoding, params, state, number, prefix_N),
+    )
+    return _end(model, decoding, params, generated)
 
 
 def _begin(

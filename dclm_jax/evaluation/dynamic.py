@@ -15,9 +15,8 @@ context get no gradient, such as the parameters of bags of words in `rlm_*`, `hr
 `hrnnlm_two_step`. Every document begins with the trained parameters th_0, which never change.
 """
 
-import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -28,7 +27,7 @@ from dclm_jax.data.batches import Batch
 from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.evaluation.scoring import Document, Scored, sentences_to_score
 from dclm_jax.models.base import Context, DocumentModel, Params
-from dclm_jax.nn.precision import at_precision
+from dclm_jax.nn.precision import compiled
 from dclm_jax.reading.blocks import next_block, power_of_two
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, open_documents
 
@@ -70,7 +69,8 @@ class DynamicScorer:
           name: the model's name in messages.
         """
         self.vocab_size = model.vocab_size
-        self._open, self._learn, _ = _compiled(model)
+        self._open = compiled(open_documents, model, static=1)
+        self._learn = compiled(_learn, model, donated=0)
         self._sentences, self._name = sentences, name
         initial, scale = jax.device_put((params, root_mean_square), jax.local_devices()[0])
         counted = jax.tree.leaves(
@@ -92,7 +92,7 @@ class DynamicScorer:
     def _nll(self, sentences: Document, number: int) -> list[np.ndarray]:
         nll: list[np.ndarray] = []
         params = jax.tree.map(jnp.copy, self._learning.initial)
-        context = self._open(params)
+        context = self._open(params, 1)
         for step, batch in enumerate(_steps(sentences, self._sentences), start=1):
             params, context, nll_1xSxN = self._learn(params, self._learning, context, batch)
             read = zip(sentences[len(nll) :], np.asarray(nll_1xSxN)[0], strict=False)
@@ -118,12 +118,13 @@ def root_mean_square(
 ) -> Params:
     """sqrt(MS) of each parameter over at most `steps` steps of training text, each of at most
     `sentences` sentences, with fixed parameters."""
-    open_document, _, add_square = _compiled(model)
+    open_rows = compiled(open_documents, model, static=1)
+    add_square = compiled(_add_square, model, donated=0)
     count = 0
     params = jax.device_put(params, jax.local_devices()[0])
     sums = jax.tree.map(jnp.zeros_like, params)
     for document in documents:
-        context = open_document(params)
+        context = open_rows(params, 1)
         for batch in itertools.islice(_steps(document, sentences), steps - count):
             sums, context = add_square(sums, params, context, batch)
             count += 1
@@ -155,45 +156,32 @@ class _Learning(NamedTuple):
     decay: float
 
 
-@functools.cache
-def _compiled(model: DocumentModel) -> tuple[Callable[..., Any], ...]:
-    """Compiled functions of a model: start a document; score and learn from a step; add squared
-    gradients."""
+def _learn(
+    model: DocumentModel, params: Params, learning: _Learning, context: Context, batch: Batch
+) -> tuple[Params, Context, jax.Array]:
+    """Scores a step and learns from it: the parameters and the context after it, and nats of its
+    targets [1, S, N]."""
+    initial, scale, mean, rate, decay = learning
+    after, nll_1xSxN = block_nll(model, params, context, batch)
 
-    def open_document(params: Params) -> Context:
-        return open_documents(model, params, 1)
+    def moved(th: jax.Array, th_0: jax.Array, rms: jax.Array, g: jax.Array) -> jax.Array:
+        pull = jnp.minimum(decay * rms / mean, 1)
+        return th + pull * (th_0 - th) - rate * g / (rms + EPSILON * mean)
 
-    def gradient(params: Params, context: Context, batch: Batch) -> Params:
-        return jax.grad(lambda params: batch_likelihood(model, params, batch, context=context).nll)(
-            params
-        )
+    gradients = _gradient(model, params, context, batch)
+    return jax.tree.map(moved, params, initial, scale, gradients), after, nll_1xSxN
 
-    def learn(
-        params: Params, learning: "_Learning", context: Context, batch: Batch
-    ) -> tuple[Params, Context, jax.Array]:
-        initial, scale, mean, rate, decay = learning
-        after, nll_1xSxN = block_nll(model, params, context, batch)
 
-        def moved(th: jax.Array, th_0: jax.Array, rms: jax.Array, g: jax.Array) -> jax.Array:
-            pull = jnp.minimum(decay * rms / mean, 1)
-            return th + pull * (th_0 - th) - rate * g / (rms + EPSILON * mean)
+def _add_square(
+    model: DocumentModel, sums: Params, params: Params, context: Context, batch: Batch
+) -> tuple[Params, Context]:
+    """Adds the squared gradients of a step to the sums; also returns the context after the step."""
+    after, _ = block_nll(model, params, context, batch)
+    gradients = _gradient(model, params, context, batch)
+    return jax.tree.map(lambda total, g: total + g**2, sums, gradients), after
 
-        gradients = gradient(params, context, batch)
-        return jax.tree.map(moved, params, initial, scale, gradients), after, nll_1xSxN
 
-    def add_square(
-        sums: Params, params: Params, context: Context, batch: Batch
-    ) -> tuple[Params, Context]:
-        after, _ = block_nll(model, params, context, batch)
-        gradients = gradient(params, context, batch)
-        return jax.tree.map(lambda total, g: total + g**2, sums, gradients), after
-
-    open_document, learn, add_square = (
-        at_precision(model.matmul_precision, function)
-        for function in (open_document, learn, add_square)
-    )
-    return (
-        jax.jit(open_document),
-        jax.jit(learn, donate_argnums=(0,)),
-        jax.jit(add_square, donate_argnums=(0,)),
+def _gradient(model: DocumentModel, params: Params, context: Context, batch: Batch) -> Params:
+    return jax.grad(lambda params: batch_likelihood(model, params, batch, context=context).nll)(
+        params
     )

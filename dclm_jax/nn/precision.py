@@ -26,3 +26,17 @@ def at_precision(precision: str, function: Callable[..., Any]) -> Callable[..., 
             return function(*args, **kwargs)
 
     return traced
+
+
+@functools.cache
+def compiled(
+    function: Callable[..., Any], model: Any, static: int | None = None, donated: int | None = None
+) -> Callable[..., Any]:
+    """`function(model, *arguments)` of a `DocumentModel` as a function of the arguments, at the
+    precision of the model. Every caller gets the same compiled function.
+
+    static, donated: position of an argument that is a constant of the program, and of an argument
+      whose memory the results may take (`jax.jit`).
+    """
+    bound = at_precision(model.matmul_precision, functools.partial(function, model))
+    return jax.jit(bound, static_argnums=static, donate_argnums=donated)

@@ -14,7 +14,6 @@ documents on all devices.
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,7 +24,7 @@ from dclm_jax.data.batches import Batch
 from dclm_jax.errors import InputError
 from dclm_jax.models import MODELS
 from dclm_jax.models.base import Context, DocumentModel, Params
-from dclm_jax.nn.precision import at_precision
+from dclm_jax.nn.precision import compiled
 from dclm_jax.reading import batch_elements, blocks, incremental
 from dclm_jax.reading.attention import block_attention
 from dclm_jax.reading.blocks import Sentences
@@ -70,7 +69,7 @@ class Reader:
             `read` takes sentences.
         """
         source = None if sources is None else blocks.pack_sources(sources)
-        return ReaderState(self, rows, self._run(open_documents, rows, source, static=(1,)))
+        return ReaderState(self, rows, self._run(open_documents, rows, source, static=1))
 
     def read(
         self,
@@ -229,10 +228,8 @@ class Reader:
         resized = (self.model.resize_context(either.context, length) for either in (state, other))
         return np.asarray(self._run(batch_elements.distances, *resized))
 
-    def _run(
-        self, function: Callable[..., Any], *arguments: Any, static: tuple[int, ...] = ()
-    ) -> Any:
-        return _compiled(function, self.model, static)(self.params, *arguments)
+    def _run(self, function: Callable[..., Any], *arguments: Any, static: int | None = None) -> Any:
+        return compiled(function, self.model, static=static)(self.params, *arguments)
 
 
 def _real_positions(model: DocumentModel, earlier: Sentences, size: int) -> np.ndarray:
@@ -248,13 +245,6 @@ def _real_positions(model: DocumentModel, earlier: Sentences, size: int) -> np.n
     for distance, words in enumerate(reversed(earlier[-n:]), start=1):
         is_real_CxM[-distance, : len(words) + 1 if attends_to_words else 1] = True
     return is_real_CxM.reshape(-1)
-
-
-@functools.cache
-def _compiled(function: Callable[..., Any], model: DocumentModel, static: tuple[int, ...]) -> Any:
-    """The function compiled for a model, shared by all readers of the model."""
-    bound = at_precision(model.matmul_precision, functools.partial(function, model))
-    return jax.jit(bound, static_argnums=static)
 
 
 def _context_after(model: DocumentModel, params: Params, context: Context, batch: Batch) -> Context:
