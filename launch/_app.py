@@ -1,12 +1,15 @@
 """The frame of every launcher: parses flags, reports bad input in one line, sets exit codes."""
 
+import contextlib
 import errno
 import functools
 import io
 import itertools
 import os
 import pathlib
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -58,6 +61,7 @@ def run(
     _keep_compiled_programs()
     keep_freed_memory()
     sys.unraisablehook = _unraisable
+    signal.signal(signal.SIGTERM, _interrupt)
     app.define_help_flags()
     flags.DEFINE_flag(_HelpFlag())
     app.run(guarded, flags_parser=functools.partial(_parse, parse))
@@ -142,7 +146,7 @@ def _end_by(error: BaseException) -> None:
             _mute()
             _end(0)
         case KeyboardInterrupt():
-            _end(130)
+            _end_interrupted(*error.args)
         case OSError() if reason := _output_fault(error):
             _mute()
             _end(EXIT_BAD_INPUT, f"standard output cannot be written: {reason}")
@@ -166,6 +170,23 @@ def _end_by(error: BaseException) -> None:
         )
     traceback.print_exc()
     _end(1)
+
+
+def _interrupt(number: int, frame: object) -> NoReturn:
+    """Ends the work at a signal as Ctrl-C does, so that temporary files are removed."""
+    del frame
+    raise KeyboardInterrupt(number)
+
+
+def _end_interrupted(number: int = signal.SIGINT) -> NoReturn:
+    """Ends the process after a signal, at once: Python's shutdown would crash programs that JAX is
+    compiling in other threads."""
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    if number == signal.SIGTERM:
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+    os._exit(128 + number)
 
 
 def _has_devices() -> bool:
@@ -209,9 +230,14 @@ def _unraisable(unraisable: Any) -> None:
     """Reports exceptions that no code can catch, except from a save that has already failed.
 
     The first file that does not fit on the disk raises an `InputError`; the other files of the save
-    then report to an event loop that is closed.
+    then report to an event loop that is closed. A signal during a callback of JAX interrupts the
+    command after the callback.
     """
-    if str(unraisable.exc_value) != "Event loop is closed":
+    if isinstance(error := unraisable.exc_value, KeyboardInterrupt):
+        number, *_ = (*error.args, signal.SIGINT)
+        threading.Timer(0.1, signal.raise_signal, [number]).start()
+        return
+    if str(error) != "Event loop is closed":
         sys.__unraisablehook__(unraisable)
 
 

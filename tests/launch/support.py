@@ -9,6 +9,7 @@ import logging
 import os
 import runpy
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -141,7 +142,7 @@ def launcher_state(errors: io.TextIOWrapper) -> Iterator[None]:
     disclaimed = _helpers.disclaim_module_ids
     kept_disclaimed = set(disclaimed)
     kept_modules = {name: sys.modules.pop(name) for name in list(sys.modules) if of_launch(name)}
-    kept_hook = sys.unraisablehook
+    kept_hook, kept_reaction = sys.unraisablehook, signal.getsignal(signal.SIGTERM)
     kept_options = {option: jax.config.values[option] for option in CACHE_OPTIONS}
     for module, defined in list(flags.FLAGS.flags_by_module_dict().items()):
         for flag in list(defined) if of_launch(module) else ():
@@ -165,6 +166,7 @@ def launcher_state(errors: io.TextIOWrapper) -> Iterator[None]:
         disclaimed.clear()
         disclaimed.update(kept_disclaimed)
         sys.unraisablehook = kept_hook
+        signal.signal(signal.SIGTERM, kept_reaction)
         for option, value in kept_options.items():
             jax.config.update(option, value)
 

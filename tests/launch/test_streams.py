@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -61,3 +62,32 @@ def test_text_goes_out_as_utf8(space):
     assert done.returncode == 0, done.stderr
     (sentence,) = json.loads(done.stdout.decode("utf-8"))["sentences"]
     assert sentence["tokens"][:-1] == text.split()
+
+
+WAITS = """
+import time
+from dclm_jax.files import open_output
+from launch import _app
+
+def main(argv):
+    with open_output("output.tsv"):
+        print("ready", flush=True)
+        time.sleep(60)
+
+_app.run(main)
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, -15), *also([(signal.SIGINT, 130)])])
+def test_a_signal_leaves_no_temporary_file(tmp_path, number, code):
+    process = subprocess.Popen(
+        [sys.executable, "-c", WAITS],
+        cwd=tmp_path,
+        env=environment(PYTHONPATH=str(REPOSITORY)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout and process.stdout.readline() == b"ready\n" and list(tmp_path.iterdir())
+    process.send_signal(number)
+    assert (process.communicate(timeout=60), process.returncode) == ((b"", b""), code)
+    assert not list(tmp_path.iterdir())
