@@ -11,6 +11,7 @@ All functions raise `InputError` if a file cannot be read or written, or has oth
 message names the file, the field, its value and the expected value.
 """
 
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -232,7 +233,8 @@ def parse_json(text: bytes | str, place: str, kind: type[Value], *, exact: bool 
       exact: whether names other than the fields of a dataclass are refused.
     """
     try:
-        value = json.loads(text if isinstance(text, str) else text.decode("utf-8"))
+        text = text if isinstance(text, str) else text.decode("utf-8")
+        value = json.loads(text, object_pairs_hook=_object)
     except ValueError as error:
         raise InputError(f"{place}: not JSON: {error}") from error
     except RecursionError as error:
@@ -241,6 +243,15 @@ def parse_json(text: bytes | str, place: str, kind: type[Value], *, exact: bool 
     if exact and (others := value.keys() - _hints(kind).keys()):
         raise InputError(f"{place}: {brief(min(others))} is unknown; expected {_expected(kind)}")
     return result
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The JSON object, in which no name is repeated: one of its values would be lost."""
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        repeated = collections.Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the name {brief(repeated)} is repeated")
+    return value
 
 
 def read_bytes(path: storage.PathLike, *, made_by: str = "") -> bytes:

@@ -97,6 +97,13 @@ def _check_command_line(argv: Sequence[str]) -> None:
     _refuse_equal_files()
 
 
+def required(name: str, example: str) -> str:
+    """The value of a flag that the command needs; `example` is a value and its meaning."""
+    if not (value := flags.FLAGS[name].value):
+        raise InputError(f"--{name} is missing; add --{name}={example}")
+    return value
+
+
 def refuse_together(name: str, *others: str) -> None:
     """Refuses the other flags if the flag `name` has a value."""
     for other in others:

@@ -88,10 +88,8 @@ def restore_all() -> list[Subject]:
     if "workdirs" in flags.FLAGS and flags.FLAGS.workdirs is not None:
         _app.refuse_together("workdirs", "workdir")
         workdirs = subjects.expand_workdirs(flags.FLAGS.workdirs.split(","))
-    elif not _WORKDIR.value:
-        raise InputError("--workdir is missing; add --workdir=RUN, the directory of a trained run")
     else:
-        workdirs = [_WORKDIR.value]
+        workdirs = [_app.required("workdir", "RUN, the directory of a trained run")]
     precision = MATMUL_PRECISION.value
     return subjects.restore_all(workdirs, batch_size=_BATCH_SIZE.value, matmul_precision=precision)
 

@@ -29,12 +29,12 @@ _MAX_SENTENCES = flags.DEFINE_integer(
 )
 _SEED = flags.DEFINE_integer("seed", 0, "Random seed for corruptions and noise.")
 _OUTPUT = flags.DEFINE_string("output", None, "Folder for the three files.")
-flags.mark_flags_as_required(["data", "output"])
 
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    data, folder = open_corpus(_DATA.value or "", _SPLIT.value), (_OUTPUT.value or "").rstrip("/")
+    data = open_corpus(_app.required("data", "DIR, a prepared corpus"), _SPLIT.value)
+    folder = _app.required("output", "DIR, the folder for the files").rstrip("/")
     count = corruption.write_lists(
         data,
         folder,

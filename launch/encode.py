@@ -31,7 +31,6 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from dclm_jax.errors import InputError
 from dclm_jax.experiments import vector_files
 from launch import _app, _evaluation
 
@@ -45,9 +44,8 @@ _UNIT = flags.DEFINE_enum("unit", "documents", vector_files.UNITS, "Unit of text
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    source, output = _INPUT.value or "", _OUTPUT.value or ""
-    if not source:
-        raise InputError("--input is missing; add --input=PATH, a file, a folder or '-'")
+    source = _app.required("input", "PATH, a file, a folder or '-'")
+    output = _OUTPUT.value or ""
     lm = _evaluation.restore().lm
     encoded = lm.vectors(_evaluation.read_text([lm], source))
     with _evaluation.Progress("encoding") as progress:

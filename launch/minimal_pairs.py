@@ -66,9 +66,7 @@ _METRICS = flags.DEFINE_string("metrics", None, "JSON file for the accuracies.")
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    path = _INPUT.value or ""
-    if not path:
-        raise InputError("--input is missing; add --input=PATH, a table or JSON lines")
+    path = _app.required("input", "PATH, a table or JSON lines")
     if _OUTPUT.value not in (None, files.STDOUT) and not _OUTPUT.value.endswith(".tsv"):
         raise InputError(f"--output={_OUTPUT.value}: choose the extension .tsv")
     columns = _columns()

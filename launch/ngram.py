@@ -27,14 +27,14 @@ from launch import _app
 _DATA = flags.DEFINE_string("data", None, "Prepared corpus; its split train is the training text.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the n-gram model.")
 _ORDER = flags.DEFINE_integer("order", 5, "Maximum number of words per n-gram.")
-flags.mark_flags_as_required(["data", "workdir"])
 
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    workdir = _WORKDIR.value or ""
+    data = _app.required("data", "DIR, a prepared corpus")
+    workdir = _app.required("workdir", "DIR, the directory of the model")
     report = functools.partial(print, flush=True)
-    counts = ngram.train(_DATA.value or "", workdir, order=_ORDER.value, report=report)
+    counts = ngram.train(data, workdir, order=_ORDER.value, report=report)
     print(f"{workdir}: {sum(counts):,} n-grams of orders 1 to {len(counts)}")
     print(f"next: python -m launch.evaluate --workdir={workdir}")
 

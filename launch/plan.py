@@ -33,9 +33,7 @@ from dclm_jax.planning.programs import Workload
 from launch import _app, _training
 
 flags.adopt_module_key_flags(_training)
-_TARGET = flags.DEFINE_string(
-    "target", None, f"Machine to compile for: {targets.target_names()}.", required=True
-)
+_TARGET = flags.DEFINE_string("target", None, f"Machine to compile for: {targets.target_names()}.")
 _SHAPE = flags.DEFINE_string(
     "shape",
     None,
@@ -51,7 +49,7 @@ def main(argv: Sequence[str]) -> None:
     jax.config.update("jax_platforms", "cpu")
     # JAX cannot load the programs of machines that are not there.
     jax.config.update("jax_enable_compilation_cache", False)
-    target = targets.parse_target(_TARGET.value)
+    target = targets.parse_target(_app.required("target", "MACHINE, such as h100"))
     workload = _workload()
     # Standard output has only the JSON.
     stream = sys.stderr if _OUTPUT.value == "-" else sys.stdout

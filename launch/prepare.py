@@ -79,8 +79,7 @@ def main(argv: Sequence[str]) -> None:
         _show(_SHOW.value)
         return
     _app.refuse_without("show", "documents")
-    if not _OUTPUT.value:
-        raise InputError("--output is missing; add --output=DIR, the directory of the corpus")
+    output = _app.required("output", "DIR, the directory of the corpus")
     text, options = values_of(_TEXT), values_of(_OPTIONS)
     options["fractions"] = _fractions()
     if _CORPUS.value:
@@ -89,14 +88,14 @@ def main(argv: Sequence[str]) -> None:
         text["format"] = _CORPUS.value
     manifest = prepare(
         _source(),
-        _OUTPUT.value,
+        output,
         TextOptions(**text),
         PrepareOptions(**options),
         overwrite=_OVERWRITE.value,
         report=lambda line: print(line, flush=True),
     )
     print(statistics_table(manifest))
-    print(f"prepared corpus: {_OUTPUT.value}")
+    print(f"prepared corpus: {output}")
 
 
 def _show(directory: str) -> None:

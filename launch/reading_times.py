@@ -61,8 +61,7 @@ _PLOT = flags.DEFINE_string("plot", None, "Figure of the gains (PNG, PDF or SVG)
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    if not _INPUT.value:
-        raise InputError("--input is missing; add --input=PATH, a table of words")
+    path = _app.required("input", "PATH, a table of words")
     _check_names()
     if _PLOT.value:
         figures.check_target(_PLOT.value)
@@ -71,7 +70,7 @@ def main(argv: Sequence[str]) -> None:
     _evaluation.require_language_models(models, "launch.reading_times")
     for lm in models:
         lm.require_distribution()
-    documents = list(_evaluation.read_text(models, _INPUT.value, joined_by=[_STORY.value]))
+    documents = list(_evaluation.read_text(models, path, joined_by=[_STORY.value]))
     by_model = (lm.score(documents, no_context_too=True, measures=OF_WORDS) for lm in models)
     with _evaluation.Progress("scoring", len(documents)) as progress:
 
@@ -85,7 +84,7 @@ def main(argv: Sequence[str]) -> None:
     gains = Gains(words, [run.label for run in runs], _PREDICTORS.value)
     print(gains.text())
     if _OUTPUT.value:
-        value = {"runs": [run.to_json() for run in runs], "input": _INPUT.value, **gains.to_json()}
+        value = {"runs": [run.to_json() for run in runs], "input": path, **gains.to_json()}
         files.write_json(_OUTPUT.value, value)
     if _PLOT.value:
         figures.plot(gains.figure(), _PLOT.value)

@@ -81,8 +81,7 @@ def _reconstruct() -> dict[str, list[reconstruction.Measures]]:
     """Reconstructs documents, writes them to --output, and returns their measures."""
     _app.refuse_together("workdir", "outputs")
     _app.refuse_without("measure", "metrics")
-    if not _OUTPUT.value:
-        raise InputError("--output is missing; add --output=FILE for the reconstructed documents")
+    output = _app.required("output", "FILE for the reconstructed documents")
     _evaluation.check_data_flags()
     decoding, subject = _decoding.decoding(), _evaluation.restore()
     subject.lm.require_reconstructing()
@@ -95,7 +94,7 @@ def _reconstruct() -> dict[str, list[reconstruction.Measures]]:
         max_length_ratio=_MAX_LENGTH_RATIO.value,
         seed=_decoding.SEED.value,
     )
-    with files.open_output(_OUTPUT.value) as file, _evaluation.Progress("reconstruct") as progress:
+    with files.open_output(output) as file, _evaluation.Progress("reconstruct") as progress:
         rows = zip(reconstructed, targets, strict=True)
         for number, ((source, (text,)), (_, target)) in enumerate(rows, start=1):
             record = {
@@ -111,7 +110,7 @@ def _reconstruct() -> dict[str, list[reconstruction.Measures]]:
                 words = [sentence.tokens[:-1] for sentence in text.sentences]
                 measures.append(reconstruction.measure(words, target.sentences, tagger))
             progress(number)
-    return {_OUTPUT.value: measures}
+    return {output: measures}
 
 
 def _pairs(subject: Subject) -> Iterator[tuple[Document, Document]]:
@@ -133,14 +132,13 @@ def _pairs(subject: Subject) -> Iterator[tuple[Document, Document]]:
 
 def _measure_outputs() -> dict[str, list[reconstruction.Measures]]:
     """The measures of --outputs against --input."""
-    outputs, inputs = _OUTPUTS.value or [], flags.FLAGS.input or ""
+    outputs = _OUTPUTS.value or []
     if not outputs:
         raise InputError(
             "--workdir and --outputs are missing; add --workdir=RUN to reconstruct documents, or "
             "--outputs=FILE to measure texts"
         )
-    if not inputs:
-        raise InputError("--input is missing; add --input=FILE, the sources of --outputs")
+    inputs = _app.required("input", "FILE, the sources of --outputs")
     _app.refuse_without("workdir", *_OF_MODELS)
     if STDIN in outputs or (inputs == STDIN and len(outputs) > 1):
         raise InputError(

@@ -40,7 +40,6 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from dclm_jax.errors import InputError
 from dclm_jax.experiments.report import Options, of_runs
 from dclm_jax.experiments.results import Store
 from launch import _adaptation, _app, _evaluation
@@ -60,15 +59,9 @@ _HTML = flags.DEFINE_string("html", None, "HTML report, a single file that needs
 def main(argv: Sequence[str]) -> None:
     del argv
     options = _options()
-    if flags.FLAGS.workdirs is None:
-        raise InputError(
-            "--workdirs is missing; add --workdirs=A,B with the directories of runs, or 'runs/*'"
-        )
-    if not _OUTPUT.value and not _QUICK.value:
-        raise InputError(
-            "--output is missing; add --output=DIR for the report, or --quick to print saved "
-            "results"
-        )
+    _app.required("workdirs", "A,B with the directories of runs, or 'runs/*'")
+    if not _QUICK.value:
+        _app.required("output", "DIR for the report, or --quick to print saved results")
     say = functools.partial(print, flush=True)
     of_runs(
         _evaluation.restore_all(),

@@ -87,14 +87,13 @@ _BOOTSTRAP = flags.DEFINE_integer(
 _SEED = flags.DEFINE_integer(
     "seed", 0, "Random seed for random hypotheses, tuning and resampling.", lower_bound=0
 )
-flags.mark_flag_as_required("nbest")
 _OUTPUTS = (_OUTPUT, _METRICS, _SCORED_NBEST)
 
 
 def main(argv: Sequence[str]) -> None:
     del argv
     _check_flags()
-    lists = nbest.read_nbest(_NBEST.value or "", report=_evaluation.notify)
+    lists = nbest.read_nbest(_app.required("nbest", "FILE of lists"), report=_evaluation.notify)
     division = [range(len(lists.segments))]
     if _DOCUMENTS.value:
         division = nbest.read_division(_DOCUMENTS.value, lists)

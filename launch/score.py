@@ -158,8 +158,8 @@ def main(argv: Sequence[str]) -> None:
     del argv
     _cluster.join()
     _check_flags()
-    if _CONTEXT.value and not flags.FLAGS.input:
-        raise InputError("--input is missing; add --input=PATH, a file, a folder or '-'")
+    if _CONTEXT.value:
+        _app.required("input", "PATH, a file, a folder or '-'")
     _evaluation.check_data_flags(other_text=bool(_CONTEXT.value or _SERVE.value))
     runs = _evaluation.restore_all()
     _check_runs(runs)

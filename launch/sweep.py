@@ -43,9 +43,9 @@ from dclm_jax.tables import separated_columns
 from launch import _app, _training
 
 flags.adopt_module_key_flags(_training)
-_WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the sweep.", required=True)
+_WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the sweep.")
 _GRID = flags.DEFINE_string(
-    "grid", None, "Values of each key, in quotes: 'KEY=VALUE,VALUE;KEY=VALUE,VALUE'.", required=True
+    "grid", None, "Values of each key, in quotes: 'KEY=VALUE,VALUE;KEY=VALUE,VALUE'."
 )
 _JOBS = flags.DEFINE_integer(
     "jobs", 1, "Maximum number of cells that run at a time on this machine."
@@ -108,19 +108,19 @@ def main(argv: Sequence[str]) -> int:
 
 def _sweep() -> Sweep:
     """The sweep that the flags describe."""
-    if storage.is_remote(_WORKDIR.value):
+    workdir = _app.required("workdir", "DIR, the directory of the sweep")
+    if storage.is_remote(workdir):
         raise InputError(
-            f"--workdir is {_WORKDIR.value}; a sweep needs a file system: choose a local path"
+            f"--workdir is {workdir}; a sweep needs a file system: choose a local path"
         )
     require_at_least("--jobs", _JOBS.value, 1)
     _app.refuse_together("write_jobs", "jobs")
     config, overrides = _training.config(), _training.overrides()
-    grid = parse_grid(_GRID.value or "", config)
+    grid = parse_grid(_app.required("grid", "'KEY=VALUE,VALUE'"), config)
     for key in overrides:
         if key in grid:
             raise InputError(f"--config.{key} sets a key of --grid; remove --config.{key}")
-    directory = Path(_WORKDIR.value or "")
-    return Sweep(directory, config, grid, _training.source(), overrides)
+    return Sweep(Path(workdir), config, grid, _training.source(), overrides)
 
 
 if __name__ == "__main__":

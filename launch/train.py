@@ -43,15 +43,15 @@ _WORKDIR = flags.DEFINE_string(
     "Directory of the run. Without --config, resume the run in it with its saved configuration.",
 )
 flags.adopt_module_key_flags(_cluster)
-flags.mark_flag_as_required("workdir")
 
 
 def main(argv: Sequence[str]) -> int:
     del argv
+    workdir = _app.required("workdir", "DIR, the directory of the run")
     _cluster.join(stops_together=True)
     # Every line is flushed, so that a log file shows the progress of the run.
     report = functools.partial(print, flush=True)
-    result = train(_training.config(), _WORKDIR.value or "", report=report)
+    result = train(_training.config(), workdir, report=report)
     return _app.EXIT_INTERRUPTED if result.ending == "interrupted" else 0
 
 

@@ -108,10 +108,11 @@ class PrepareOptions:
         require_at_least("max_words", self.max_words, self.min_words or 1)
         if self.max_unknown is not None and not 0 <= self.max_unknown <= 1:
             raise InputError(f"max_unknown is {self.max_unknown:g}; expected a share from 0 to 1")
-        if self.min_count is not None and self.vocabulary is not None:
-            raise InputError(
-                "min_count has no effect with a vocabulary file; remove --min_count or --vocabulary"
-            )
+        for name in ("vocab_size", "min_count"):
+            if getattr(self, name) is not None and self.vocabulary is not None:
+                raise InputError(
+                    f"{name} has no effect with a vocabulary file; remove --{name} or --vocabulary"
+                )
         if self.unknown_token is not None and self.unknown_token.split() != [self.unknown_token]:
             raise InputError(f"unknown_token is {self.unknown_token!r}; expected one word")
 
@@ -401,6 +402,11 @@ def _existing(
         if not all((output / name).is_file() for name in _FILES_OF_EVERY_CORPUS):
             raise InputError(f"{output}: is not a prepared corpus; choose another output")
         if overwrite:
+            if foreign := corpus.foreign_files(output):
+                raise InputError(
+                    f"{output / foreign[0]}: is not part of the corpus, and --overwrite would "
+                    "remove it; move it, or choose another output"
+                )
             return None
         manifest = corpus.read_manifest(output)
         differing = [key for key in options if manifest.options.get(key) != options[key]]

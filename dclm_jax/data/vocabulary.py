@@ -113,7 +113,8 @@ class Vocabulary:
     def load(cls, path: str | pathlib.Path) -> "Vocabulary":
         """Reads a file written by `save`, or a plain list with one word per line.
 
-        The special tokens may be anywhere in the file; the other words keep their order.
+        The special tokens may be anywhere in the file, or missing; the other words keep their
+        order.
         """
         counts: dict[str, int] = {}
         lines: dict[str, int] = {}
@@ -140,12 +141,10 @@ class Vocabulary:
                     raise InputError(f"{where}: expected word<TAB>count, got {brief(line)}")
                 (unknown_token,) = spelling
             counts[word], lines[word] = int(count), number
-        if missing := [token for token in SPECIAL_TOKENS if token not in counts]:
-            raise InputError(
-                f"{path}: the vocabulary lacks {', '.join(missing)}; add each on a line of its own"
-            )
+        if not counts:
+            raise InputError(f"{path}: has no words; expected one word per line")
         words = tuple(dict.fromkeys([*SPECIAL_TOKENS, *counts]))
-        return cls(words, tuple(counts[word] for word in words), unknown_token)
+        return cls(words, tuple(counts.get(word, 0) for word in words), unknown_token)
 
 
 def _lines(path: str | pathlib.Path) -> Iterator[Line]:

@@ -109,8 +109,8 @@ class Checkpoints:
             return step, tree, values
         if steps:
             raise InputError(
-                f"no checkpoint in {self._directory} can be used; restore the folder from a copy, "
-                "or remove it"
+                f"no checkpoint in {self._directory} can be used with the configuration and the "
+                "vocabulary of the run; restore the workdir from a copy, or remove the folder"
             )
         return None
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from dclm_jax import files, processes, storage
-from dclm_jax.data.corpus import Corpus
+from dclm_jax.data.corpus import MANIFEST_FILE, Corpus
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError, printable
 from dclm_jax.models.base import Params
@@ -94,6 +94,9 @@ class RunWriter(contextlib.AbstractContextManager):
             self._folder, self._mirror = self._stack.enter_context(
                 storage.mirrored(workdir, complete, _SEALS, unseen=EVENTS_FOLDER)
             )
+            with files.writing(workdir):
+                if (self._folder / MANIFEST_FILE).exists():
+                    raise InputError(f"{workdir} is a prepared corpus; choose another workdir")
             return trained_steps(self._folder)
 
         self.trained_steps: int = look()

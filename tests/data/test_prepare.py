@@ -53,8 +53,13 @@ def test_same_sources_and_options_are_reused(text, out):
     manifest = prepare({"train": text}, out)
     before = snapshot(out)
     assert prepare({"train": text}, out, report=reports.append) == manifest
+    renamed = text.rename(text.with_stem("renamed"))
+    assert prepare({"train": renamed}, out, report=reports.append) == manifest
     assert snapshot(out) == before
-    assert len(reports) == 1 and reports[0].startswith("reusing")
+    assert len(reports) == 2 and all(line.startswith("reusing") for line in reports)
+    # The extension determines the format.
+    with pytest.raises(InputError, match=r"a different corpus \(sources differ\)"):
+        prepare({"train": renamed.rename(text.with_suffix(".csv"))}, out)
 
 
 def test_other_options_or_sources_are_refused_unless_overwritten(tmp_path, text, out):
@@ -91,7 +96,11 @@ def test_foreign_directory_is_left_alone_even_when_overwriting(tmp_path, text):
         prepare({"train": text}, tmp_path / "mine", overwrite=True)
     with pytest.raises(InputError, match="not a prepared corpus"):
         prepare({"train": text}, text, overwrite=True)
-    assert precious.read_text() == "x"
+    make_corpus({"train": text}, tmp_path / "corpus")
+    run = write(tmp_path / "corpus" / "run" / "config.json", "{}")
+    with pytest.raises(InputError, match="corpus/run: is not part of the corpus, and --overwrite"):
+        prepare({"train": text}, tmp_path / "corpus", overwrite=True)
+    assert precious.read_text() == "x" and run.read_text() == "{}"
 
 
 def test_nothing_is_left_after_an_error_late_in_the_text(tmp_path):
@@ -161,6 +170,7 @@ def test_named_pipe_is_read_once(tmp_path, out):
         (dict(min_count=0), "min_count is 0; expected at least 1"),
         (dict(min_count=99), "min_count is 99; the most frequent word occurs 8 times"),
         (dict(min_count=2, vocabulary="v"), "min_count has no effect with a vocabulary file"),
+        (dict(vocab_size=2, vocabulary="v"), "vocab_size has no effect with a vocabulary file"),
         (dict(unknown_token="two words"), "expected one word"),
         (dict(split_documents_at=0), "split_documents_at is 0; expected at least 1"),
         (dict(min_words=0), "min_words is 0; expected at least 1"),

@@ -137,7 +137,7 @@ benchmark --seed=-1 => --seed=-1
 benchmark --rows=train_adclm_15 => did you mean 'train_adclm_16'
 benchmark --output=blank.txt/x.json => blank.txt/x.json
 corrupt --data=corpus => --output
-ngram --data=corpus => --workdir
+ngram --data=corpus => --workdir is missing
 ngram --data=corpus --workdir=new --order=five => --order=five
 ngram --data=corpus --workdir=run => \
 a different run (model.name: 'ccdclm' saved, 'ngram' given; 1 more
@@ -151,6 +151,7 @@ order --workdir=run --input=single.txt => no document has two or more sentences
 {SHAPE} --shape=4,2 => --shape=4,2; expected SEGMENTS,SENTENCES,TOKENS, all above 0
 {SHAPE} --shape=4,0,8 => --shape=4,0,8; expected SEGMENTS,SENTENCES,TOKENS, all above 0
 {SHAPE} --vocab_size=0 => --vocab_size is missing; add the size of the vocabulary, with --shape
+plan --config=tiny.py:rnnlm => --target is missing; add --target=MACHINE, such as h100
 {PLAN} --vocab_size=50 => --vocab_size has no effect without --shape; give both or neither
 
 prepare --train=lines.txt => --output is missing
@@ -256,6 +257,7 @@ the column 'word' of the input has the name of a column of the result; rename
 score --workdir=run --serve=a => value should be one of <->
 
 {SWEEP},1 --config.training.seed=3 => --config.training.seed sets a key of --grid; remove --config
+{SWEEP} --grid= => --grid is missing; add --grid='KEY=VALUE,VALUE'
 {SWEEP},1 --jobs=0 => --jobs is 0; expected at least 1
 {SWEEP},1 --jobs=2 --write_jobs=flags => \
 --jobs cannot be used with --write_jobs; remove --jobs or --write_jobs
@@ -264,7 +266,8 @@ sweep --config=tiny.py --workdir=gs://bucket/sweep --grid=model.hidden_dim=2,4 =
 gs://bucket/sweep; a sweep needs a file system
 ngram --data=corpus --workdir=gs://bucket/run => gs://bucket/run: KenLM needs a local disk
 
-train --config=tiny.py => --workdir
+train --config=tiny.py --workdir= => --workdir is missing; add --workdir=DIR, the directory
+{CONFIG}=tiny.py --config.data.directory=corpus --workdir=corpus => corpus is a prepared corpus; ch
 train --workdir=none => --config is missing, and none has no run to resume; add a file
 train --workdir=none --config.training.epochs=4 => --config is missing, and none has no run
 train --workdir=run --config.model.hidden_dim=9 => model.hidden_dim: 8 saved, 9 given
