@@ -158,7 +158,7 @@ def _end_by(error: BaseException) -> None:
             _mute()
             _end(EXIT_BAD_INPUT, f"standard output cannot be written: {reason}")
         case OSError() if error.filename is not None:
-            _end(EXIT_BAD_INPUT, f"{printable(str(error.filename))[:200]}: {error.strerror}")
+            _end(EXIT_BAD_INPUT, _one_line(error))
     if isinstance(error, MemoryError) or str(error).startswith("RESOURCE_EXHAUSTED"):
         _end(EXIT_BAD_INPUT, f"there is not enough memory: {_one_line(error)[:200]}")
     if (asked := jax.config.values["jax_platforms"]) and not _has_devices():
@@ -297,6 +297,8 @@ def _flag_error(error: Exception) -> str:
 
 
 def _one_line(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{printable(str(error.filename))[:200]}: {error.strerror}"
     # str(KeyError) is the repr of its message.
     text = error.args[0] if isinstance(error, KeyError) and error.args else error
     return " ".join(str(text).split())

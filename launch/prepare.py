@@ -100,7 +100,8 @@ def main(argv: Sequence[str]) -> None:
 
 def _show(directory: str) -> None:
     """Prints documents as text."""
-    _app.refuse_together("show", "output", "input", "corpus")
+    others = {"output", "corpus", "overwrite", *_INPUTS, *_TEXT, *_OPTIONS} - {"fractions"}
+    _app.refuse_together("show", *sorted(others))
     split = ",".join(_SPLIT.value or ["test"])
     corpus = open_corpus(directory, split)
     number = corpus.num_documents if _DOCUMENTS.value is None else _DOCUMENTS.value

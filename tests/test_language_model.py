@@ -266,6 +266,7 @@ def test_a_string_has_no_tags_though_the_training_text_had():
         (lambda lm: lm.read().score("the cat"), "the candidates are 'the cat'; expected a list"),
         (lambda lm: lm.read().next_words(k=0), "k is 0; expected at least 1"),
         (lambda lm: lm.read().generate(seed=-1), "seed is -1; expected a whole number from 0"),
+        (lambda lm: lm.read().generate(seed=1.5), "seed is 1.5; expected a whole number from 0"),
         (lambda lm: list(lm.generate([], samples=0)), "samples is 0; expected at least 1"),
         (lambda lm: lm.read().vector, "rnnlm has no context; choose a model with context"),
         (lambda lm: [*lm.vectors([TEXT])], "rnnlm has no context; choose a model with context"),

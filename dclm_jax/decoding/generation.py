@@ -225,7 +225,7 @@ def random_keys(seeds: Sequence[int], numbers: Sequence[int]) -> jax.Array:
     """Random keys for sampling, derived from a seed and a document number, so that the text of a
     document does not depend on other documents."""
     for seed in seeds:
-        if not 0 <= seed < 2**32:
+        if not (0 <= seed < 2**32 and seed % 1 == 0):
             raise InputError(f"seed is {seed}; expected a whole number from 0 to 2^32 - 1")
 
     def key(seed: jax.Array, number: jax.Array) -> jax.Array:

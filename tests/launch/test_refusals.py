@@ -155,6 +155,7 @@ plan --config=tiny.py:rnnlm => --target is missing; add --target=MACHINE, such a
 {PLAN} --vocab_size=50 => --vocab_size has no effect without --shape; give both or neither
 
 prepare --train=lines.txt => --output is missing
+prepare --show=corpus --lowercase => --lowercase cannot be used with --show; remove
 prepare --output=new => no text is named; add --input, or any of --train, --valid and --test, or --c
 prepare --output=new --train=lines.txt --split=1,0,0 => inputs of given splits take no split
 prepare --output=new --input=lines.txt --split=0.5,x => write shares separated by commas
