@@ -212,7 +212,9 @@ def table(results: Results) -> list[str]:
             ranks = [f"{result.reciprocal_rank:.4f}" for result in columns]
             rows.append([f"  mean reciprocal rank, chance {chance}", "", "", *ranks])
             continue
-        rows.append([test, *counts, *(_percent(result.mean) for result in columns)])
+        for kinds in zip(*(model.results(test) for model in results.values()), strict=True):
+            accuracies = [_percent(result.mean) for result in kinds]
+            rows.append([_row_name(first, test, kinds[0]), *counts, *accuracies])
         if test == PERMUTATIONS and test in first.by_document:
             by_length = [model.by_document[test].by_length for model in results.values()]
             for ranges in zip(*by_length, strict=True):
@@ -228,8 +230,13 @@ def paired_table(results: Results, pairs: Pairs) -> list[str]:
     """The lines of a table of `paired`; empty for one model."""
     if not pairs:
         return []
+    first = next(iter(results.values()))
+    by_name = {
+        _row_name(first, test, first.by_document[test].result): differences_of_test
+        for test, differences_of_test in pairs.items()
+    }
     return [
-        *difference_table(pairs, list(results), group="test", unit="points", scale=100, digits=2),
+        *difference_table(by_name, list(results), group="test", unit="points", scale=100, digits=2),
         "difference: accuracy of the first run minus accuracy of the second run; 95% interval: "
         "bootstrap over documents; p: paired permutation test",
     ]
@@ -261,6 +268,11 @@ def separated_rows(results: Results, names: Sequence[str]) -> Iterator[str]:
     yield separated(["run", "test", "document", *rows[0][1]])
     for cells, row in rows:
         yield separated([*cells, *(f"{number:.10g}" for number in row.values())])
+
+
+def _row_name(model: CoherenceResults, test: str, result: Any) -> str:
+    """The name of a test in tables, with the kind of its result if it has results of two kinds."""
+    return test if len(model.tests[test]) == 1 else f"{test}, {result.kind}"
 
 
 def _percent(share: float) -> str:

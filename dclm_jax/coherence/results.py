@@ -60,11 +60,13 @@ class Coherence:
         """A warning about the interpretation of the accuracy; empty if there is none."""
         if self.keep_first or self.first_sentence is None or self.first_sentence < FIRST_DECIDES:
             return ""
-        return (
+        warning = (
             "warning: the first sentence identifies documents: if only the first sentence is "
-            f"moved, accuracy is {100 * self.first_sentence:.2f}%; add --fix_first=1 to measure "
-            "the order of all other sentences"
+            f"moved, accuracy is {100 * self.first_sentence:.2f}%"
         )
+        # Permutations from files stay as they are.
+        advice = "; add --fix_first=1 to measure the order of all other sentences"
+        return warning if self.kind == "given" else warning + advice
 
     def __str__(self) -> str:
         shuffle = Shuffle(self.block, self.window)

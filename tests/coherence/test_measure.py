@@ -2,6 +2,7 @@
 
 import pytest
 
+from dclm_jax.coherence import measure
 from dclm_jax.coherence.compare import Fixed, Insert, compare
 from dclm_jax.coherence.measure import CoherenceOptions
 from dclm_jax.errors import InputError
@@ -26,6 +27,20 @@ def test_coherence_in_python():
     assert [shuffle.name for shuffle in results.too_short] == ["blocks of 4", "blocks of 8"]
     assert str(results).startswith(str(expected))
     assert "with only the first sentence moved" in str(results)
+
+
+@pytest.mark.filterwarnings("ignore:sentences without words")
+def test_tables_name_the_kind_of_result_if_there_are_two():
+    for kinds, names in (({"bootstrap": 3}, ["bootstrap", "fixed"]), ({}, [""])):
+        results = language_model("ccdclm").coherence(TEXTS, permutations=4, **kinds)
+        both = {"a": results, "b": results}
+        rows = [line.split("  ")[0] for line in measure.table(both)]
+        expected = [", ".join(filter(None, ["permutations", name])) for name in names]
+        means = [f"{100 * result.mean:.2f}%" for result in results.results("permutations")]
+        assert rows[2 : 2 + len(names)] == expected
+        assert [line.split()[-1] for line in measure.table(both)][2 : 2 + len(names)] == means
+        _, _, difference, _ = measure.paired_table(both, measure.paired(both))
+        assert difference.split("  ")[0] == expected[-1]
 
 
 @pytest.mark.parametrize(
