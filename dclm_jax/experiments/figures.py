@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from dclm_jax.score_types import SentenceAttention
 
+FORMATS = ("png", "pdf", "svg")
+"""Formats of files."""
 # The palette of Okabe and Ito; page.css has the colours of HTML files.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -91,6 +93,11 @@ class Figure(NamedTuple):
         """Whether points have intervals."""
         return any(len(line.low) > 0 for line in self.lines)
 
+    @property
+    def interval_ends(self) -> list[float]:
+        """The low and high ends of all intervals; nan for a missing interval."""
+        return [end for line in self.lines for end in (*line.low, *line.high)]
+
     def cells(self) -> list[list[str]]:
         """All numbers as a table with one column per line, blank without a number."""
         columns = {line.label: self._column(line) for line in self.lines}
@@ -153,13 +160,9 @@ def _learning_curves(all_rows: Sequence[Row]) -> Figure:
 
 def check_target(path: str | os.PathLike[str]) -> None:
     """Refuses, before long work, a path to which no figure can be written."""
-    figure, _ = new_figure((1, 1))
-    supported = figure.canvas.get_supported_filetypes()
-    if _format(path) not in supported:
-        raise InputError(
-            f"{path}: cannot write the figure; choose a name with one of the suffixes "
-            + ", ".join(f".{name}" for name in sorted(supported))
-        )
+    # matplotlib may be missing.
+    new_figure((1, 1))
+    _format(path)
 
 
 def new_figure(size: tuple[float, float]) -> "tuple[Drawing, Axes]":
@@ -175,9 +178,9 @@ def new_figure(size: tuple[float, float]) -> "tuple[Drawing, Axes]":
 
 def save(figure: "Drawing", path: str | os.PathLike[str]) -> None:
     """Writes a figure, whole or not at all; the suffix of `path` chooses the format."""
-    content = io.BytesIO()
+    content, file_format = io.BytesIO(), _format(path)
     try:
-        figure.savefig(content, format=_format(path))
+        figure.savefig(content, format=file_format)
     except ValueError as error:
         raise InputError(f"{path}: cannot write the figure: {error}") from error
     files.write_bytes(path, content.getvalue())
@@ -219,16 +222,36 @@ def drawing(figure: Figure, *, in_page: bool = False) -> "Drawing":
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(length=0, which="both")
     else:
-        axes.set_title(_plain(figure.title))
+        axes.set_title(textwrap.fill(_plain(figure.title), 70))
     handles, names = axes.get_legend_handles_labels()
     names = [textwrap.fill(name, 45) for name in names]
-    title = "vertical lines: 95% intervals" if figure.has_intervals else None
+    title = "vertical lines: 95% intervals" if figure.has_intervals else ""
+    low, high = axes.get_ylim()
+    if any(end < low or end > high for end in figure.interval_ends):
+        title += ";\nthe frame cuts some of them"
     place = "outside lower left" if in_page else "outside right upper"
     legend = drawn.legend(handles, names, loc=place, title=title, alignment="left")
     if in_page:
         legend.set_frame_on(False)
-        drawn.set_size_inches(4.3, 3.3 + 0.2 * "\n".join(names).count("\n"))
+        drawn.set_size_inches(4.3, 3.1 + 0.2 * "\n".join([title, *names]).count("\n"))
+    else:
+        _widen(drawn, axes, is_named=figure.ticks is not None)
     return drawn
+
+
+def _widen(drawn: "Drawing", axes: "Axes", *, is_named: bool) -> None:
+    """Makes a figure wide enough for its title and, if ticks have names, for these names. The width
+    of the axes is known when the legend and the labels have their places."""
+    drawn.draw_without_rendering()
+    needed = axes.title.get_window_extent().width
+    if is_named:
+        widths = np.array([label.get_window_extent().width for label in axes.get_xticklabels()])
+        low, high = axes.get_xlim()
+        gap = 0.1 * drawn.dpi
+        needed = max(needed, (high - low) * ((widths[1:] + widths[:-1]) / 2 + gap).max(initial=0))
+    missing = needed - axes.get_window_extent().width
+    if missing > 0:
+        drawn.set_figwidth(drawn.get_figwidth() + missing / drawn.dpi)
 
 
 def _draw_line(axes: "Axes", figure: Figure, index: int) -> None:
@@ -280,8 +303,7 @@ def _draw_y_axis(axes: "Axes", figure: Figure) -> None:
         axes.yaxis.set_major_formatter(lambda value, _: percent(value))
         low, high = min(1.0, *values), max(1.0, *values)
         margin = max(high - low, 0.01)
-        ends = [end for line in figure.lines for end in (*line.low, *line.high)]
-        ends = [end for end in ends if low - margin < end < high + margin]
+        ends = [end for end in figure.interval_ends if low - margin < end < high + margin]
         axes.set_ylim(min(low, *ends) - 0.1 * margin, max(high, *ends) + 0.1 * margin)
     elif figure.log_scale and max(values) > _LINEAR_RATIO * min(values):
         axes.set(yscale="log", ylabel=_plain(f"{figure.y} (log scale)"))
@@ -387,4 +409,10 @@ def _plain(text: str) -> str:
 
 
 def _format(path: str | os.PathLike[str]) -> str:
-    return Path(path).suffix[1:].lower()
+    """The format of a file, one of FORMATS, by its suffix."""
+    if (suffix := Path(path).suffix[1:].lower()) not in FORMATS:
+        raise InputError(
+            f"{path}: cannot write the figure; choose a name with one of the suffixes "
+            + ", ".join(f".{name}" for name in FORMATS)
+        )
+    return suffix

@@ -48,11 +48,13 @@ def texts_of(figure):
 
 
 def require_readable(figure):
-    """No text lies on another one or outside the picture, and the legend is beside the data."""
+    """No text lies on another one or outside the picture, and the legend is beside the data and the
+    title."""
     (axes,) = figure.axes
     low, high = axes.get_ylim()
     for legend in figure.legends:
-        assert not legend.get_window_extent().overlaps(axes.get_window_extent())
+        for place in (axes, axes.title):
+            assert not legend.get_window_extent().overlaps(place.get_window_extent())
     hidden = {
         label.get_text()
         for tick, label in zip(axes.get_yticks(), axes.get_yticklabels(), strict=True)
@@ -115,11 +117,13 @@ def test_differences_fill_the_axis_and_long_intervals_do_not_hide_them(saved, tm
     figures.plot(ratio_figure("", "", ["a", "b"], [wide], "rnnlm"), tmp_path / "a.png")
     low, high = saved[0].axes[0].get_ylim()
     assert 0.8 < low < 0.9 and 1.0 < high < 1.1
+    assert "the frame cuts some" in saved[0].legends[0].get_title().get_text()
     # Values that differ by a thousandth are not blown up to fill the axis.
     close = series("run", [0.9999, 1.0], half=0.0)
     figures.plot(ratio_figure("", "", ["a", "b"], [close], "rnnlm"), tmp_path / "b.png")
     low, high = saved[1].axes[0].get_ylim()
     assert high - low == pytest.approx(0.0021, abs=1e-4)
+    assert "frame" not in saved[1].legends[0].get_title().get_text()
 
 
 def test_perplexities_of_one_run_have_an_axis_that_fits_them(saved, tmp_path):
@@ -132,8 +136,10 @@ def test_perplexities_of_one_run_have_an_axis_that_fits_them(saved, tmp_path):
     assert (log.get_yscale(), log.get_ylabel()) == ("log", "perplexity (log scale)")
     assert log.get_ylim()[0] < 10 and log.get_ylim()[1] > 90
     assert len(linear.lines) == 1
-    figures.plot(Figure("", "", "perplexity", [series("run", VALUES)], CLASSES), tmp_path / "c.png")
-    require_readable(saved[-1])
+    for ticks in (CLASSES, ["conjunction", "determiner"]):
+        run = series("a long name of a run", VALUES[: len(ticks)])
+        figures.plot(Figure(f"{'title ' * 9}", "", "perplexity", [run], ticks), tmp_path / "c.png")
+        require_readable(saved[-1])
 
 
 def test_what_is_not_there_is_left_out(saved, tmp_path):
@@ -247,10 +253,11 @@ def test_what_cannot_be_drawn(tmp_path, results, message):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["plot.xyz", "plot"])
+@pytest.mark.parametrize("name", ["plot.gif", "plot"])
 def test_a_format_that_does_not_exist_is_found_before_and_while_saving(tmp_path, name):
     target = tmp_path / name
-    with pytest.raises(InputError, match=f"{name}: cannot write the figure.*suffixes.*.png"):
+    message = f"^{target}: cannot write the figure.* with one of the suffixes .png, .pdf, .svg$"
+    with pytest.raises(InputError, match=message):
         figures.check_target(target)
     target.write_text("before")
     figure, _ = figures.new_figure((1, 1))
