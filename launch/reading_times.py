@@ -33,7 +33,7 @@ words without a reading time (an empty cell or NA), and words for which, or befo
 other sentences of the same stories.
 """
 
-import collections
+import itertools
 from collections.abc import Iterator, Sequence
 
 from absl import flags
@@ -80,7 +80,14 @@ def main(argv: Sequence[str]) -> None:
                 progress(number)
 
         vocabulary = models[0].vocabulary
-        words = words_of(documents, scores(), vocabulary, _TIME.value, _PREDICTORS.value)
+        words = words_of(
+            documents,
+            scores(),
+            vocabulary,
+            _TIME.value,
+            _PREDICTORS.value,
+            source=_INPUT.value,
+        )
     gains = Gains(words, [run.label for run in runs], _PREDICTORS.value)
     print(gains.text())
     if _OUTPUT.value:
@@ -92,10 +99,14 @@ def main(argv: Sequence[str]) -> None:
 
 def _check_names() -> None:
     """Refuses columns with two uses."""
-    names = [_STORY.value, _TIME.value, *_PREDICTORS.value]
-    for name, times in collections.Counter(filter(None, names)).items():
-        if times > 1:
-            raise InputError(f"two flags name the column {brief(name)}; name different columns")
+    columns = [(_STORY, _STORY.value), (_TIME, _TIME.value)]
+    columns += [(_PREDICTORS, name) for name in _PREDICTORS.value]
+    for (flag, name), (other_flag, other_name) in itertools.combinations(columns, 2):
+        if name and name == other_name:
+            problem = f"--{flag.name} and --{other_flag.name} both name"
+            if flag is other_flag:
+                problem = f"--{flag.name} repeats"
+            raise InputError(f"{problem} {brief(name)}; name different columns")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import numpy as np
 from dclm_jax.data import formats
 from dclm_jax.data.alternatives import Choice
 from dclm_jax.data.vocabulary import UNKNOWN
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation import significance
 from dclm_jax.evaluation.scoring import Continuation
 from dclm_jax.evaluation.significance import Difference, Sums
@@ -175,8 +175,12 @@ def accuracies(runs: Sequence[Sequence[Outcome]], by: Sequence[str] = ()) -> lis
 
 def require_columns(choices: Iterable[Choice], by: Sequence[str]) -> None:
     """Raises an `InputError` if a choice lacks one of the columns `by`."""
-    for choice in choices:
-        formats.require_columns(by, choice.columns, choice.where)
+    for choice, name in itertools.product(choices, by):
+        if name not in choice.columns:
+            raise InputError(
+                f"{choice.where}: --by names {brief(name)}; choose a column with neither an "
+                f"alternative nor the context, from: {formats.listed(choice.columns)}"
+            )
 
 
 def differences(runs: Sequence[Sequence[Outcome]], criterion: str) -> list[Difference]:

@@ -103,6 +103,8 @@ def words_of(
     vocabulary: Vocabulary,
     time: str,
     columns: Sequence[str] = (),
+    *,
+    source: str = "the input",
 ) -> Words:
     """The words with a reading time that are, like the word before them, in the vocabulary and have
     a number in every column of predictors.
@@ -114,6 +116,7 @@ def words_of(
       vocabulary: vocabulary of the runs, with the counts of the training text.
       time: column of the mean reading times.
       columns: columns of further predictors.
+      source: name of the table in messages.
     """
     total = sum(vocabulary.counts[len(SPECIAL_TOKENS) :])
     if not total:
@@ -121,7 +124,7 @@ def words_of(
             "the vocabulary has no word counts, which log frequencies require; train on a corpus "
             "that launch.prepare made without --vocabulary"
         )
-    numbers = _numbers(stories, time, columns)
+    numbers = _numbers(stories, time, columns, source)
     omitted, pairs, num_sentences = dict.fromkeys(OMITTED, 0), [], 0
     for index, (story, by_run) in enumerate(zip(stories, scores, strict=True)):
         places: list[list[tuple[int, int]]] = [[] for _ in story.rows]
@@ -182,7 +185,7 @@ def words_of(
 
 
 def _numbers(
-    stories: Sequence[Document], time: str, columns: Sequence[str]
+    stories: Sequence[Document], time: str, columns: Sequence[str], source: str
 ) -> list[list[list[float]]]:
     """The reading time and further predictors of every row, by story; nan for an empty cell or NA.
     Stories that cannot be used are refused."""
@@ -190,12 +193,12 @@ def _numbers(
     for name in (time, *columns):
         if name not in names:
             raise InputError(
-                f"the input has no column {brief(name)} of numbers; choose --time and "
+                f"{source} has no column {brief(name)} of numbers; choose --time and "
                 f"--predictors from: {listed(names)}"
             )
     if len(stories) < 2:
         raise InputError(
-            "the input has fewer than two stories, and every story is predicted from the others; "
+            f"{source} has fewer than two stories, and every story is predicted from the others; "
             "add stories, or choose another --story"
         )
 

@@ -216,7 +216,7 @@ def test_wrong_tables_are_refused(space, tmp_path):
     error = error_of(f"--input={bad}")
     assert "story 'b', row 1: 'fast' in the column 'time' is not a reading time above 0" in error
     bad.write_text("story,text,time\na,w1,3\na,w2,3\n")
-    assert "the input has fewer than two stories" in error_of(f"--input={bad}")
+    assert "bad.csv has fewer than two stories" in error_of(f"--input={bad}")
     bad.write_text("story,text,time\na,unheard,3\na,unseen,3\nb,unheard,3\nb,unseen,3\n")
     assert "no word remains; omitted: 2 (first of a story), 2 (OOV" in error_of(f"--input={bad}")
     bad.write_text("story,text,time\na,w1,3\na,w2,3\nb,w1,3\nb,w2,3\n")

@@ -124,6 +124,7 @@ generate --workdir=run story.txt => 'story.txt'
 {PAIRS}=pairs.jsonl --alternatives= => --alternatives names no column; name two or more, or one wi
 {PAIRS}=pairs.jsonl --alternatives=good,bad,bad => --alternatives repeats 'bad'; name different
 {PAIRS}=pairs.jsonl --by=n,n => --by repeats 'n'; name different columns
+{PAIRS}=pairs.jsonl --by=good => pairs.jsonl:1: --by names 'good'; choose a column with neither an
 {PAIRS}=pairs.jsonl --context_columns=n,n => --context_columns repeats 'n'; name different
 {PAIRS}=pairs.jsonl --output=- --metrics=- => --output and --metrics are both standard output
 {PAIRS}=- => neither a table nor JSON lines by its name; add --format=jsonl, csv or tsv
@@ -183,8 +184,10 @@ prepare --show=corpus --input=corpus => --input cannot be used with --show; remo
 
 reading_times --workdir=run => --input is missing
 reading_times --workdir=run --input=times.csv --time=ms => \
-the input has no column 'ms' of numbers; choose --time and --predictors from: 'story', 'time',
-reading_times --workdir=run --input=times.csv --predictors=time => two flags name the column 'time'
+times.csv has no column 'ms' of numbers; choose --time and --predictors from: 'story', 'time',
+reading_times --workdir=run --input=times.csv --predictors=time => \
+--time and --predictors both name 'time'; name different columns
+reading_times --workdir=run --input=times.csv --predictors=x,x => --predictors repeats 'x'; name di
 reading_times --workdir=run --input=times.csv --predictors=gpt3 => no column 'gpt3'
 reading_times --workdir=run --input=times.csv --output=times.csv => \
 --input and --output are both times.csv; choose two files
