@@ -54,7 +54,11 @@ class Result(NamedTuple):
         version: int | Mapping[str, int] = 1,
     ) -> "Result":
         """The result of a measure with these options, which are JSON values."""
-        numbers = [f"{key} {value}" for key, value in options.items() if type(value) in (str, int)]
+        numbers = [
+            f"{key} {value}"
+            for key, value in options.items()
+            if type(value) in (str, int) and value != ""
+        ]
         label = f"{subject.name}: {measure} ({', '.join([dataset.name, *numbers])})"
         if dataset.is_text or not subject.workdir:
             return cls(None, {}, label)

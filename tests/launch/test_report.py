@@ -122,7 +122,10 @@ def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
     ("command", "names"),
     [
         (["evaluate"], ["RUN: perplexity (test)"]),
-        (["evaluate", "--adapt=unigram"], ["RUN: adaptation", "RUN + unigram: perplexity (test)"]),
+        (
+            ["evaluate", "--adapt=unigram"],
+            ["RUN: adaptation (valid, kind unigram)", "RUN + unigram: perplexity (test)"],
+        ),
         (["coherence", "--permutations=0", *FAST], ["RUN: coherence (test, test Bootstrap"]),
     ],
 )
