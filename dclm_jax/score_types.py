@@ -208,7 +208,7 @@ SHOWN_POSITIONS = 30
 
 class SentenceAttention(NamedTuple):
     """Attention weights of a sentence, float32 [targets, positions]: for each word and END
-    (`targets`), the weights of earlier text (`positions`). Rows sum to 1.
+    (`targets`), the weights of earlier text (`positions`). Rows with positions sum to 1.
 
     For adclm, positions are the inputs of the n previous sentences (by default one), <START> and
     their words, each for the hidden state after it; a document's first sentence has the position

@@ -16,8 +16,8 @@ marked as OOV (known is 0).
 
 tsv has one row per target (word or <END>). Columns: document, sentence and position (from 1), word,
 surprisal, known (1 or 0), sentence_log_prob, document_log_prob, then columns of the input. A word
-such as NA is written \\NA; dclm_jax.tables.cell_text removes the backslash. launch/recipes.md shows
-how to read the file in R.
+such as NA is written \\NA; dclm_jax.tables.cell_text removes the backslash. Cells of the input that
+are empty or NA are empty. launch/recipes.md shows how to read the file in R.
 
 jsonl has one line per document, also for a document without words:
     {"id": "docs.txt:1", "unit": "nats", "matmul_precision": "highest", "log_prob": -31.4,
@@ -56,7 +56,7 @@ without context.
 In jsonl a sentence has a list of numbers under the NAME of each measure. --no_context_too adds
 NAME_no_context of each measure except divergence. --bits writes all values except ranks in bits.
 With --oov=blank OOV words have no surprisal, rank or entropy reduction, and sums omit OOV words.
-N-gram models and models of bags of words have only the surprisal.
+N-gram models and rnnslm, which predicts bags of words, have only the surprisal.
 
 Columns of the input table other than its text and id, and such keys of JSON lines, are repeated in
 the result: at every word in tsv; in jsonl under "columns" of the document or, if they differ within
@@ -66,17 +66,18 @@ cells of the row in which it begins. <END> has the cells that are equal in all r
 
 --by=region,condition writes one record per combination of region and condition (tsv or jsonl) in
 place of words. A document's value is the mean over its words in the region, without <END>. The
-record has the mean over documents and its 95% interval (bootstrap over documents). --plot draws the
-first of --measures.
+record has the mean over documents, its 95% interval (bootstrap over documents), and the numbers of
+documents and of words that have a surprisal. --plot draws the first of --measures.
 
 --attention (adclm, pointer_drnnlm, rlm_seqbow_att_*) adds attention weights, in jsonl as
     "attention": {"positions": ["<START>", "the", ...], "weights": [[0.02, 0.4, ...], ...]}
 with one row of weights per target (word or <END>), which sums to 1. For adclm, the positions are
 <START> and the words of the previous sentence, or of the model.memory_sentences previous sentences.
-For rlm_seqbow_att_*, each position is one of the n previous sentences. For pointer_drnnlm, the
-first position is "softmax", with the share of the softmax, and the others are the last targets of
-earlier sentences, which can be copied. Figures and HTML show the 30 positions with the largest
-weights.
+For rlm_seqbow_att_*, each position is one of the n previous sentences. In the first sentence of a
+document, adclm has the single position "c_0", and rlm_seqbow_att_* has no position, so that its
+rows are empty. For pointer_drnnlm, the first position is "softmax", with the share of the softmax,
+and the others are the last targets of earlier sentences, which can be copied. Figures and HTML show
+the 30 positions with the largest weights.
 """
 
 import functools

@@ -17,7 +17,7 @@ from dclm_jax.evaluation import significance
 from dclm_jax.experiments.figures import Figure, Line
 from dclm_jax.files import json_text
 from dclm_jax.score_types import DocumentScore, TokenScore
-from dclm_jax.tables import separated
+from dclm_jax.tables import present, separated
 
 PLACES = ("document", "sentence", "position", "word")
 """Columns that the words of every text have."""
@@ -29,7 +29,7 @@ class Mean(NamedTuple):
 
     Attributes:
       cells: the cells of the region in the columns.
-      documents: number of documents with words in the region.
+      documents: number of documents with a word of the region that has a surprisal.
       words: number of words of the region with a surprisal.
       values_3xX: mean, low and high end of its interval, of each measure; nan for no interval.
     """
@@ -93,7 +93,9 @@ class RegionMeans:
             counts_DxX = np.isfinite(values_DxX).astype(float)
             sums_DxX = np.where(counts_DxX > 0, values_DxX, 0)
             values_3xX = significance.means(sums_DxX, counts_DxX)
-            means.append(Mean(cells, len(documents), self._words[cells], values_3xX))
+            # The first measure is the surprisal.
+            scored_documents = int(counts_DxX[:, 0].sum())
+            means.append(Mean(cells, scored_documents, self._words[cells], values_3xX))
         return means
 
     def lines(self, file_format: str, unit: str) -> Iterator[str]:
@@ -109,7 +111,12 @@ class RegionMeans:
         for cells, documents, words, values_3xX in self.means():
             if file_format == "tsv":
                 numbers = [_cell(value) for values in values_3xX.T for value in values]
-                yield separated([*cells, documents, words, *numbers])
+                # Cells of the input are as in the file with all words.
+                texts = [
+                    cell if name in PLACES else present(cell)
+                    for name, cell in zip(self.by, cells, strict=True)
+                ]
+                yield separated([*texts, documents, words, *numbers])
             else:
                 record = dict(zip(self.by, cells, strict=True))
                 counts = {"unit": unit, "documents": documents, "words": words}

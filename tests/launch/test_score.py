@@ -274,6 +274,10 @@ def test_columns_are_chosen_and_missing_cells_stay_missing(raw, tmp_path):
         ("b", "", "2"),
     }
     assert "y" not in table_of(*flags, "--columns=x")[0]
+    # Means have these cells, too, and count what has a surprisal.
+    table.write_text("id,x,text\na,NA,w1 w2\nb,NA,unheard\n")
+    (row,) = table_of(*flags, "--by=x", "--oov=blank")
+    assert (row["x"], row["documents"], row["words"]) == ("", "1", "2")
     # A column with the name of a column of results does no harm where none is chosen.
     table.write_text("id,word,text\na,w1,w1 w2\n")
     assert list(table_of(*flags, "--columns=")[0])[-1] == "document_log_prob"
