@@ -80,14 +80,8 @@ def main(argv: Sequence[str]) -> None:
                 progress(number)
 
         vocabulary = models[0].vocabulary
-        words = words_of(
-            documents,
-            scores(),
-            vocabulary,
-            _TIME.value,
-            _PREDICTORS.value,
-            source=_INPUT.value,
-        )
+        columns = _TIME.value, _PREDICTORS.value
+        words = words_of(documents, scores(), vocabulary, *columns, source=path)
     gains = Gains(words, [run.label for run in runs], _PREDICTORS.value)
     print(gains.text())
     if _OUTPUT.value:
