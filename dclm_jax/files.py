@@ -234,7 +234,9 @@ def parse_json(text: bytes | str, place: str, kind: type[Value], *, exact: bool 
     """
     try:
         text = text if isinstance(text, str) else text.decode("utf-8")
-        value = json.loads(text, object_pairs_hook=_object)
+        value = json.loads(text, object_pairs_hook=functools.partial(_object, place))
+    except InputError:
+        raise
     except ValueError as error:
         raise InputError(f"{place}: not JSON: {error}") from error
     except RecursionError as error:
@@ -245,12 +247,13 @@ def parse_json(text: bytes | str, place: str, kind: type[Value], *, exact: bool 
     return result
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The JSON object, in which no name is repeated: one of its values would be lost."""
+def _object(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The JSON object of the pairs. A repeated name is refused, because a dict keeps only its last
+    value."""
     value = dict(pairs)
     if len(value) < len(pairs):
         repeated = collections.Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"the name {brief(repeated)} is repeated")
+        raise InputError(f"{place}: the name {brief(repeated)} is repeated; remove one")
     return value
 
 

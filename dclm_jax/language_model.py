@@ -30,7 +30,7 @@ from dclm_jax.coherence.measure import CoherenceOptions, CoherenceResults, measu
 from dclm_jax.coherence.results import OrderResult
 from dclm_jax.data.alternatives import Choice
 from dclm_jax.data.corpus import TrainingText
-from dclm_jax.data.documents import PLAIN, Document, Progress, TextOptions, columns
+from dclm_jax.data.documents import PLAIN, Document, OnDocument, TextOptions, columns
 from dclm_jax.data.readers import parse_documents
 from dclm_jax.data.vocabulary import END_TOKEN, START_TOKEN, Vocabulary
 from dclm_jax.decoding import generation
@@ -698,7 +698,7 @@ class LanguageModel:
         documents: Sequence[Sequence[np.ndarray]],
         test: OrderTest[OfTest],
         *,
-        on_document: Progress = lambda done: None,
+        on_document: OnDocument = lambda done: None,
     ) -> OrderResult[OfTest]:
         """Documents of word ids compared with the orders of a test; see `coherence.compare`."""
         reader = self.reader if self.model is not None else None
@@ -723,7 +723,7 @@ class LanguageModel:
         tune_on: Documents | Dataset | None = None,
         data: str | None = None,
         label: str | None = None,
-        on_document: Progress = lambda done: None,
+        on_document: OnDocument = lambda done: None,
         **setting: float | None,
     ) -> "LanguageModel":
         """The model with test-time adaptation to each document; it scores documents.

@@ -53,7 +53,7 @@ def run(
             code = main(argv)
             sys.stdout.flush()
             return code
-        except (Exception, KeyboardInterrupt) as error:
+        except Exception as error:
             _end_by(error)
             raise
 
@@ -61,10 +61,15 @@ def run(
     _keep_compiled_programs()
     keep_freed_memory()
     sys.unraisablehook = _unraisable
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, _terminate)
     app.define_help_flags()
     flags.DEFINE_flag(_HelpFlag())
-    app.run(guarded, flags_parser=functools.partial(_parse, parse))
+    try:
+        app.run(guarded, flags_parser=functools.partial(_parse, parse))
+    except _Terminated:
+        _end_interrupted(signal.SIGTERM)
+    except KeyboardInterrupt:
+        _end_interrupted(signal.SIGINT)
 
 
 class _HelpFlag(app.HelpFlag):
@@ -152,8 +157,6 @@ def _end_by(error: BaseException) -> None:
             # The reader of standard output has exited (`... | head`), which is not an error.
             _mute()
             _end(0)
-        case KeyboardInterrupt():
-            _end_interrupted(*error.args)
         case OSError() if reason := _output_fault(error):
             _mute()
             _end(EXIT_BAD_INPUT, f"standard output cannot be written: {reason}")
@@ -179,15 +182,20 @@ def _end_by(error: BaseException) -> None:
     _end(1)
 
 
-def _interrupt(number: int, frame: object) -> NoReturn:
-    """Ends the work at a signal as Ctrl-C does, so that temporary files are removed."""
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM ends the work as Ctrl-C does, so that temporary files are removed."""
+
+
+def _terminate(number: int, frame: object) -> NoReturn:
     del frame
-    raise KeyboardInterrupt(number)
+    # The removal is not interrupted.
+    signal.signal(number, signal.SIG_IGN)
+    raise _Terminated
 
 
-def _end_interrupted(number: int = signal.SIGINT) -> NoReturn:
-    """Ends the process after a signal, at once: Python's shutdown would crash programs that JAX is
-    compiling in other threads."""
+def _end_interrupted(number: int) -> NoReturn:
+    """Ends the process after a signal, at once: Python's shutdown would crash if JAX is compiling
+    in other threads."""
     with contextlib.suppress(OSError):
         sys.stdout.flush()
     if number == signal.SIGTERM:
@@ -241,8 +249,8 @@ def _unraisable(unraisable: Any) -> None:
     command after the callback.
     """
     if isinstance(error := unraisable.exc_value, KeyboardInterrupt):
-        number, *_ = (*error.args, signal.SIGINT)
-        threading.Timer(0.1, signal.raise_signal, [number]).start()
+        main_thread = threading.main_thread().ident
+        threading.Timer(0.1, signal.pthread_kill, [main_thread, signal.SIGINT]).start()
         return
     if str(error) != "Event loop is closed":
         sys.__unraisablehook__(unraisable)

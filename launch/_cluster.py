@@ -1,6 +1,7 @@
 """Flags and functions with which launchers join a job of several processes."""
 
 import os
+import signal
 import sys
 
 from absl import flags
@@ -26,8 +27,11 @@ def join(*, stops_together: bool = False) -> None:
         ends the process.
     """
     flags_given = (_COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value)
+    # A process that waits for its peers cannot run a handler.
+    handler = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     processes.start(*flags_given, stops_together=stops_together)
     if processes.count() == 1:
+        signal.signal(signal.SIGTERM, handler)
         return
     stdout = os.dup(sys.stdout.fileno())
     with open(os.devnull, "w") as nowhere:

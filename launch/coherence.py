@@ -10,8 +10,8 @@ The accuracy is the percentage of permutations that are less probable than their
 is 50%, and ties count half. Every document of at least two sentences is compared with fixed random
 permutations. --bootstrap (Ji et al. 2015, section 4.2) resamples test sets with replacement,
 shuffles each of their documents, and prints the mean and standard deviation of accuracy over test
-sets. Tables then have the accuracies of both experiments; accuracies by the number of sentences,
-differences between runs and --tsv are of the fixed permutations.
+sets. Tables then have a row for each experiment; accuracies by the number of sentences, differences
+between runs and --tsv use only the fixed permutations.
 
 --extra_tests adds harder tests. A test omits the documents that are too short for it.
 

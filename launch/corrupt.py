@@ -33,8 +33,9 @@ _OUTPUT = flags.DEFINE_string("output", None, "Folder for the three files.")
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    data = open_corpus(_app.required("data", "DIR, a prepared corpus"), _SPLIT.value)
+    directory = _app.required("data", "DIR, a prepared corpus")
     folder = _app.required("output", "DIR, the folder for the files").rstrip("/")
+    data = open_corpus(directory, _SPLIT.value)
     count = corruption.write_lists(
         data,
         folder,

@@ -24,7 +24,7 @@ words are excluded from the accuracy; the table has their number.
 --last_word measures the rank of the last word of the right alternative among all entries of the
 vocabulary, given everything before it, and how often the rank is 1. With one alternative and no
 context, the alternative is a passage, whose last sentence has the last word (LAMBADA, Paperno et
-al. 2016). Punctuation counts as a word: remove a full stop after the word to rank. An OOV last word
+al. 2016). Punctuation counts as a word: remove a full stop that follows the word. An OOV last word
 excludes its pair.
 
 --by=UID,field measures each group of pairs with equal cells in these columns. Intervals are from a

@@ -80,8 +80,8 @@ def main(argv: Sequence[str]) -> None:
                 progress(number)
 
         vocabulary = models[0].vocabulary
-        columns = _TIME.value, _PREDICTORS.value
-        words = words_of(documents, scores(), vocabulary, *columns, source=path)
+        time, predictors = _TIME.value, _PREDICTORS.value
+        words = words_of(documents, scores(), vocabulary, time, predictors, source=path)
     gains = Gains(words, [run.label for run in runs], _PREDICTORS.value)
     print(gains.text())
     if _OUTPUT.value:

@@ -93,7 +93,8 @@ _OUTPUTS = (_OUTPUT, _METRICS, _SCORED_NBEST)
 def main(argv: Sequence[str]) -> None:
     del argv
     _check_flags()
-    lists = nbest.read_nbest(_app.required("nbest", "FILE of lists"), report=_evaluation.notify)
+    path = _app.required("nbest", "FILE, the n-best lists")
+    lists = nbest.read_nbest(path, report=_evaluation.notify)
     division = [range(len(lists.segments))]
     if _DOCUMENTS.value:
         division = nbest.read_division(_DOCUMENTS.value, lists)

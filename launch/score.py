@@ -17,7 +17,8 @@ marked as OOV (known is 0).
 tsv has one row per target (word or <END>). Columns: document, sentence and position (from 1), word,
 surprisal, known (1 or 0), sentence_log_prob, document_log_prob, then columns of the input. A word
 such as NA is written \\NA; dclm_jax.tables.cell_text removes the backslash. Cells of the input that
-are empty or NA are empty. launch/recipes.md shows how to read the file in R.
+are empty or missing (NA, NaN, null, ...) are left empty. launch/recipes.md shows how to read the
+file in R.
 
 jsonl has one line per document, also for a document without words:
     {"id": "docs.txt:1", "unit": "nats", "matmul_precision": "highest", "log_prob": -31.4,
@@ -71,13 +72,13 @@ documents and of words that have a surprisal. --plot draws the first of --measur
 
 --attention (adclm, pointer_drnnlm, rlm_seqbow_att_*) adds attention weights, in jsonl as
     "attention": {"positions": ["<START>", "the", ...], "weights": [[0.02, 0.4, ...], ...]}
-with one row of weights per target (word or <END>), which sums to 1. For adclm, the positions are
-<START> and the words of the previous sentence, or of the model.memory_sentences previous sentences.
-For rlm_seqbow_att_*, each position is one of the n previous sentences. In the first sentence of a
-document, adclm has the single position "c_0", and rlm_seqbow_att_* has no position, so that its
-rows are empty. For pointer_drnnlm, the first position is "softmax", with the share of the softmax,
-and the others are the last targets of earlier sentences, which can be copied. Figures and HTML show
-the 30 positions with the largest weights.
+with one row of weights per target (word or <END>); a row with positions sums to 1. For adclm, the
+positions are <START> and the words of the previous sentence, or of the model.memory_sentences
+previous sentences. For rlm_seqbow_att_*, each position is one of the n previous sentences. In the
+first sentence of a document, adclm has the single position "c_0", and rlm_seqbow_att_* has no
+position, so that its rows are empty. For pointer_drnnlm, the first position is "softmax", with the
+share of the softmax, and the others are the last targets of earlier sentences, which can be copied.
+Figures and HTML show the 30 positions with the largest weights.
 """
 
 import functools
@@ -87,7 +88,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from absl import flags
 
-from dclm_jax.data.documents import Document, Progress
+from dclm_jax.data.documents import Document, OnDocument
 from dclm_jax.data.text_files import STDIN
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.distributions import (
@@ -289,7 +290,7 @@ def _answer(runs: Sequence[Subject], request: Request) -> str:
 
 
 def _with_attention(
-    runs: Sequence[Subject], scores: Iterable[list[DocumentScore]], progress: Progress
+    runs: Sequence[Subject], scores: Iterable[list[DocumentScore]], progress: OnDocument
 ) -> Iterator[tuple[list[DocumentScore], list[Attention]]]:
     """The scores of each document after --oov and --bits are applied, and with --attention its
     attention weights."""

@@ -25,7 +25,7 @@ import numpy as np
 from dclm_jax.allocation import require_memory
 from dclm_jax.coherence.results import Coherence, DocumentOutcome, Insertion, OrderResult
 from dclm_jax.coherence.scoring import Orders, log_probs
-from dclm_jax.data.documents import Progress
+from dclm_jax.data.documents import OnDocument
 from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.evaluation.permutations import Moves, Shuffle, first_moved
 from dclm_jax.evaluation.scoring import Document, SentenceScorer
@@ -118,7 +118,7 @@ def compare(
     test: OrderTest[ResultT],
     *,
     reader: SentenceReader[Any] | None = None,
-    on_document: Progress = lambda done: None,
+    on_document: OnDocument = lambda done: None,
 ) -> OrderResult[ResultT]:
     """The result of a test and, except for a bootstrap, the outcome of every document.
 

@@ -212,9 +212,9 @@ def table(results: Results) -> list[str]:
             ranks = [f"{result.reciprocal_rank:.4f}" for result in columns]
             rows.append([f"  mean reciprocal rank, chance {chance}", "", "", *ranks])
             continue
-        for kinds in zip(*(model.results(test) for model in results.values()), strict=True):
-            accuracies = [_percent(result.mean) for result in kinds]
-            rows.append([_row_name(first, test, kinds[0]), *counts, *accuracies])
+        for by_model in zip(*(model.results(test) for model in results.values()), strict=True):
+            accuracies = [_percent(result.mean) for result in by_model]
+            rows.append([_row_name(first, test, by_model[0]), *counts, *accuracies])
         if test == PERMUTATIONS and test in first.by_document:
             by_length = [model.by_document[test].by_length for model in results.values()]
             for ranges in zip(*by_length, strict=True):
@@ -272,7 +272,7 @@ def separated_rows(results: Results, names: Sequence[str]) -> Iterator[str]:
 
 def _row_name(model: CoherenceResults, test: str, result: Any) -> str:
     """The name of a test in tables, with the kind of its result if it has results of two kinds."""
-    return test if len(model.tests[test]) == 1 else f"{test}, {result.kind}"
+    return test if len(model.tests[test]) == 1 else f"{test} ({result.kind})"
 
 
 def _percent(share: float) -> str:

@@ -64,7 +64,7 @@ class Coherence:
             "warning: the first sentence identifies documents: if only the first sentence is "
             f"moved, accuracy is {100 * self.first_sentence:.2f}%"
         )
-        # Permutations from files stay as they are.
+        # --fix_first does not change permutations from files.
         advice = "; add --fix_first=1 to measure the order of all other sentences"
         return warning if self.kind == "given" else warning + advice
 

@@ -19,8 +19,7 @@ class PairColumns:
     """The columns of a table of pairs.
 
     Attributes:
-      alternatives: columns of the alternatives, the right one first unless there is `answer`. The
-        default columns are those of BLiMP (Warstadt et al. 2020).
+      alternatives: columns of the alternatives, the right alternative first unless `answer` is set.
       context: columns of text before the alternatives. Default: context, in records that have it.
       answer: column with the number of the right alternative, from 1.
       is_passage: whether the only alternative is a passage, whose last sentence is the alternative,
@@ -63,7 +62,7 @@ def read_alternatives(path: str, columns: PairColumns, reader: TextReader) -> It
       path: a file, a folder, or "-" for standard input; the extension of a file sets its format,
         otherwise the reader's options.
       columns: columns of alternatives and contexts.
-      reader: a reader that has read nothing yet.
+      reader: an unused reader.
     """
     text = _Words(reader)
     count = 0

@@ -131,11 +131,13 @@ def tags_file(split: str) -> str:
 
 
 def foreign_files(directory: storage.Location) -> list[str]:
-    """The names in a directory that no corpus has."""
+    """Names of the entries of a directory that are not files of a corpus."""
     names = {MANIFEST_FILE, VOCABULARY_FILE, TAGS_FILE}
     for split in ALL_SPLITS:
         names |= {*split_files(split), tags_file(split)}
-    return sorted(path.name for path in directory.iterdir() if path.name not in names)
+    if isinstance(directory, pathlib.Path):
+        return sorted({path.name for path in directory.iterdir()} - names)
+    return sorted({*storage.list_files(directory)} - names)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -361,9 +363,8 @@ def files_sha256(root: pathlib.Path, paths: Iterable[pathlib.Path]) -> str:
     """SHA-256 of the names of `paths` below `root` and of their contents."""
     digest = hashlib.sha256()
     for file in paths:
-        # Names in a folder determine the order. A single file may be renamed, but its extensions
-        # determine its format.
-        name = file.relative_to(root).as_posix() if root.is_dir() else "".join(file.suffixes)
+        # A single file may be renamed; names in a folder determine the order.
+        name = file.relative_to(root).as_posix() if root.is_dir() else ""
         with reading(file):
             line = f"{name}\n{file_sha256(file)}\n"
             # File names are bytes in any encoding.

@@ -13,8 +13,8 @@ FORMS = (NO_FORM, "nfc", "nfkc")
 """Unicode normal forms of words."""
 NO_DIVIDER = "none"
 _LANGUAGE = re.compile("[a-z]{2,3}")
-Progress = Callable[[int], None]
-"""Called after every document with the number of documents so far."""
+OnDocument = Callable[[int], None]
+"""A function that is called after every document with the number of documents so far."""
 
 
 class Document(NamedTuple):

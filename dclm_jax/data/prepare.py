@@ -36,7 +36,7 @@ from dclm_jax.data.numbering import NumberedText
 from dclm_jax.data.readers import Report, TextReader
 from dclm_jax.data.text_files import STDIN, UTF8, checked_encoding, input_files
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, UNKNOWN, Vocabulary
-from dclm_jax.errors import InputError, printable, require_at_least
+from dclm_jax.errors import InputError, brief, printable, require_at_least
 
 PathLike = str | pathlib.Path
 Source = PathLike | Mapping[str, PathLike] | None
@@ -263,8 +263,13 @@ def _plan(source: Source, text: TextOptions, options: PrepareOptions) -> _Plan:
         unknown_token = unknown_token.lower()
     vocabulary, vocab_size = None, options.vocab_size
     if options.vocabulary is not None:
-        vocabulary, vocab_size = Vocabulary.load(options.vocabulary), None
+        vocabulary, vocab_size = Vocabulary.load(options.vocabulary, is_list=True), None
         unknown_token = unknown_token or vocabulary.unknown_token
+        if unknown_token in vocabulary.words:
+            raise InputError(
+                f"unknown_token is {brief(unknown_token)}, which is also a word of "
+                f"{options.vocabulary}; remove the word from this file"
+            )
         vocabulary = dataclasses.replace(vocabulary, unknown_token=unknown_token)
     elif vocab_size is None and options.min_count is None:
         vocab_size = DEFAULT_VOCAB_SIZE
@@ -410,8 +415,7 @@ def _existing(
             return None
         manifest = corpus.read_manifest(output)
         differing = [key for key in options if manifest.options.get(key) != options[key]]
-        checksums = {name: source["sha256"] for name, source in sources.items()}
-        if {name: source.get("sha256") for name, source in manifest.sources.items()} != checksums:
+        if _compared(manifest.sources) != _compared(sources):
             differing.append("sources")
         if differing:
             raise InputError(
@@ -421,6 +425,14 @@ def _existing(
         for split in manifest.splits:
             corpus.check_files(output, manifest.files_of(split))
     return manifest
+
+
+def _compared(sources: dict[str, dict[str, Any]]) -> dict[str, tuple[Any, str | None]]:
+    """The checksum of each source and the format that its name determines."""
+    return {
+        split: (source.get("sha256"), readers.format_of_name(str(source.get("name"))))
+        for split, source in sources.items()
+    }
 
 
 def _documents(inputs: Mapping[str, _Input], plan: _Plan) -> Iterator[tuple[int, Document]]:

@@ -32,6 +32,11 @@ _BY_NAME = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "tsv"}
 _REMEMBERED = ("paragraphs", "prose", "tagged", "treebank", "articles", "articles_body")
 
 
+def format_of_name(file: str | pathlib.Path) -> str | None:
+    """The format that a file's extension determines; None if it determines none."""
+    return _BY_NAME.get(name_suffix(pathlib.Path(file)))
+
+
 def read_documents(
     path: str | pathlib.Path,
     options: TextOptions = PLAIN,
@@ -145,7 +150,7 @@ class TextReader:
     def _texts(self, path: str | pathlib.Path, name: str | None) -> Iterator[tuple[str, Text]]:
         """The format and the lines of each text of an input."""
         for file in input_files(path):
-            format = _BY_NAME.get(name_suffix(file), self.options.format)
+            format = format_of_name(file) or self.options.format
             source, label = name or str(file), printable(name) if name else file_label(file, path)
             lines = read_lines(file, source, encoding=self.encoding)
             yield format, self.text(lines, label, source)

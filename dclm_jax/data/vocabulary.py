@@ -110,11 +110,11 @@ class Vocabulary:
                 file.write(f"{word}\t{count}{spelling if index == UNKNOWN else ''}\n")
 
     @classmethod
-    def load(cls, path: str | pathlib.Path) -> "Vocabulary":
+    def load(cls, path: str | pathlib.Path, *, is_list: bool = False) -> "Vocabulary":
         """Reads a file written by `save`, or a plain list with one word per line.
 
-        The special tokens may be anywhere in the file, or missing; the other words keep their
-        order.
+        The special tokens may be anywhere in the file, and may be missing in a list (`is_list`);
+        the other words keep their order.
         """
         counts: dict[str, int] = {}
         lines: dict[str, int] = {}
@@ -143,6 +143,9 @@ class Vocabulary:
             counts[word], lines[word] = int(count), number
         if not counts:
             raise InputError(f"{path}: has no words; expected one word per line")
+        missing = [token for token in SPECIAL_TOKENS if token not in counts]
+        if missing and not is_list:
+            raise InputError(f"{path}: lacks {', '.join(missing)}; restore the file from a copy")
         words = tuple(dict.fromkeys([*SPECIAL_TOKENS, *counts]))
         return cls(words, tuple(counts.get(word, 0) for word in words), unknown_token)
 

@@ -313,7 +313,7 @@ def _next_sentence(
     number: jax.Array,
     prefix_N: jax.Array,
 ) -> tuple[_State, jax.Array, jax.Array]:
-    """Generates sentence `number`; returns what `_end` returns."""
+    """Generates sentence `number`; see `_end` for the results."""
     params = weighted(model, params)
     generated = jax.lax.while_loop(
         lambda sentence: jnp.any(sentence.token_R != END),

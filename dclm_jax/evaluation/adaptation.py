@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dclm_jax.data.corpus import open_corpus, read_manifest, split_files
-from dclm_jax.data.documents import Progress
+from dclm_jax.data.documents import OnDocument
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.evaluation import interpolation
@@ -176,7 +176,7 @@ def adapt(
     tune_on: Dataset | None = None,
     data: str | None = None,
     label: str | None = None,
-    on_document: Progress = lambda done: None,
+    on_document: OnDocument = lambda done: None,
 ) -> tuple[Callable[[], WordScorer], Adaptation]:
     """A function that makes the scorer of an adaptive model, and the model's adaptation.
 
@@ -230,7 +230,7 @@ class _Cached:
         )
 
     def tune(
-        self, documents: Iterable[Encoded], setting: Setting, on_document: Progress
+        self, documents: Iterable[Encoded], setting: Setting, on_document: OnDocument
     ) -> list[dict[str, float]]:
         """The trials of the grid, the best first. Documents are read once; memory has the nats of
         every target under the model and under each setting of the cache."""
@@ -278,7 +278,7 @@ class _Dynamic:
         return self._scorer(setting["rate"], setting["decay"], name=self._name)
 
     def tune(
-        self, documents: Iterable[Encoded], setting: Setting, on_document: Progress
+        self, documents: Iterable[Encoded], setting: Setting, on_document: OnDocument
     ) -> list[dict[str, float]]:
         """The trials, the best first. Documents are read once per trial."""
         first_documents, targets = [], 0

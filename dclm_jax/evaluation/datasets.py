@@ -137,7 +137,7 @@ def documents_of(data: corpus.Corpus, source: corpus.Corpus) -> Iterator[Encoded
 
 
 def open_text(vocabulary: Vocabulary, path: str, reader: readers.TextReader) -> Dataset:
-    """Text, streamed once by a reader that has read nothing yet; "-" is standard input.
+    """Text, streamed once by an unused reader; "-" is standard input.
 
     A tagger receives the words of the text, including OOV words.
     """

@@ -118,13 +118,13 @@ def root_mean_square(
 ) -> Params:
     """sqrt(MS) of each parameter over at most `steps` steps of training text, each of at most
     `sentences` sentences, with fixed parameters."""
-    open_rows = compiled(open_documents, model, static=1)
+    open_document = compiled(open_documents, model, static=1)
     add_square = compiled(_add_square, model, donated=0)
     count = 0
     params = jax.device_put(params, jax.local_devices()[0])
     sums = jax.tree.map(jnp.zeros_like, params)
     for document in documents:
-        context = open_rows(params, 1)
+        context = open_document(params, 1)
         for batch in itertools.islice(_steps(document, sentences), steps - count):
             sums, context = add_square(sums, params, context, batch)
             count += 1
@@ -159,8 +159,8 @@ class _Learning(NamedTuple):
 def _learn(
     model: DocumentModel, params: Params, learning: _Learning, context: Context, batch: Batch
 ) -> tuple[Params, Context, jax.Array]:
-    """Scores a step and learns from it: the parameters and the context after it, and nats of its
-    targets [1, S, N]."""
+    """The parameters and the context after a step, and nats of its targets [1, S, N], which are
+    scored before the parameters move."""
     initial, scale, mean, rate, decay = learning
     after, nll_1xSxN = block_nll(model, params, context, batch)
 

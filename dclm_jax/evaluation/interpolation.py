@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import optimize
 
-from dclm_jax.data.documents import Progress
+from dclm_jax.data.documents import OnDocument
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.measures import Measure
@@ -60,7 +60,7 @@ def measure(
     weight: float | None = None,
     by_tag: TagSums | None = None,
     measures: Sequence[Sequence[Measure]] = (),
-    on_document: Progress = lambda done: None,
+    on_document: OnDocument = lambda done: None,
 ) -> list[Perplexity]:
     """The perplexities of models that share one vocabulary on the same documents, scored whole.
 
@@ -95,7 +95,7 @@ def tune(
     scorers: Sequence[WordScorer],
     dataset: Dataset,
     *,
-    on_document: Progress = lambda done: None,
+    on_document: OnDocument = lambda done: None,
 ) -> Mixture:
     """The weight with the highest likelihood of documents under the mixture of two models that
     share one vocabulary.

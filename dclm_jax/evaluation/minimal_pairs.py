@@ -174,12 +174,12 @@ def accuracies(runs: Sequence[Sequence[Outcome]], by: Sequence[str] = ()) -> lis
 
 
 def require_columns(choices: Iterable[Choice], by: Sequence[str]) -> None:
-    """Raises an `InputError` if a choice lacks one of the columns `by`."""
+    """Raises an `InputError` if a choice has not all columns `by` besides its texts."""
     for choice, name in itertools.product(choices, by):
         if name not in choice.columns:
             raise InputError(
-                f"{choice.where}: --by names {brief(name)}; choose a column with neither an "
-                f"alternative nor the context, from: {formats.listed(choice.columns)}"
+                f"{choice.where}: --by names {brief(name)}, which is no column of the pair besides "
+                f"its alternatives and context; choose from: {formats.listed(choice.columns)}"
             )
 
 

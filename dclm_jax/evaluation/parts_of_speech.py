@@ -110,7 +110,8 @@ def tag_class(tag: str) -> str:
 class TagClass(NamedTuple):
     """A class of targets.
 
-    sums: nats per document and model, [D, M], and numbers of targets per document, [D, 1].
+    Attributes:
+      sums: nats per document and model [D, M], and numbers of targets per document [D, 1].
     """
 
     name: str

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dclm_jax.data.documents import PLAIN, Document, Progress, TextOptions
+from dclm_jax.data.documents import PLAIN, Document, OnDocument, TextOptions
 from dclm_jax.data.readers import corresponding, read_documents
 from dclm_jax.data.text_files import UTF8
 from dclm_jax.errors import InputError
@@ -124,7 +124,7 @@ def evaluate_files(
     options: TextOptions = PLAIN,
     *,
     encoding: str = UTF8,
-    on_document: Progress = lambda done: None,
+    on_document: OnDocument = lambda done: None,
 ) -> list[Measures]:
     """The measures of each document of `outputs` against the document of `inputs` at its position.
     Both are files or folders with equal numbers of documents; one may be "-", standard input."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dclm_jax.score_types import SentenceAttention
 
 FORMATS = ("png", "pdf", "svg")
-"""Formats of files."""
+"""File formats of figures."""
 # The palette of Okabe and Ito; page.css has the colours of HTML files.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -228,23 +228,23 @@ def drawing(figure: Figure, *, in_page: bool = False) -> "Drawing":
     title = "vertical lines: 95% intervals" if figure.has_intervals else ""
     low, high = axes.get_ylim()
     if any(end < low or end > high for end in figure.interval_ends):
-        title += ";\nthe frame cuts some of them"
+        title += ";\nsome intervals extend beyond the frame"
     place = "outside lower left" if in_page else "outside right upper"
     legend = drawn.legend(handles, names, loc=place, title=title, alignment="left")
     if in_page:
         legend.set_frame_on(False)
         drawn.set_size_inches(4.3, 3.1 + 0.2 * "\n".join([title, *names]).count("\n"))
     else:
-        _widen(drawn, axes, is_named=figure.ticks is not None)
+        _widen(drawn, axes, has_named_ticks=figure.ticks is not None)
     return drawn
 
 
-def _widen(drawn: "Drawing", axes: "Axes", *, is_named: bool) -> None:
-    """Makes a figure wide enough for its title and, if ticks have names, for these names. The width
-    of the axes is known when the legend and the labels have their places."""
+def _widen(drawn: "Drawing", axes: "Axes", *, has_named_ticks: bool) -> None:
+    """Makes a figure wide enough for its title and, if ticks have names, for these names. The
+    widths are known only after the layout."""
     drawn.draw_without_rendering()
     needed = axes.title.get_window_extent().width
-    if is_named:
+    if has_named_ticks:
         widths = np.array([label.get_window_extent().width for label in axes.get_xticklabels()])
         low, high = axes.get_xlim()
         gap = 0.1 * drawn.dpi

@@ -7,7 +7,7 @@ import numpy as np
 
 from dclm_jax.coherence import kendall
 from dclm_jax.coherence.kendall import OrderMeasures
-from dclm_jax.data.documents import Document, Progress
+from dclm_jax.data.documents import Document, OnDocument
 from dclm_jax.decoding.ordering import Ordered
 from dclm_jax.errors import InputError
 from dclm_jax.language_model import LanguageModel
@@ -40,7 +40,7 @@ def reorder(
     *,
     beam: int,
     shuffle_seed: int | None = None,
-    on_document: Progress = lambda done: None,
+    on_document: OnDocument = lambda done: None,
 ) -> list[Reordered]:
     """Puts the sentences of documents into the order that a model finds most probable.
 

@@ -81,7 +81,7 @@ class RegionMeans:
 
     def _cells(self, row: TokenScore) -> Cells:
         return tuple(
-            str(getattr(row, name)) if name in PLACES else row.columns.get(name) or ""
+            str(getattr(row, name)) if name in PLACES else present(row.columns.get(name)) or ""
             for name in self.by
         )
 
@@ -111,12 +111,7 @@ class RegionMeans:
         for cells, documents, words, values_3xX in self.means():
             if file_format == "tsv":
                 numbers = [_cell(value) for values in values_3xX.T for value in values]
-                # Cells of the input are as in the file with all words.
-                texts = [
-                    cell if name in PLACES else present(cell)
-                    for name, cell in zip(self.by, cells, strict=True)
-                ]
-                yield separated([*texts, documents, words, *numbers])
+                yield separated([*(cell or None for cell in cells), documents, words, *numbers])
             else:
                 record = dict(zip(self.by, cells, strict=True))
                 counts = {"unit": unit, "documents": documents, "words": words}

@@ -143,7 +143,7 @@ def of_runs(
         with files.open_output(str(page)) as file:
             file.write(content)
         lines.append(f"HTML report: {page}")
-    # After the files: the reader of a pipe, such as head, may end first.
+    # The tables are printed last, because the reader of a pipe, such as head, may end early.
     store.say("\n".join(lines))
     return made
 

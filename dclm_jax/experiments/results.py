@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from dclm_jax import files, processes, storage
 from dclm_jax.coherence.compare import OrderTest
 from dclm_jax.coherence.results import OrderResult
-from dclm_jax.data.documents import Progress
+from dclm_jax.data.documents import OnDocument
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import adaptation, context_ablation, interpolation, measures
 from dclm_jax.evaluation.adaptation import Adaptation
@@ -98,7 +98,7 @@ class _Saved:
     value: Any
 
 
-def silent(label: str, total: int | None) -> contextlib.AbstractContextManager[Progress]:
+def silent(label: str, total: int | None) -> contextlib.AbstractContextManager[OnDocument]:
     """A context that shows no progress."""
     del label, total
     return contextlib.nullcontext(lambda done: None)
@@ -123,7 +123,7 @@ class Store:
     compute: bool = True
     say: Callable[[str], None] = lambda line: None
     warn: Callable[[str], None] = print
-    progress: Callable[[str, int | None], contextlib.AbstractContextManager[Progress]] = silent
+    progress: Callable[[str, int | None], contextlib.AbstractContextManager[OnDocument]] = silent
     read: list[str] = dataclasses.field(default_factory=list)
 
     @property
@@ -135,7 +135,7 @@ class Store:
     def targets(self, subject: Subject, dataset: Dataset) -> dict[str, Any] | None:
         """The sums of `perplexity` and the values of all measures by name, from one pass."""
 
-        def compute(on_document: Progress) -> dict[str, Any]:
+        def compute(on_document: OnDocument) -> dict[str, Any]:
             new = [kind() for kind in measures.MEASURES]
             (sums,) = interpolation.measure(
                 [subject.lm.scorer], dataset.documents, measures=[new], on_document=on_document
@@ -148,7 +148,7 @@ class Store:
         """Perplexities with the context replaced or removed, see `context_ablation`; for a model
         without context its perplexity."""
 
-        def compute(on_document: Progress) -> dict[str, Any]:
+        def compute(on_document: OnDocument) -> dict[str, Any]:
             names = context_ablation.ARRANGEMENTS
             scorer = subject.lm.scorer
             if scorer.context_order == 0:
@@ -170,12 +170,12 @@ class Store:
         options = {"test": type(test).__name__, **options.pop("shuffle"), **options}
         result = Result.of(subject, dataset, "coherence", options, version=2)
 
-        def compute(on_document: Progress) -> dict[str, Any]:
+        def compute(on_document: OnDocument) -> dict[str, Any]:
             compared = subject.lm.compare_orders(dataset.sentences, test, on_document=on_document)
             return dataclasses.asdict(compared)
 
-        fitting = sum(map(test.shuffle.fits, dataset.sentences))
-        value = self.measured(result, compute, fitting)
+        num_fitting = sum(map(test.shuffle.fits, dataset.sentences))
+        value = self.measured(result, compute, num_fitting)
         return None if value is None else OrderResult.from_json(value, test.result_type)
 
     def adapted(
@@ -198,7 +198,7 @@ class Store:
             return subject.adapted(kind, numbers, data=data)
         new: list[Subject] = []
 
-        def compute(on_document: Progress) -> dict[str, Any]:
+        def compute(on_document: OnDocument) -> dict[str, Any]:
             new.append(
                 subject.adapted(kind, numbers, tune_on=dataset, data=data, on_document=on_document)
             )
@@ -222,7 +222,7 @@ class Store:
         return subject._replace(lm=dataclasses.replace(subject.lm, adaptation=tuned))
 
     def measured(
-        self, result: Result, compute: Callable[[Progress], Any], total: int | None = None
+        self, result: Result, compute: Callable[[OnDocument], Any], total: int | None = None
     ) -> Any:
         """The value of a result; None if it is not saved and `self.compute` is false.
 

@@ -6,7 +6,7 @@ from typing import BinaryIO
 import numpy as np
 
 from dclm_jax import files
-from dclm_jax.data.documents import Progress
+from dclm_jax.data.documents import OnDocument
 from dclm_jax.errors import InputError
 from dclm_jax.score_types import DocumentVectors
 from dclm_jax.tables import separated
@@ -20,7 +20,7 @@ def write(
     documents: Iterable[DocumentVectors],
     unit: str,
     *,
-    on_document: Progress = lambda done: None,
+    on_document: OnDocument = lambda done: None,
 ) -> tuple[int, int]:
     """Writes the vectors as float32 to NAME.npy, and one line per row to NAME.ids.txt: the name of
     the document, and for sentences a tab and the number of the sentence, from 1. Returns the shape.

@@ -35,8 +35,10 @@ def compiled(
     """`function(model, *arguments)` of a `DocumentModel` as a function of the arguments, at the
     precision of the model. Every caller gets the same compiled function.
 
-    static, donated: position of an argument that is a constant of the program, and of an argument
-      whose memory the results may take (`jax.jit`).
+    Args:
+      function, model: the function and its first argument.
+      static, donated: position among the arguments of a constant of the program, and of an argument
+        whose memory the results may reuse (`jax.jit`).
     """
     bound = at_precision(model.matmul_precision, functools.partial(function, model))
     return jax.jit(bound, static_argnums=static, donate_argnums=donated)

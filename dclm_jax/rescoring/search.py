@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dclm_jax import files
-from dclm_jax.data.documents import PLAIN, Progress, TextOptions
+from dclm_jax.data.documents import PLAIN, OnDocument, TextOptions
 from dclm_jax.data.notes import Notes, as_words
 from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, brief, require_at_least
@@ -173,7 +173,7 @@ class Rescorer:
         weights: np.ndarray,
         *,
         beam: int | None = 1,
-        on_document: Progress = lambda done: None,
+        on_document: OnDocument = lambda done: None,
     ) -> tuple[list[int], list[np.ndarray]]:
         """For each segment of the list the index of the chosen hypothesis, and the features
         [K, L + F] of all hypotheses given the hypotheses chosen before; see `search`."""
@@ -196,7 +196,7 @@ def search(
     weights: np.ndarray,
     *,
     beam: int | None = 1,
-    on_document: Progress = lambda done: None,
+    on_document: OnDocument = lambda done: None,
 ) -> list[Decoded]:
     """Chooses a hypothesis of every segment of every document.
 
@@ -238,7 +238,7 @@ def _search(
     weights: np.ndarray,
     context_order: int | None,
     beam: int | None,
-    report: Progress,
+    report: OnDocument,
 ) -> list[Decoded]:
     """Searches one batch like `search`; reports the number of ended documents after every
     position."""

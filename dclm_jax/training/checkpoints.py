@@ -110,7 +110,8 @@ class Checkpoints:
         if steps:
             raise InputError(
                 f"no checkpoint in {self._directory} can be used with the configuration and the "
-                "vocabulary of the run; restore the workdir from a copy, or remove the folder"
+                f"vocabulary of the run; restore the workdir from a copy, or remove "
+                f"{self._directory}"
             )
         return None
 

@@ -76,7 +76,8 @@ def interruption() -> Iterator[Callable[[], bool]]:
     def note(number: int, frame: object) -> None:
         del frame
         received.append(number)
-        signal.signal(number, previous[number])
+        # A second SIGTERM ends the process at once.
+        signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else previous[number])
 
     for number in previous:
         signal.signal(number, note)

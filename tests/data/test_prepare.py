@@ -48,12 +48,18 @@ def test_given_vocabulary_and_its_unknown_token(tmp_path, text, out):
     assert open_corpus(out, "test").vocabulary.unknown_token == "<unk>"
 
 
+def test_a_word_of_the_vocabulary_cannot_stand_for_unknown_words(tmp_path, text, out):
+    words = write(tmp_path / "v.txt", "c\n<unk>\n")
+    with pytest.raises(InputError, match="'<unk>', which is also a word of .*v.txt; remove the wo"):
+        make_corpus({"test": text}, out, vocabulary=words, unknown_token="<unk>")
+
+
 def test_same_sources_and_options_are_reused(text, out):
     reports = []
     manifest = prepare({"train": text}, out)
     before = snapshot(out)
     assert prepare({"train": text}, out, report=reports.append) == manifest
-    renamed = text.rename(text.with_stem("renamed"))
+    renamed = text.rename(text.with_stem("renamed.2"))
     assert prepare({"train": renamed}, out, report=reports.append) == manifest
     assert snapshot(out) == before
     assert len(reports) == 2 and all(line.startswith("reusing") for line in reports)

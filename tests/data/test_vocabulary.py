@@ -42,7 +42,7 @@ def test_plain_list_has_special_tokens_anywhere_and_keeps_its_order(tmp_path):
     (tmp_path / "list").write_bytes(b"\xef\xbb\xbfz\r\n<END>\r\na\r\n<UNKNOWN>\r\n<START>\r\n")
     assert Vocabulary.load(tmp_path / "list").words == (*SPECIAL_TOKENS, "z", "a")
     (tmp_path / "list").write_text("z\n<END>\na\t3\n")
-    vocabulary = Vocabulary.load(tmp_path / "list")
+    vocabulary = Vocabulary.load(tmp_path / "list", is_list=True)
     assert vocabulary == Vocabulary((*SPECIAL_TOKENS, "z", "a"), (0, 0, 0, 0, 3))
 
 
@@ -57,6 +57,7 @@ def test_fingerprint_depends_on_words_and_order_alone():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        (b"a\nb\n<START>\n<END>\n", r"lacks <UNKNOWN>; restore"),
         (b"", r"v: is empty"),
         (b"\n", r"v: has no words"),
         (b"<START>\n<END>\n<UNKNOWN>\na\na\n", r"v:5: 'a' is also on line 4; remove"),

@@ -186,7 +186,9 @@ def test_last_words_that_are_all_unknown_and_other_models_are_refused():
     unknown = [*lm.minimal_pairs([Choice(["it unheard"])], last_word=True)]
     with pytest.raises(InputError, match="the last word is OOV in all 1 pairs, so that accuracy"):
         accuracies([unknown])
-    with pytest.raises(InputError, match="^a pair: --by names .field.; choose .*, from: .kind.$"):
+    with pytest.raises(
+        InputError, match="^a pair: --by names 'field', which is no column .* 'kind'$"
+    ):
         accuracies([[*lm.minimal_pairs(PAIRS)]], ["field"])
     with pytest.raises(InputError, match="needs a language model, and standard_autoencoder is"):
         language_model("standard_autoencoder").minimal_pairs(PAIRS)

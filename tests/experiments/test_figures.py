@@ -117,7 +117,7 @@ def test_differences_fill_the_axis_and_long_intervals_do_not_hide_them(saved, tm
     figures.plot(ratio_figure("", "", ["a", "b"], [wide], "rnnlm"), tmp_path / "a.png")
     low, high = saved[0].axes[0].get_ylim()
     assert 0.8 < low < 0.9 and 1.0 < high < 1.1
-    assert "the frame cuts some" in saved[0].legends[0].get_title().get_text()
+    assert "some intervals extend beyond the frame" in saved[0].legends[0].get_title().get_text()
     # Values that differ by a thousandth are not blown up to fill the axis.
     close = series("run", [0.9999, 1.0], half=0.0)
     figures.plot(ratio_figure("", "", ["a", "b"], [close], "rnnlm"), tmp_path / "b.png")
@@ -138,8 +138,9 @@ def test_perplexities_of_one_run_have_an_axis_that_fits_them(saved, tmp_path):
     assert len(linear.lines) == 1
     for ticks in (CLASSES, ["conjunction", "determiner"]):
         run = series("a long name of a run", VALUES[: len(ticks)])
-        figures.plot(Figure(f"{'title ' * 9}", "", "perplexity", [run], ticks), tmp_path / "c.png")
+        figures.plot(Figure("title " * 30, "", "perplexity", [run], ticks), tmp_path / "c.png")
         require_readable(saved[-1])
+        assert saved[-1].axes[0].get_title().count("\n") == 2
 
 
 def test_what_is_not_there_is_left_out(saved, tmp_path):

@@ -124,7 +124,7 @@ generate --workdir=run story.txt => 'story.txt'
 {PAIRS}=pairs.jsonl --alternatives= => --alternatives names no column; name two or more, or one wi
 {PAIRS}=pairs.jsonl --alternatives=good,bad,bad => --alternatives repeats 'bad'; name different
 {PAIRS}=pairs.jsonl --by=n,n => --by repeats 'n'; name different columns
-{PAIRS}=pairs.jsonl --by=good => pairs.jsonl:1: --by names 'good'; choose a column with neither an
+{PAIRS}=pairs.jsonl --by=good => pairs.jsonl:1: --by names 'good', which is no column of the pair
 {PAIRS}=pairs.jsonl --context_columns=n,n => --context_columns repeats 'n'; name different
 {PAIRS}=pairs.jsonl --output=- --metrics=- => --output and --metrics are both standard output
 {PAIRS}=- => neither a table nor JSON lines by its name; add --format=jsonl, csv or tsv
@@ -138,6 +138,7 @@ benchmark --seed=-1 => --seed=-1
 benchmark --rows=train_adclm_15 => did you mean 'train_adclm_16'
 benchmark --output=blank.txt/x.json => blank.txt/x.json
 corrupt --data=corpus => --output
+ngram --workdir=new => --data is missing; add --data=DIR, a prepared corpus
 ngram --data=corpus => --workdir is missing
 ngram --data=corpus --workdir=new --order=five => --order=five
 ngram --data=corpus --workdir=run => \
@@ -156,6 +157,8 @@ plan --config=tiny.py:rnnlm => --target is missing; add --target=MACHINE, such a
 {PLAN} --vocab_size=50 => --vocab_size has no effect without --shape; give both or neither
 
 prepare --train=lines.txt => --output is missing
+prepare --show=corpus --overwrite => --overwrite cannot be used with --show; remove
+prepare --show=corpus --min_count=2 => --min_count cannot be used with --show; remove
 prepare --show=corpus --lowercase => --lowercase cannot be used with --show; remove
 prepare --output=new => no text is named; add --input, or any of --train, --valid and --test, or --c
 prepare --output=new --train=lines.txt --split=1,0,0 => inputs of given splits take no split
@@ -218,6 +221,7 @@ score --workdir=autoencoder --context=nbest.txt --input=nbest.txt => launch.scor
 report --quick --workdirs=*.txt => *.txt matches no run
 report --quick => --workdirs is missing
 
+rescore --workdir=run --output=new => --nbest is missing; add --nbest=FILE, the n-best lists
 {RESCORE} --weights=1,2 => --weights is not a file and has 2 parts; name a file, or give 3
 {RESCORE} --weights=1,x,2 => expected numbers
 {RESCORE} --weights=0,0,0 => expected finite numbers, not all of them 0
@@ -261,6 +265,7 @@ the column 'word' of the input has the name of a column of the result; rename
 score --workdir=run --serve=a => value should be one of <->
 
 {SWEEP},1 --config.training.seed=3 => --config.training.seed sets a key of --grid; remove --config
+{SWEEP} --workdir= => --workdir is missing; add --workdir=DIR, the directory of the sweep
 {SWEEP} --grid= => --grid is missing; add --grid='KEY=VALUE,VALUE'
 {SWEEP},1 --jobs=0 => --jobs is 0; expected at least 1
 {SWEEP},1 --jobs=2 --write_jobs=flags => \

@@ -233,7 +233,7 @@ def test_adapted_results_are_of_the_text_that_they_were_tuned_on(space, workdirs
     valid = open_split(subject.lm.vocabulary, space.corpus, "valid")
     shorter = dataclasses.replace(valid, read=lambda tagger: list(valid.documents)[1:])
     asked = []
-    monkeypatch.setattr(Store, "measured", lambda store, result, compute: asked.append(result.path))
+    monkeypatch.setattr(Store, "measured", lambda store, result, *rest: asked.append(result.path))
     for split in (valid, shorter):
         Store().adapted(subject, "unigram", {}, split, None)
     assert len(set(asked)) == 2

@@ -274,7 +274,7 @@ def test_columns_are_chosen_and_missing_cells_stay_missing(raw, tmp_path):
         ("b", "", "2"),
     }
     assert "y" not in table_of(*flags, "--columns=x")[0]
-    # Means have these cells, too, and count what has a surprisal.
+    # Means also have these cells, and count only documents and words with a surprisal.
     table.write_text("id,x,text\na,NA,w1 w2\nb,NA,unheard\n")
     (row,) = table_of(*flags, "--by=x", "--oov=blank")
     assert (row["x"], row["documents"], row["words"]) == ("", "1", "2")

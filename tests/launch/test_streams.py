@@ -72,22 +72,36 @@ from launch import _app
 def main(argv):
     with open_output("output.tsv"):
         print("ready", flush=True)
+        LOST
         time.sleep(60)
 
 _app.run(main)
 """
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, -15), *also([(signal.SIGINT, 130)])])
+LOST = """
+        class Lost:
+            def __del__(self):
+                raise KeyboardInterrupt
+        Lost()
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, -15), (None, 130), *also([(signal.SIGINT, 130)])]
+)
 def test_a_signal_leaves_no_temporary_file(tmp_path, number, code):
+    """A signal during a callback, which no code can catch, ends the command after the callback."""
     process = subprocess.Popen(
-        [sys.executable, "-c", WAITS],
+        [sys.executable, "-c", WAITS.replace("LOST", "" if number else LOST.strip())],
         cwd=tmp_path,
         env=environment(PYTHONPATH=str(REPOSITORY)),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    assert process.stdout and process.stdout.readline() == b"ready\n" and list(tmp_path.iterdir())
-    process.send_signal(number)
+    assert process.stdout and process.stdout.readline() == b"ready\n"
+    if number:
+        assert list(tmp_path.iterdir())
+        process.send_signal(number)
     assert (process.communicate(timeout=60), process.returncode) == ((b"", b""), code)
     assert not list(tmp_path.iterdir())
