@@ -249,8 +249,10 @@ def _unraisable(unraisable: Any) -> None:
     command after the callback.
     """
     if isinstance(error := unraisable.exc_value, KeyboardInterrupt):
+        number = signal.SIGTERM if isinstance(error, _Terminated) else signal.SIGINT
+        signal.signal(signal.SIGTERM, _terminate)
         main_thread = threading.main_thread().ident
-        threading.Timer(0.1, signal.pthread_kill, [main_thread, signal.SIGINT]).start()
+        threading.Timer(0.1, signal.pthread_kill, [main_thread, number]).start()
         return
     if str(error) != "Event loop is closed":
         sys.__unraisablehook__(unraisable)

@@ -1,6 +1,7 @@
 """Fixtures of the command line tests."""
 
 import shutil
+import signal
 
 import pytest
 
@@ -12,6 +13,15 @@ from tests.launch.support import Workspace
 def space(tmp_path_factory) -> Workspace:
     """Read by all tests, and left as it is."""
     return Workspace(tmp_path_factory.mktemp("commands"))
+
+
+@pytest.fixture
+def interruptible():
+    """Programs end at SIGINT. A shell starts jobs in the background with SIGINT ignored, which
+    programs inherit."""
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, handler)
 
 
 @pytest.fixture(autouse=True)

@@ -138,12 +138,9 @@ def test_a_line_that_is_too_long_gets_an_error_and_takes_little_memory():
 @pytest.mark.parametrize(
     ("ending", "code"), [("pipe", 0), (signal.SIGINT, 130), *also([(signal.SIGTERM, -15)])]
 )
-def test_every_answer_arrives_before_the_next_request(space, ending, code):
-    # A shell starts jobs in the background with SIGINT ignored, which programs inherit.
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+def test_every_answer_arrives_before_the_next_request(space, interruptible, ending, code):
     flags = [f"--workdir={space.run}", "--serve=-"]
     process = start("score", *flags, stdin=subprocess.PIPE, PYTHONUNBUFFERED="")
-    signal.signal(signal.SIGINT, handler)
     # An answer that does not arrive ends the test.
     watch = threading.Timer(90, process.kill)
     watch.start()
