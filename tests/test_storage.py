@@ -152,6 +152,12 @@ def test_another_corpus_is_refused_or_replaces_the_old_one(bucket, texts):
         prepared(texts, vocab_size=5)
     assert {name: bucket.read(f"{DATA}/{name}") for name in bucket.names(DATA)} == before
     fewer = {split: texts[split] for split in ("train", "valid")}
+    bucket.write(f"{DATA}/run/config.json", b"{}")
+    with pytest.raises(InputError, match=f"{DATA}/run/config.json: is not part of the corpus"):
+        prepared(fewer, vocab_size=5, overwrite=True)
+    bucket.system.rm_file(f"{DATA}/run/config.json")
+    # Some programs make an object for a folder.
+    bucket.write(f"{DATA}/", b"")
     prepared(fewer, vocab_size=5, overwrite=True)
     assert not [name for name in bucket.names(DATA) if name.startswith("test")]
     assert len(open_corpus(DATA, "train").vocabulary) == 8
