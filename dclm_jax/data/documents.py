@@ -91,6 +91,8 @@ class TextOptions:
       divider: first word, once or repeated, of lines that end a document in the formats lines,
         tagged and prose; none if there are no such lines.
       quoted: read quoted cells of TSV, as in CSV.
+      unknown_token: token that stands for OOV words in the text, such as <unk>. Raw text keeps it
+        as one word. A named corpus has a fixed token.
     """
 
     format: str = "auto"
@@ -101,6 +103,7 @@ class TextOptions:
     unicode: str = NO_FORM
     divider: str = "="
     quoted: bool = False
+    unknown_token: str | None = None
 
     def __post_init__(self):
         if not _LANGUAGE.fullmatch(self.language):
@@ -114,6 +117,8 @@ class TextOptions:
             )
         if self.divider.split() != [self.divider]:
             raise InputError(f"divider is {brief(self.divider)}; expected one word, or none")
+        if self.unknown_token is not None and self.unknown_token.split() != [self.unknown_token]:
+            raise InputError(f"unknown_token is {brief(self.unknown_token)}; expected one word")
 
     def __str__(self) -> str:
         parts = ["lines of words" if self.format == "auto" else self.format]

@@ -76,8 +76,6 @@ class PrepareOptions:
         words. Default: 10,000; with `min_count` no maximum.
       min_count: minimum number of occurrences of a word in the training text.
       vocabulary: vocabulary file in place of counted words: WORD<TAB>COUNT or a word per line.
-      unknown_token: token that stands for OOV words in the text, such as <unk>. A named corpus has
-        a fixed token.
       encoding: encoding of text, such as cp1252 or utf-16.
       split_documents_at: maximum number of words per document; longer documents are cut between
         sentences.
@@ -92,7 +90,6 @@ class PrepareOptions:
     vocab_size: int | None = None
     min_count: int | None = None
     vocabulary: PathLike | None = None
-    unknown_token: str | None = None
     encoding: str = UTF8
     split_documents_at: int | None = None
     min_words: int | None = None
@@ -113,8 +110,6 @@ class PrepareOptions:
                 raise InputError(
                     f"{name} has no effect with a vocabulary file; remove --{name} or --vocabulary"
                 )
-        if self.unknown_token is not None and self.unknown_token.split() != [self.unknown_token]:
-            raise InputError(f"unknown_token is {self.unknown_token!r}; expected one word")
 
 
 DEFAULT_OPTIONS = PrepareOptions()
@@ -255,11 +250,9 @@ def _plan(source: Source, text: TextOptions, options: PrepareOptions) -> _Plan:
             "there is no train split to count a vocabulary; name a vocabulary file by --vocabulary"
         )
     # The embedded corpus is converted to lower case.
-    text = dataclasses.replace(
-        text, lowercase=text.lowercase or bool(collection and collection.home)
-    )
-    unknown_token = options.unknown_token or (collection.unknown_token if collection else None)
-    if unknown_token and text.lowercase:
+    lowercase = text.lowercase or bool(collection and collection.home)
+    unknown_token = text.unknown_token or (collection.unknown_token if collection else None)
+    if unknown_token and lowercase:
         unknown_token = unknown_token.lower()
     vocabulary, vocab_size = None, options.vocab_size
     if options.vocabulary is not None:
@@ -277,9 +270,9 @@ def _plan(source: Source, text: TextOptions, options: PrepareOptions) -> _Plan:
         options,
         fractions=list(fractions),
         vocab_size=vocab_size,
-        unknown_token=unknown_token,
         encoding=checked_encoding(options.encoding),
     )
+    text = dataclasses.replace(text, lowercase=lowercase, unknown_token=unknown_token)
     plan = _Plan(inputs, splits, text, options, collection, vocabulary)
     if not plan.is_paired:
         return plan
@@ -534,7 +527,7 @@ def _selected(numbered: NumberedText, plan: _Plan) -> _Selection:
     vocabulary = plan.vocabulary or Vocabulary.build(
         numbered.count_words(is_counted_D),
         options.vocab_size,
-        options.unknown_token,
+        plan.text.unknown_token,
         int(numbered.sentences[is_counted_D].sum()),
         options.min_count or 1,
     )

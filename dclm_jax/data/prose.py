@@ -6,6 +6,7 @@ not white space becomes part of a word.
 """
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
@@ -37,6 +38,10 @@ class Tokenizer:
         self._notes = notes or Notes()
         self._segment = cast(Any, sentencex).segment
         self._moses = sacremoses.MosesTokenizer(options.language)
+        # Moses would divide <unk> into <, unk and >.
+        case = "i:" if options.lowercase else ":"
+        unknown = re.escape(options.unknown_token or "")
+        self._protected = [f"(?{case}{unknown})"] if unknown else None
         self._normalize = str
         if options.normalize:
             self._normalize = sacremoses.MosesPunctNormalizer(options.language).normalize
@@ -75,7 +80,7 @@ class Tokenizer:
         character."""
         # sacremoses deletes control characters and uses "DOTMULTI" as an internal mark.
         spaced = text.split()
-        tokens = list(self._moses.tokenize(text, escape=False))
+        tokens = list(self._moses.tokenize(text, escape=False, protected_patterns=self._protected))
         if "".join(tokens) == "".join(spaced):
             return tokens
         if len(spaced) == 1:

@@ -287,8 +287,14 @@ def remembered(options: TextOptions, formats: Collection[str] = ()) -> TextOptio
     if format in RAW:
         return dataclasses.replace(options, format=format)
     default = TextOptions.language
+    # The vocabulary knows the unknown token of tokenized text.
     return dataclasses.replace(
-        options, format=format, normalize=False, text_key=None, language=default
+        options,
+        format=format,
+        normalize=False,
+        text_key=None,
+        language=default,
+        unknown_token=None,
     )
 
 

@@ -33,10 +33,16 @@ def sentences_of(path: Path, *format: str, **options) -> list[list[list[str]]]:
 
 
 def make_corpus(
-    source: Any, directory: Path, format: str = "auto", lowercase: bool = False, **options: Any
+    source: Any,
+    directory: Path,
+    format: str = "auto",
+    lowercase: bool = False,
+    unknown_token: str | None = None,
+    **options: Any,
 ) -> Manifest:
-    """Prepares a corpus with these `PrepareOptions`."""
-    return prepare(source, directory, TextOptions(format, lowercase), PrepareOptions(**options))
+    """Prepares a corpus with these text options and `PrepareOptions`."""
+    text = TextOptions(format, lowercase, unknown_token=unknown_token)
+    return prepare(source, directory, text, PrepareOptions(**options))
 
 
 def corpus_of(directory: Path, text: str, **options: Any) -> Corpus:

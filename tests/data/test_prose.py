@@ -3,9 +3,10 @@
 import pytest
 
 from dclm_jax.data.corpora import sotu
+from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.readers import TextReader, read_documents
-from tests.data.support import empty, read, sentences_of, write
+from tests.data.support import contents, empty, make_corpus, read, sentences_of, write
 
 CURLY = "“Don’t (ever) go…” he said — twice – and «left»\u00a0; ‘it’ was the dog’s"
 
@@ -36,6 +37,24 @@ def test_prose_is_split_into_sentences_and_words(tmp_path):
         Document("t.txt:1", first),
         Document("t.txt:7", [["second", "document", "."]]),
     ]
+
+
+@pytest.mark.parametrize("token", ["<unk>", "[?]"])
+def test_the_unknown_token_of_raw_text_is_one_word_that_is_unknown(tmp_path, token):
+    text = f"The {token} of {token.upper()}'s club, ({token}). {token} left!\n"
+    words = ["the", token, "of", token, "'s", "club", ",", "(", token, ")", "."]
+    documents = [[words, [token, "left", "!"]]]
+    path = write(tmp_path / "t.txt", text)
+    assert sentences_of(path, "prose", lowercase=True, unknown_token=token) == documents
+    assert sentences_of(path, "prose", lowercase=True) != documents
+    options = dict(format="prose", lowercase=True, unknown_token=token.upper())
+    make_corpus({"train": path, "test": path}, tmp_path / "corpus", **options)
+    corpus = open_corpus(tmp_path / "corpus", "test")
+    ((first, second),) = contents(tmp_path / "corpus", "test").values()
+    assert [first[1], first[3], first[8], second[0]] == ["<UNKNOWN>"] * 4
+    assert corpus.vocabulary.unknown_token == token
+    # A run reads other text in the same way.
+    assert corpus.manifest.text.unknown_token == token
 
 
 def test_every_line_of_paragraphs_is_a_document(tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.data.corpus import open_corpus
-from dclm_jax.data.documents import Document
+from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.data.readers import TextReader
 from dclm_jax.errors import InputError
@@ -218,7 +218,8 @@ def test_a_tagger_reads_the_words_of_a_split_and_of_text(tmp_path, unknown_token
     prepare(
         {"test": text, "train": text},
         corpus,
-        options=PrepareOptions(vocab_size=3, unknown_token=unknown_token),
+        TextOptions(unknown_token=unknown_token),
+        PrepareOptions(vocab_size=3),
     )
     vocabulary = open_corpus(corpus, "test").vocabulary
     assert vocabulary.decode([3, 4, 5]) == ["cat", "the", "sat"]
