@@ -5,7 +5,8 @@ gives the step weights that record their products: the backward pass collects th
 of all products a_n W and the products' cotangents z'_n, and computes dW = sum_n a_n^T z'_n as one
 large product after the loop. The forward pass saves the values of the products, so that the
 backward pass repeats only elementwise work, unless the plan also repeats products. A training step
-of `ccdclm` on 16 segments takes 0.27 s on two CPU cores, and 0.32 s with plain `lax.scan`.
+of `ccdclm` on 16 segments takes 0.27 s on two CPU cores, and 0.32 s with plain `lax.scan`. On an
+H100 with 64 segments it takes 7.0 ms, and 9.4 ms with plain `lax.scan`.
 
 Leaves of carries have the shape [B, ...]; leaves of inputs and outputs are stacked, [N, B, ...].
 """

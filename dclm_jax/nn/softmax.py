@@ -20,6 +20,9 @@ import jax.numpy as jnp
 from dclm_jax.nn.layers import rounded_product, vector_product
 from dclm_jax.nn.plan import Plan
 
+_NEVER = -1e30
+"""The logit of entries with probability 0, which have no gradient."""
+
 
 class RowLogits(NamedTuple):
     """A part of the logits that positions share: rows [R, V], and the row of each position, int
@@ -153,6 +156,22 @@ class OutputInputs(NamedTuple):
         if not isinstance(self.copies, Copies):
             return self
         return self._replace(copies=self.copies.at_targets(targets.reshape(-1)))
+
+    def padded(self, plan: Plan) -> "OutputInputs":
+        """The same distributions over V padded to a multiple of the plan's, with entries of
+        probability 0. Hashed features have slices of V weights, and are not padded."""
+        missing = -self.bias_V.size % plan.vocab_multiple
+        if not missing or isinstance(self.shared, HashedLogits):
+            return self
+        columns = ((0, 0), (0, missing))
+        shared = self.shared and self.shared._replace(
+            logits_RxV=jnp.pad(self.shared.logits_RxV, columns)
+        )
+        return self._replace(
+            kernel_DxV=jnp.pad(self.kernel_DxV, columns),
+            bias_V=jnp.pad(self.bias_V, (0, missing), constant_values=_NEVER),
+            shared=shared,
+        )
 
     def products(self, position_C: jax.Array, features_CxD: jax.Array) -> jax.Array:
         """The logits [C, V] of positions with these features, without the bias."""
@@ -384,7 +403,7 @@ def summed_nll(
       targets: as for `token_nll`.
       weights: at least 0, of the shape of `targets`; without a gradient.
     """
-    return _summed_nll(inputs.at_targets(targets), targets, weights, plan)
+    return _summed_nll(inputs.at_targets(targets).padded(plan), targets, weights, plan)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3,))
