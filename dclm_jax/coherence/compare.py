@@ -47,12 +47,24 @@ class OrderTest(abc.ABC, Generic[ResultT]):
     Attributes:
       shuffle: the movable sentences; documents with too few sentences are omitted.
       result_type: the type of the summary.
-      has_equal_orders: whether the number of orders of a document is equal for all models.
+      name: name of the test in messages.
+      reports_documents: whether the result has the outcome of every document.
     """
 
     shuffle: Shuffle = Shuffle()
     result_type: ClassVar[Any] = Coherence
-    has_equal_orders: ClassVar[bool] = True
+    name: ClassVar[str]
+    reports_documents: ClassVar[bool] = True
+
+    @property
+    def title(self) -> str:
+        """The test and the movable sentences, for messages."""
+        parts = ["coherence", self.name]
+        if self.shuffle.block > 1 or self.shuffle.window:
+            parts.append(self.shuffle.name)
+        if fixed := self.shuffle.fix_first:
+            parts.append("first sentence fixed" if fixed == 1 else f"{fixed} sentences fixed")
+        return ", ".join(parts)
 
     @property
     def is_local(self) -> bool:
@@ -120,7 +132,7 @@ def compare(
     reader: SentenceReader[Any] | None = None,
     on_document: OnDocument = lambda done: None,
 ) -> OrderResult[ResultT]:
-    """The result of a test and, except for a bootstrap, the outcome of every document.
+    """The result of a test and, if the test reports them, the outcome of every document.
 
     Args:
       documents: usually a split; documents that are too short for the test are omitted.
@@ -139,12 +151,16 @@ def compare(
     compared = Comparisons(fitting, len(documents) - len(fitting), [], [])
     local_reader = reader if test.is_local and isinstance(reader, Reader) else None
     by_document = []
-    scored = log_probs(scorer, fitting, test.orders(fitting), local_reader)
+    if scorer.context_order == 0 and not test.reports_documents:
+        # Without context all orders of a document are equally likely.
+        scored = (np.zeros(1 + len(orders)) for orders in test.orders(fitting))
+    else:
+        scored = log_probs(scorer, fitting, test.orders(fitting), local_reader)
     for index, document, scores in zip(indices, fitting, scored, strict=True):
         outcomes = test.outcomes(scores)
         compared.log_probs.append(scores)
         compared.outcomes.append(outcomes)
-        if test.has_equal_orders:
+        if test.reports_documents:
             words, pairs, correct = _num_words(document), len(outcomes), float(outcomes.sum())
             nats = -float(scores[0]), -float(scores[1:].mean())
             by_document.append(DocumentOutcome(index, len(document), words, pairs, correct, *nats))
@@ -176,6 +192,7 @@ class Fixed(_Drawn[Coherence]):
     """A fixed number of permutations per document."""
 
     permutations: int = 20
+    name = "fixed permutations"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -208,7 +225,8 @@ class Bootstrap(_Drawn[Coherence]):
 
     replicates: int = 1000
     permutation_pool: int = 0
-    has_equal_orders = False
+    name = "bootstrap"
+    reports_documents = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -254,6 +272,7 @@ class Given(OrderTest[Coherence]):
     documents that are omitted; P may differ between documents. An order with an equal text ties."""
 
     given: Sequence[np.ndarray] = ()
+    name = "given permutations"
 
     def orders(self, documents: Sequence[Document]) -> Iterator[Orders]:
         # Documents of one sentence are omitted.
@@ -284,7 +303,9 @@ class FirstSentence(_Drawn[float]):
     """
 
     positions: int = FIRST_POSITIONS
+    name = "first sentence moved"
     result_type = float
+    reports_documents = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -310,6 +331,7 @@ class Insert(OrderTest[Insertion]):
     ties are broken at random. Only `fix_first` of the shuffle is used.
     """
 
+    name = "insertion"
     result_type = Insertion
 
     @property

@@ -50,6 +50,11 @@ class Row:
         return self.config["model.name"]
 
     @property
+    def has_context(self) -> bool:
+        """Whether the score of a sentence depends on earlier sentences."""
+        return self.results[0]["has_context"]
+
+    @property
     def seeds(self) -> list[Any]:
         """The seed of every run; None for a model without a seed."""
         return [result["config"].get(_SEED) for result in self.results]

@@ -61,6 +61,7 @@ def _source(name: str) -> str:
 
 def report(
     rows: Sequence[Row],
+    verdicts: Sequence[str],
     tables: Mapping[str, Table],
     plots: Mapping[str, Figure],
     documents: Sequence[Sequence[DocumentScore]],
@@ -70,6 +71,7 @@ def report(
 
     Args:
       rows: the results.
+      verdicts: the results in words.
       tables, plots: tables and figures by name, from `tables.tables` and `figures.of_rows`; the
         report names missing tables and figures.
       documents: result of `examples.read`.
@@ -90,6 +92,7 @@ def report(
         .get_template("report.html.j2")
         .render(
             subject=f"{counted(len(rows), 'configuration')}, {counted(num_runs, 'run')}",
+            verdicts=verdicts,
             tables=tables,
             figures=plots,
             documents=[document(labels, scores, level=3) for scores in documents],

@@ -24,6 +24,7 @@ from dclm_jax.experiments.subjects import (
     matmul_precision,
     restore_all,
 )
+from dclm_jax.experiments.verdict import verdicts
 from dclm_jax.tables import Table
 
 MARKDOWN = "report.md"
@@ -135,6 +136,7 @@ def of_runs(
         documents = splits["test"].sentences
         content = html.report(
             made.rows,
+            made.verdicts,
             made.tables,
             made.figures,
             examples.read(made.rows, models, documents) if store.compute else [],
@@ -302,6 +304,11 @@ class Report:
     notes: Sequence[str] = ()
 
     @functools.cached_property
+    def verdicts(self) -> list[str]:
+        """The results in words."""
+        return verdicts(self.rows)
+
+    @functools.cached_property
     def tables(self) -> dict[str, Table]:
         """The tables by name."""
         return tables.tables(self.rows, self.baselines)
@@ -312,8 +319,9 @@ class Report:
         return figures.of_rows(self.rows, self.baselines)
 
     def text(self) -> str:
-        """The tables and notes for a terminal."""
-        return "\n\n".join([*(table.text() for table in self.tables.values()), *self.notes])
+        """The verdicts, tables and notes for a terminal."""
+        tables = (table.text() for table in self.tables.values())
+        return "\n\n".join([*self.verdicts, *tables, *self.notes])
 
     def write(self, output: storage.Location) -> list[str]:
         """Writes report.md, report.csv, report.tex, report.json and the figures into a folder, and
@@ -331,7 +339,7 @@ class Report:
         return lines
 
     def _markdown(self) -> str:
-        parts = [table.markdown() for table in self.tables.values()]
+        parts = [*self.verdicts, *(table.markdown() for table in self.tables.values())]
         undrawn = {name: figure.undrawn for name, figure in self.figures.items()}
         parts += [f"![{self.figures[n].title}]({n}.png)" for n in undrawn if not undrawn[n]]
         parts += [f"{n}.png is not drawn: {reason}." for n, reason in undrawn.items() if reason]

@@ -52,14 +52,11 @@ class Result(NamedTuple):
         measure: str,
         options: Mapping[str, Any],
         version: int | Mapping[str, int] = 1,
+        title: str = "",
     ) -> "Result":
-        """The result of a measure with these options, which are JSON values."""
-        numbers = [
-            f"{key} {value}"
-            for key, value in options.items()
-            if type(value) in (str, int) and value != ""
-        ]
-        label = f"{subject.name}: {measure} ({', '.join([dataset.name, *numbers])})"
+        """The result of a measure with these options, which are JSON values. `title` is what
+        messages call the measure, by default its name."""
+        label = f"{subject.name}: {title or measure} ({dataset.name})"
         if dataset.is_text or not subject.workdir:
             return cls(None, {}, label)
         adapted = subject.lm.adaptation
@@ -160,7 +157,8 @@ class Store:
                 for name in names
             }
 
-        return self.measured(Result.of(subject, dataset, "context", {"seed": seed}), compute)
+        options, title = {"seed": seed}, "context ablation"
+        return self.measured(Result.of(subject, dataset, "context", options, title=title), compute)
 
     def order_test(
         self, subject: Subject, dataset: Dataset, test: OrderTest[ResultT]
@@ -168,7 +166,7 @@ class Store:
         """The result of an order-discrimination test."""
         options = dataclasses.asdict(test)
         options = {"test": type(test).__name__, **options.pop("shuffle"), **options}
-        result = Result.of(subject, dataset, "coherence", options, version=2)
+        result = Result.of(subject, dataset, "coherence", options, version=2, title=test.title)
 
         def compute(on_document: OnDocument) -> dict[str, Any]:
             compared = subject.lm.compare_orders(dataset.sentences, test, on_document=on_document)
@@ -211,7 +209,8 @@ class Store:
             "grid": adaptation.GRIDS[kind],
             "training_text": adaptation.training_text(subject.lm, kind, data),
         }
-        result = Result.of(subject, dataset, "adaptation", options, version=2)
+        title = f"tuning of {kind}"
+        result = Result.of(subject, dataset, "adaptation", options, version=2, title=title)
         # Dynamic evaluation reads some of the documents several times.
         total = None if kind == "dynamic" else dataset.num_documents
         value = self.measured(result, compute, total)
@@ -296,6 +295,7 @@ def facts(run: Subject) -> dict[str, Any]:
         "workdir": run.workdir,
         "parameters": run.lm.num_parameters,
         "objective": run.lm.scorer.objective,
+        "has_context": run.lm.scorer.context_order != 0,
         "own_oov_rate": run.lm.text.unknown_rates.get("test"),
         "step": run.lm.step,
         "matmul_precision": run.lm.matmul_precision,

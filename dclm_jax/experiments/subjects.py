@@ -1,6 +1,7 @@
 """Labelled models to measure side by side: runs, adapted runs and mixtures."""
 
 import glob
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation.adaptation import Setting
 from dclm_jax.evaluation.datasets import describe_vocabulary
 from dclm_jax.language_model import LanguageModel, restore
-from dclm_jax.training.workdir import CONFIG_FILE
+from dclm_jax.training.workdir import CONFIG_FILE, located
 
 
 class Subject(NamedTuple):
@@ -63,6 +64,7 @@ def restore_all(workdirs: Sequence[str], **options: Any) -> list[Subject]:
     repeat. `options` are the options of `language_model.restore`."""
     if not workdirs:
         raise InputError("--workdirs names no run; choose the workdirs of runs")
+    workdirs = [os.fspath(located(workdir)) for workdir in workdirs]
     folders = [Path(workdir).resolve() for workdir in workdirs]
     for index, folder in enumerate(folders):
         if folder in folders[:index]:
@@ -91,6 +93,11 @@ def corpus_of(subjects: Sequence[Subject], data: str | None = None) -> str:
     """The directory `data`, or the directory of the corpus that all runs were trained on."""
     first, *others = subjects
     directory = data or first.lm.config["data"]["directory"]
+    if not directory:
+        raise InputError(
+            f"{first.workdir} is a saved model, which has no corpus; add --data=DIR, a corpus that "
+            "was prepared with its vocabulary, or --input=FILE where a command reads text"
+        )
     for subject in others:
         other = data or subject.lm.config["data"]["directory"]
         if Path(other).resolve() != Path(directory).resolve():

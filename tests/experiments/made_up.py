@@ -23,6 +23,7 @@ def result(
         "workdir": f"runs/{model}-{seed}",
         "parameters": 1234,
         "objective": "words",
+        "has_context": model not in ("rnnlm", "rlm"),
         "own_oov_rate": None,
         "step": 20,
         "seconds": 60,

@@ -64,6 +64,7 @@ def content(all_rows=None, *, examples=True) -> dict[str, Any]:
     *first, last = report.rows
     return {
         "rows": [*first, dataclasses.replace(last, label=f"{last.label} {HOSTILE}")],
+        "verdicts": [*report.verdicts, f"A verdict {HOSTILE}"],
         "tables": report.tables,
         "plots": report.figures,
         "documents": [readings, readings] if examples else [],

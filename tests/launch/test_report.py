@@ -124,9 +124,9 @@ def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
         (["evaluate"], ["RUN: perplexity (test)"]),
         (
             ["evaluate", "--adapt=unigram"],
-            ["RUN: adaptation (valid, kind unigram)", "RUN + unigram: perplexity (test)"],
+            ["RUN: tuning of unigram (valid)", "RUN + unigram: perplexity (test)"],
         ),
-        (["coherence", "--permutations=0", *FAST], ["RUN: coherence (test, test Bootstrap"]),
+        (["coherence", "--permutations=0", *FAST], ["RUN: coherence, bootstrap (test)"]),
     ],
 )
 def test_commands_read_what_others_have_measured(workdirs, tmp_path, command, names):
@@ -175,7 +175,7 @@ def test_both_coherences_where_the_first_sentence_decides(workdirs, tmp_path, mo
     monkeypatch.setattr(results, "FIRST_DECIDES", 0.0)
     output = tmp_path / "report"
     printed = report(workdirs[:2], output)
-    assert printed.count("fix_first 1, seed 0, replicates 20") == 2
+    assert printed.count("coherence, bootstrap, first sentence fixed (test): measured") == 2
     assert "first sentence fixed, %" in printed
     assert "WARNING" in (output / "report.md").read_text()
     rows = json.loads((output / "report.json").read_text())["rows"]
