@@ -1,10 +1,11 @@
 """Document-context language models in JAX.
 
-`restore(workdir)` returns a trained model that scores and continues text; `Decoding` has the
-options of continuations, and `mix` combines two models: see `dclm_jax.language_model`.
-`report(workdirs)` compares runs: see `dclm_jax.experiments.report`.
+`restore(run)` returns a trained model that scores and continues text; `restore("english")` returns
+the pretrained model. `Decoding` has the options of continuations, and `mix` combines two models:
+see `dclm_jax.language_model`. `report(workdirs)` compares runs: see `dclm_jax.experiments.report`.
 """
 
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from dclm_jax.language_model import Decoding, mix, restore
 
 __all__ = ["Decoding", "mix", "report", "restore"]
+__version__ = metadata.version("dclm_jax")
 
 
 def __getattr__(name: str) -> Any:
@@ -25,3 +27,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(language_model, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

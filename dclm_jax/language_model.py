@@ -24,7 +24,7 @@ from typing import Any, Generic, TypeVar
 import jax
 import numpy as np
 
-from dclm_jax import ngram, storage
+from dclm_jax import files, ngram, storage
 from dclm_jax.coherence.compare import OrderTest, compare
 from dclm_jax.coherence.measure import CoherenceOptions, CoherenceResults, measure_coherence
 from dclm_jax.coherence.results import OrderResult
@@ -68,8 +68,17 @@ from dclm_jax.score_types import (
     SentenceScore,
     require_free_names,
 )
+from dclm_jax.training import saved_model
 from dclm_jax.training.progress import count_parameters
-from dclm_jax.training.workdir import needed_for_use, read_config, read_training_text, restore_run
+from dclm_jax.training.workdir import (
+    CONFIG_FILE,
+    TEXT_FILE,
+    VOCABULARY_FILE,
+    opened,
+    read_config,
+    read_training_text,
+    restore_run,
+)
 
 Sentence = str | Sequence[str]
 """Words separated by spaces, or a list of words."""
@@ -198,7 +207,8 @@ class LanguageModel:
       config: configuration of the training run.
       make_scorer, make_reader: functions that make `scorer` and `reader` at first use; a model that
         only scores whole documents has no reader.
-      step: training step of the parameters; None for n-gram models.
+      step, validation_perplexity: training step of the parameters, and their perplexity on the
+        validation split in training; None for n-gram models.
       text: text options of the training corpus, and its OOV rates.
       model: a model of the registry; None for other models and with adaptation.
       params: the parameters, without adaptation; None for models that have no parameters.
@@ -215,6 +225,7 @@ class LanguageModel:
     make_scorer: Callable[[], WordScorer]
     make_reader: Callable[[], SentenceReader[Any]] | None = None
     step: int | None = None
+    validation_perplexity: float | None = None
     model: DocumentModel | None = None
     params: Params | None = None
     matmul_precision: str | None = None
@@ -749,6 +760,58 @@ class LanguageModel:
             self, make_scorer=make_scorer, make_reader=None, model=None, adaptation=adaptation
         )
 
+    def save(self, folder: storage.PathLike, *, dtype: str = "float16", about: str = "") -> None:
+        """Saves the model as a new folder, which `restore` and every command read like a run.
+
+        The folder has plain files and no path of this machine, so that it may be shared; see
+        `training.saved_model`.
+
+        Args:
+          folder: a folder that does not exist yet, or an address.
+          dtype: "float16" or "float32", the type of the saved parameters. float32 keeps all scores;
+            float16 takes half of the space and rounds parameters to eleven bits.
+          about: Markdown text for the model card, such as sources and licence of the training text.
+        """
+        model, params = self.model, self.params
+        if model is None or params is None:
+            raise InputError(
+                f"{self.title} cannot be saved; save a single neural model without adaptation"
+            )
+        target = storage.locate(folder)
+        with storage.reaching(target):
+            if target.exists():
+                raise InputError(f"{folder} exists; choose a new folder")
+        options = self.text.options or PLAIN
+        rates = self.text.unknown_rates
+        size = f"{self.num_parameters:,}, saved as {dtype}"
+        facts = {
+            "model": self.name,
+            "parameters": size,
+            "vocabulary": f"{len(self.vocabulary):,} entries",
+            "text": str(options),
+            **{f"OOV words, {split}": f"{100 * rate:.2f}%" for split, rate in rates.items()},
+            "training steps": f"{self.step or 0:,}",
+            "validation perplexity in training": f"{self.validation_perplexity:.2f}",
+        }
+        config = {
+            **self.config,
+            "data": self.config["data"] | {"directory": ""},
+            "training": self.config["training"] | {"start_from": ""},
+        }
+        info = {
+            "step": self.step,
+            "perplexity": self.validation_perplexity,
+            "vocabulary": self.vocabulary.fingerprint,
+        }
+        with files.replacing(target, last=CONFIG_FILE) as new:
+            saved_model.write_params(new / saved_model.PARAMS_FILE, params, info, dtype)
+            self.vocabulary.save(new / VOCABULARY_FILE)
+            files.write_json(new / TEXT_FILE, dataclasses.asdict(self.text))
+            card = saved_model.card(target.name, facts, about)
+            with files.open_output(new / saved_model.CARD_FILE) as file:
+                file.write(card)
+            files.write_json(new / CONFIG_FILE, config)
+
     def _dataset(self, documents: Documents | Dataset) -> Dataset:
         if isinstance(documents, Dataset):
             return documents
@@ -762,17 +825,19 @@ def restore(
     batch_size: int = DEFAULT_BATCH_SIZE,
     matmul_precision: str = SCORING_PRECISION,
 ) -> LanguageModel:
-    """The best model of a run of `launch.train`, or the model of a run of `launch.ngram`.
+    """The best model of a run of `launch.train`, the model of a run of `launch.ngram`, a saved
+    model, or a pretrained model.
 
     Args:
-      workdir: workdir of the run, a directory or an address such as gs://bucket/run.
+      workdir: workdir of the run, or folder of `LanguageModel.save`: a directory or an address such
+        as gs://bucket/run; or the name of a pretrained model, such as english.
       batch_size: maximum number of documents scored or encoded together; it changes speed and
         memory, not scores.
       matmul_precision: precision of products in place of the precision in training
         (`nn.precision.MATMUL_PRECISIONS`). Only "highest" gives the same scores on any device.
     """
     require_at_least("batch_size", batch_size, 1)
-    with storage.fetched(workdir, needed_for_use) as folder:
+    with opened(workdir) as folder:
         text = read_training_text(folder)
         if read_config(folder)["model"]["name"] == ngram.NAME:
             counted = ngram.restore_run(folder)
@@ -793,6 +858,7 @@ def restore(
         vocabulary=run.vocabulary,
         config=run.config,
         step=run.step,
+        validation_perplexity=run.info.get("perplexity"),
         text=text,
         make_scorer=functools.partial(Scorer, model, run.params, batch_size=batch_size),
         make_reader=functools.partial(Reader, model, run.params),

@@ -63,7 +63,7 @@ from dclm_jax.training.step import (
     spread_rows,
 )
 from dclm_jax.training.warm_start import Start, start_from
-from dclm_jax.training.workdir import Result
+from dclm_jax.training.workdir import Result, located
 
 
 def train(
@@ -195,7 +195,7 @@ def _saved(config: RunConfig) -> dict[str, Any]:
     settings = dataclasses.asdict(config)
     for section, key in (("data", "directory"), ("training", "start_from")):
         if path := settings[section][key]:
-            settings[section][key] = storage.absolute(path)
+            settings[section][key] = storage.absolute(located(path))
     return settings
 
 

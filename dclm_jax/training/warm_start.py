@@ -16,7 +16,7 @@ from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.reading.batch_elements import axes_of
 from dclm_jax.training.freezing import by_path, with_leaves
 from dclm_jax.training.progress import shape_text
-from dclm_jax.training.workdir import RestoredRun, needed_for_use, read_config, restore_run
+from dclm_jax.training.workdir import RestoredRun, opened, read_config, restore_run
 
 
 class Start(NamedTuple):
@@ -43,7 +43,7 @@ def start_from(
       vocabulary: vocabulary of the model.
     """
     try:
-        with storage.fetched(run, needed_for_use) as folder:
+        with opened(run) as folder:
             name = read_config(folder)["model"]["name"]
             if name not in models.MODELS:
                 raise InputError(

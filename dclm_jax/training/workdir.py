@@ -1,21 +1,22 @@
 """The files of a run's directory, which launch/files.md describes, and functions that read them;
-`run_writer` writes them."""
+`run_writer` writes them. A saved model (`saved_model`) is read like a run."""
 
 import contextlib
 import dataclasses
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import jax
 
-from dclm_jax import files, models
+from dclm_jax import files, models, storage
 from dclm_jax.data.corpus import TrainingText
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError, brief
 from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.training import saved_model
 from dclm_jax.training.checkpoints import CHECKSUMS_FILE, Checkpoints
 
 CONFIG_FILE = "config.json"
@@ -27,6 +28,27 @@ METRICS_FILE = "metrics.jsonl"
 RESULT_FILE = "result.json"
 CHECKPOINTS_FOLDER = "checkpoints"
 EVENTS_FOLDER = "tensorboard"
+_PRETRAINED = Path(__file__).parents[1] / "pretrained"
+
+
+def pretrained_models() -> list[str]:
+    """The names of the models that the package contains."""
+    return sorted(path.parent.name for path in _PRETRAINED.glob(f"*/{CONFIG_FILE}"))
+
+
+def located(run: storage.PathLike) -> storage.PathLike:
+    """The workdir of a run. A pretrained model may be called by its name, unless the current
+    directory has a folder of this name."""
+    name = os.fspath(run)
+    is_pretrained = name in pretrained_models() and not Path(name).is_dir()
+    return _PRETRAINED / name if is_pretrained else run
+
+
+@contextlib.contextmanager
+def opened(run: storage.PathLike) -> Iterator[Path]:
+    """A context: the files that are needed to use a run or a saved model, on this machine."""
+    with storage.fetched(located(run), needed_for_use) as folder:
+        yield folder
 
 
 def read_config(workdir: Path) -> dict[str, Any]:
@@ -34,7 +56,8 @@ def read_config(workdir: Path) -> dict[str, Any]:
     path = workdir / CONFIG_FILE
     if not path.is_file():
         raise InputError(
-            f"{workdir} has no run: {CONFIG_FILE} is missing; choose the workdir of a run"
+            f"{workdir} has no run: {CONFIG_FILE} is missing; choose the workdir of a run, or a "
+            f"pretrained model: {', '.join(pretrained_models())}"
         )
     config = files.read_json(path, dict[str, dict[str, Any]])
     for section, values in config.items():
@@ -69,7 +92,7 @@ def read_training_text(workdir: Path) -> TrainingText:
 
 
 class RestoredRun(NamedTuple):
-    """A restored run, for evaluation; `info` is {"step", "perplexity", "vocabulary", ...}."""
+    """A restored run, for evaluation; `info` is {"perplexity", "vocabulary", ...}."""
 
     model: DocumentModel
     params: Params
@@ -84,10 +107,26 @@ def restore_run(workdir: Path) -> RestoredRun:
     config = read_config(workdir)
     vocabulary = Vocabulary.load(workdir / VOCABULARY_FILE)
     model = models.create(vocab_size=len(vocabulary), **config["model"])
+    template = jax.eval_shape(model.init, jax.random.key(0))
+    path = workdir / saved_model.PARAMS_FILE
+    if path.exists():
+        params, info = saved_model.read_params(path, template)
+        step = info["step"]
+    else:
+        path, step, params, info = _best_checkpoint(workdir, template)
+    if info.get("vocabulary") != vocabulary.fingerprint:
+        raise InputError(
+            f"{path} is for a vocabulary other than {workdir / VOCABULARY_FILE}; restore the "
+            "workdir from a copy"
+        )
+    return RestoredRun(model, params, vocabulary, config, step, info)
+
+
+def _best_checkpoint(workdir: Path, template: Params) -> tuple[Path, int, Params, dict[str, Any]]:
+    """The folder, the step, the parameters and the values of the best checkpoint."""
     folder = workdir / CHECKPOINTS_FOLDER
     best = None
     if (folder / "best").is_dir():
-        template = jax.eval_shape(model.init, jax.random.key(0))
         with contextlib.closing(Checkpoints(folder, "best", read_only=True)) as checkpoints:
             best = checkpoints.restore(template)
     if best is None:
@@ -95,12 +134,7 @@ def restore_run(workdir: Path) -> RestoredRun:
             f"{workdir} has no checkpoint to use yet; train until the first evaluation"
         )
     step, params, info = best
-    if info.get("vocabulary") != vocabulary.fingerprint:
-        raise InputError(
-            f"{folder / 'best' / str(step)} is for a vocabulary other than "
-            f"{workdir / VOCABULARY_FILE}; restore the workdir from a copy"
-        )
-    return RestoredRun(model, params, vocabulary, config, step, info)
+    return folder / "best" / str(step), step, params, info
 
 
 @dataclasses.dataclass(frozen=True)

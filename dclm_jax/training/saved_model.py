@@ -1,0 +1,129 @@
+"""A trained model as a folder to share, which is read wherever a run is read.
+
+config.json         the configuration of the run, without the paths of its corpus
+vocabulary.tsv      the words, with their counts in the training text
+text.json           the text options of the training text, and its OOV rates
+params.safetensors  the parameters by their paths
+README.md           a model card
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+import dclm_jax
+from dclm_jax import files, storage
+from dclm_jax.errors import InputError, brief
+from dclm_jax.models.base import Params
+from dclm_jax.training.freezing import by_path, with_leaves
+
+PARAMS_FILE = "params.safetensors"
+CARD_FILE = "README.md"
+DTYPES = ("float16", "float32")
+"""Types in which parameters are saved. Computations use float32."""
+_FACTS = {"step": int, "perplexity": float, "vocabulary": str}
+"""The metadata of the file: the step and the validation perplexity of the run, and the fingerprint
+of the vocabulary."""
+
+
+def write_params(path: Path, params: Params, info: Mapping[str, Any], dtype: str) -> None:
+    """Writes parameters as safetensors.
+
+    Args:
+      path: the file.
+      params: the parameters.
+      info: the values of _FACTS.
+      dtype: one of DTYPES.
+    """
+    if dtype not in DTYPES:
+        raise InputError(f"dtype is {brief(dtype)}; expected one of {', '.join(DTYPES)}")
+    with np.errstate(over="ignore"):
+        arrays = {
+            name: np.asarray(leaf, dtype, order="C") for name, leaf in by_path(params).items()
+        }
+    _require_finite(path, arrays, "choose dtype='float32'")
+    values = {name: str(info[name]) for name in _FACTS}
+    files.write_bytes(path, safetensors.numpy.save(arrays, values))
+
+
+def read_params(path: Path, template: Params) -> tuple[Params, dict[str, Any]]:
+    """The parameters, in the types of `template`, and the values of _FACTS.
+
+    Args:
+      path: the file.
+      template: the shapes and types of the parameters of the configuration's model.
+    """
+    repair = "restore the folder from a copy"
+    with files.reading(path):
+        # A pipe or a device would be read for ever.
+        storage.open_regular(path).close()
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            saved = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}
+    # Damaged files and types that NumPy lacks raise various exceptions.
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path}: is not a sound safetensors file ({reason}); {repair}") from error
+    try:
+        info = {name: kind(saved[name]) for name, kind in _FACTS.items()}
+    except (KeyError, ValueError) as error:
+        raise InputError(
+            f"{path}: the metadata lacks {', '.join(_FACTS)}; choose a model that "
+            "LanguageModel.save wrote"
+        ) from error
+    leaves = by_path(template)
+    for name in sorted(leaves.keys() | arrays.keys()):
+        expected, found = (
+            "absent"
+            if name not in by_name
+            else " x ".join(map(str, by_name[name].shape)) or "a number"
+            for by_name in (leaves, arrays)
+        )
+        if expected != found:
+            raise InputError(
+                f"{path}: {brief(name)} is {found}, and {expected} by config.json and "
+                f"vocabulary.tsv; the files belong to different models: {repair}"
+            )
+        if arrays[name].dtype.name not in DTYPES:
+            raise InputError(
+                f"{path}: {brief(name)} has the type {arrays[name].dtype}; expected "
+                f"{' or '.join(DTYPES)}"
+            )
+    _require_finite(path, arrays, repair)
+    taken = {name: jnp.asarray(arrays[name], leaf.dtype) for name, leaf in leaves.items()}
+    return with_leaves(template, taken), info
+
+
+def _require_finite(path: Path, arrays: Mapping[str, np.ndarray], remedy: str) -> None:
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise InputError(f"{path}: {name} has a number that is not finite; {remedy}")
+
+
+def card(name: str, facts: Mapping[str, str], about: str) -> str:
+    """A model card in Markdown: a table of facts, how to use the model, and a text about it."""
+    rows = "\n".join(f"| {fact} | {value} |" for fact, value in facts.items())
+    return f"""# {name}
+
+A language model of documents, saved by dclm_jax {dclm_jax.__version__}.
+
+| | |
+|---|---|
+{rows}
+
+```python
+import dclm_jax
+
+lm = dclm_jax.restore("PATH OF THIS FOLDER")
+documents = lm.documents("The first sentence. The second sentence.")
+table = lm.surprisals(documents, no_context_too=True)
+```
+
+Every command takes this folder as `--workdir`.
+{about and f"{chr(10)}{about.strip()}{chr(10)}"}"""

@@ -1,0 +1,218 @@
+"""A model saved as a folder to share, and the pretrained model."""
+
+import dataclasses
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import dclm_jax
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation.scoring import Scorer
+from dclm_jax.training.loop import train
+from dclm_jax.training.saved_model import PARAMS_FILE
+from dclm_jax.training.workdir import pretrained_models
+from tests.launch.support import launch
+from tests.training import support
+
+DOCUMENTS = [["a b c", "d e f g", "b"], ["c c a", "g"]]
+FILES = {"README.md", "config.json", "params.safetensors", "text.json", "vocabulary.tsv"}
+
+
+@pytest.fixture(scope="module")
+def saved(uninterrupted, tmp_path_factory) -> dict[str, Path]:
+    """A run saved in both types."""
+    folder = tmp_path_factory.mktemp("saved")
+    lm = dclm_jax.restore(uninterrupted)
+    for dtype in ("float16", "float32"):
+        lm.save(folder / dtype, dtype=dtype, about="About this text.\n")
+    return {dtype: folder / dtype for dtype in ("float16", "float32")}
+
+
+@pytest.fixture
+def folder(saved, tmp_path) -> Path:
+    """A copy to damage."""
+    return shutil.copytree(saved["float32"], tmp_path / "model")
+
+
+def nats(lm) -> np.ndarray:
+    return lm.surprisals(DOCUMENTS)["surprisal"]
+
+
+def test_float32_keeps_all_scores_and_float16_rounds_parameters(uninterrupted, saved):
+    lm = dclm_jax.restore(uninterrupted)
+    assert nats(dclm_jax.restore(saved["float32"])).tolist() == nats(lm).tolist()
+    rounded = jax.tree.map(lambda leaf: np.float32(np.float16(leaf)), lm.params)
+    scorer = functools.partial(Scorer, lm.model, rounded)
+    expected = nats(dataclasses.replace(lm, make_scorer=scorer))
+    half = dclm_jax.restore(saved["float16"])
+    assert nats(half).tolist() == expected.tolist()
+    assert np.abs(nats(half) - nats(lm)).max() > 0
+    assert half.step == lm.step and half.text == lm.text
+    assert half.validation_perplexity == lm.validation_perplexity
+
+
+def test_the_folder_has_plain_files_and_no_path_of_this_machine(saved, uninterrupted, data):
+    for folder in saved.values():
+        assert {path.name for path in folder.iterdir()} == FILES
+        content = b"".join(path.read_bytes() for path in folder.iterdir())
+        assert str(data).encode() not in content and str(uninterrupted).encode() not in content
+    half, whole = (safetensors.numpy.load_file(folder / PARAMS_FILE) for folder in saved.values())
+    assert {(array.dtype.name, 2 * array.nbytes) for array in half.values()} <= {
+        ("float16", array.nbytes) for array in whole.values()
+    }
+    card = (saved["float16"] / "README.md").read_text()
+    lm = dclm_jax.restore(uninterrupted)
+    assert card.startswith("# float16\n") and card.endswith("\n\nAbout this text.\n")
+    assert f"| parameters | {lm.num_parameters:,}, saved as float16 |" in card
+    assert f"| validation perplexity in training | {lm.validation_perplexity:.2f} |" in card
+
+
+def test_a_moved_read_only_folder_scores_alike_in_a_command(saved, uninterrupted, data, tmp_path):
+    folder = shutil.copytree(saved["float32"], tmp_path / "moved" / "model")
+    for path in (*folder.iterdir(), folder):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    printed = [
+        launch("evaluate", f"--workdir={run}", f"--data={data}").stdout
+        for run in (folder, uninterrupted)
+    ]
+    assert printed[0] == printed[1] and "perplexity" in printed[0]
+    refused = launch("evaluate", f"--workdir={folder}", code=2).stderr
+    assert "is a saved model, which has no corpus; add --data=DIR" in refused
+    folder.chmod(0o755)
+
+
+def test_training_starts_from_a_saved_model_and_does_not_resume_it(saved, data, tmp_path):
+    config = support.config(data)
+    config.training.start_from = str(saved["float32"])
+    report: list[str] = []
+    train(config, tmp_path / "run", report=report.append)
+    assert any("taken" in line for line in report)
+    with pytest.raises(InputError, match="is a saved model, which does not resume; choose a new"):
+        train(support.config(data), saved["float32"], report=support.quiet)
+
+
+def test_bad_calls_are_one_line(saved, uninterrupted, tmp_path):
+    lm = dclm_jax.restore(uninterrupted)
+    with pytest.raises(InputError, match="float32 exists; choose a new folder"):
+        lm.save(saved["float32"])
+    with pytest.raises(InputError, match="dtype is 'int8'; expected one of float16, float32"):
+        lm.save(tmp_path / "new", dtype="int8")
+    adapted = lm.adapt("unigram", weight=0.1, strength=1)
+    with pytest.raises(InputError, match="unigram cannot be saved; save a single neural model"):
+        adapted.save(tmp_path / "new")
+    assert not list(tmp_path.iterdir())
+
+
+def damage(folder: Path, kind: str) -> None:
+    path = folder / PARAMS_FILE
+    content = path.read_bytes()
+    arrays = safetensors.numpy.load(content)
+    with safetensors.safe_open(path, "numpy") as file:
+        facts = file.metadata()
+    if kind == "short":
+        path.write_bytes(content[:-9])
+    elif kind == "text":
+        path.write_text("not a model")
+    elif kind == "pipe":
+        path.unlink()
+        os.mkfifo(path)
+    elif kind == "vocabulary":
+        words = folder / "vocabulary.tsv"
+        words.write_text(words.read_text().replace("\na\t", "\nother\t"))
+    elif kind == "size":
+        words = folder / "vocabulary.tsv"
+        words.write_text(words.read_text() + "another\t1\n")
+    else:
+        if kind == "shape":
+            arrays["stack/0/bias"] = arrays["stack/0/bias"][1:]
+        elif kind == "absent":
+            del arrays["embedding"]
+        elif kind == "further":
+            arrays["more"] = arrays["embedding"]
+        elif kind == "type":
+            arrays["embedding"] = arrays["embedding"].astype(np.int32)
+        elif kind == "nan":
+            arrays["embedding"] = arrays["embedding"] * np.float32(np.nan)
+        elif kind == "metadata":
+            facts = {}
+        path.write_bytes(safetensors.numpy.save(arrays, facts))
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("short", r"params.safetensors: is not a sound safetensors file \(.*restore the folder"),
+        ("text", "params.safetensors: is not a sound safetensors file"),
+        ("pipe", "params.safetensors: cannot be read"),
+        ("shape", r"'stack/0/bias' is \d+, and \d+ by config.json and vocabulary.tsv"),
+        ("absent", r"'embedding' is absent, and \d+ x \d+ by config.json"),
+        ("further", "'more' is .* and absent by config.json"),
+        ("type", "'embedding' has the type int32; expected float16 or float32"),
+        ("nan", "embedding has a number that is not finite; restore the folder from a copy"),
+        ("metadata", "the metadata lacks step, perplexity, vocabulary; choose a model that"),
+        ("vocabulary", "params.safetensors is for a vocabulary other than .*vocabulary.tsv"),
+        ("size", r"'embedding' is .*, and .* by config.json and vocabulary.tsv"),
+    ],
+)
+def test_a_damaged_folder_is_one_line(folder, kind, message):
+    damage(folder, kind)
+    with pytest.raises(InputError, match=message):
+        dclm_jax.restore(folder)
+
+
+# The pretrained model.
+
+
+@pytest.fixture(scope="module")
+def english():
+    return dclm_jax.restore("english")
+
+
+def test_the_pretrained_model_predicts_a_word_better_in_its_context(english):
+    context = "The old lighthouse stood on a rock. The keeper of the lighthouse was an old man."
+    other = "The old hotel stood on a rock. The keeper of the hotel was an old man."
+
+    def last(first: str) -> tuple[float, float]:
+        documents = english.documents(f"{first} Nobody had ever seen him leave the lighthouse.")
+        table = english.surprisals(documents, no_context_too=True)
+        (index,) = np.flatnonzero((table["sentence"] == 3) & (table["word"] == "lighthouse"))
+        return table["surprisal"][index], table["surprisal_no_context"][index]
+
+    (related, alone), (unrelated, same) = last(context), last(other)
+    assert alone == pytest.approx(same, abs=1e-4)
+    assert related < unrelated - 3 and related < alone - 3
+
+
+def test_the_pretrained_model_is_small_and_reads_raw_text(english):
+    folder = Path(dclm_jax.__file__).parent / "pretrained" / "english"
+    assert sum(path.stat().st_size for path in folder.iterdir() if path.is_file()) < 12e6
+    (document,) = english.documents("“Don’t <unk>,” he said — twice.")
+    assert document.sentences[0][:4] == ['"', "don", "'t", "<unk>"]
+    config = json.loads((folder / "config.json").read_text())
+    assert config["data"]["directory"] == config["training"]["start_from"] == ""
+
+
+def test_a_name_that_is_not_there_lists_the_pretrained_models(tmp_path, monkeypatch):
+    assert pretrained_models() == ["english"]
+    with pytest.raises(InputError, match=r"engliss has no run: .*or a pretrained model: english$"):
+        dclm_jax.restore("engliss")
+    monkeypatch.chdir(tmp_path)
+    Path("english").mkdir()
+    with pytest.raises(InputError, match="^english has no run"):
+        dclm_jax.restore("english")
+
+
+def test_the_package_lists_its_functions_and_its_version():
+    assert {"Decoding", "mix", "report", "restore", "__version__"} <= set(dir(dclm_jax))
+    code = "import sys, dclm_jax; print(dclm_jax.__version__, 'jax' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "0.1.0 False\n"
