@@ -79,7 +79,10 @@ class PointerDRNNLM(DRNNLM):
         shape_MxB = (self.memory_targets, rows)
         hidden_BxH = stack.top_hidden(state)
         states_MxBxH = jnp.zeros((*shape_MxB, self.hidden_dim), hidden_BxH.dtype)
-        return TargetMemory(state, states_MxBxH, jnp.full(shape_MxB, -1, jnp.int32))
+        # XLA would compute what follows from an empty memory while it compiles, for seconds.
+        return jax.lax.optimization_barrier(
+            TargetMemory(state, states_MxBxH, jnp.full(shape_MxB, -1, jnp.int32))
+        )
 
     def open_sentence(self, params: Params, context: TargetMemory, rows: int) -> StackState:
         return context.state
