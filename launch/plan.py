@@ -1,8 +1,8 @@
 """Compiles a run for a target machine, and prints the run's memory and estimated speed.
 
-    python -m launch.plan --config=configs/modern/ptb.py:adclm --target=tpu-v5e:2x4 \\
+    python -m launch.plan --config=configs/your_text.py:adclm --target=tpu-v5e:2x4 \\
         --config.data.directory=data/ptb
-    python -m launch.plan --config=configs/modern/ptb.py:adclm --target=h100:8 \\
+    python -m launch.plan --config=configs/your_text.py:adclm --target=h100:8 \\
         --shape=512,5,32 --vocab_size=10003
 
 The command compiles scoring, and the training step for each batch shape of the corpus or for

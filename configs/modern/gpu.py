@@ -1,13 +1,13 @@
 """A recipe for GPUs on the Penn Treebank: 64 segments per step, factorized embeddings, an EMA.
 
 The name of the model follows the name of the file, after a colon: any model of
-dclm_jax/models/README.md. The corpus is prepared as in configs/modern/ptb.py:
+dclm_jax/models/README.md. The corpus is prepared as in configs/your_text.py:
 
     python -m launch.train --config=configs/modern/gpu.py:pointer_drnnlm \
         --config.data.directory=data/ptb --workdir=runs/gpu/pointer_drnnlm
     python -m launch.evaluate --workdir=runs/gpu/pointer_drnnlm --adapt=cache
 
-The settings differ from configs/modern/ptb.py in these values: embeddings of 160 dimensions and
+The settings differ from configs/your_text.py in these values: embeddings of 160 dimensions and
 424 hidden units, dropout 0.4 on embeddings, 0.3 on features and 0.2 on recurrent weights, context
 carried across segments, 64 segments per step, a constant learning rate of 0.005, an exponential
 moving average (EMA) of weights, and training until the validation perplexity has had no new
@@ -16,12 +16,12 @@ minimum for three epochs of 144 steps. configs/modern/gpu.md has the results.
 
 import ml_collections
 
-from configs.modern import ptb
+from configs import your_text
 
 
 def get_config(model: str = "pointer_drnnlm") -> ml_collections.ConfigDict:
     """Returns the settings for `model`; set the data directory with --config.data.directory."""
-    config = ptb.get_config(model)
+    config = your_text.get_config(model)
     config.update(
         model={
             "embedding_dim": 160,

@@ -1,0 +1,48 @@
+"""The recipe of the pretrained model `english`, and of its twin without context, `rnnlm`.
+
+The name of the model follows the name of the file, after a colon. README.md has the sources, the
+commands and the results:
+
+    python -m configs.pretrained.sources --wikitext=WIKITEXT --film_reviews=REVIEWS --output=sources
+    python -m launch.prepare --train=sources/train.jsonl --valid=sources/valid.jsonl \
+        --test=sources/test.jsonl --lowercase --normalize --unicode=nfc --unknown_token='<unk>' \
+        --vocab_size=24000 --output=data/english
+    python -m launch.train --config=configs/pretrained/english.py:pointer_drnnlm \
+        --config.data.directory=data/english --workdir=runs/english/pointer_drnnlm
+
+The settings differ from configs/modern/gpu.py in these values: 512 hidden units, less dropout
+because there is more text, 128 segments per step, training sentences of at most 127 words, and a
+learning rate that is halved every four epochs from the tenth on.
+"""
+
+import ml_collections
+
+from configs.modern import gpu
+
+
+def get_config(model: str = "pointer_drnnlm") -> ml_collections.ConfigDict:
+    """Returns the settings for `model`; set the data directory with --config.data.directory."""
+    config = gpu.get_config(model)
+    config.update(
+        model={
+            "hidden_dim": 512,
+            "input_dropout": 0.25,
+            "output_dropout": 0.25,
+            "recurrent_dropout": 0.1,
+        },
+        data={"batch_size": 128, "max_sentence_length": 127},
+        optimizer={
+            "warmup_steps": 300,
+            "schedule": "halve_after",
+            "halve_after": 10.0,
+            "halve_every": 4.0,
+            "average_decay": 0.998,
+        },
+        training={
+            "epochs": 28,
+            "patience": 0,
+            "evaluate_every": 588,
+            "checkpoint_every": 100_000,
+        },
+    )
+    return config
