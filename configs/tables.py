@@ -23,6 +23,9 @@ ROOT = Path(__file__).parents[1]
 DOCUMENTS = ("*.md", "configs/**/*.md", "dclm_jax/**/*.md", "launch/**/*.md")
 _MARKED = re.compile(r"^<!-- table: (\S+) -->\n(?:\|.*\n)*", re.MULTILINE)
 
+_HEADLINE = ("`rnnlm`", "`drnnlm`", "`ccdclm`", "`adclm`", "`pointer_drnnlm`")
+"""The models of the table in README.md."""
+
 Cells = list[list[str]]
 Run = dict[str, Any]
 
@@ -250,6 +253,7 @@ def _headline_of_gpus(header: list[str], *rows: list[str]) -> Cells:
     cells = [
         [row[0], *paper.get(row[0], ["", "", ""]), *(row[column] for column in columns)]
         for row in rows
+        if row[0] in _HEADLINE
     ]
     return [["model", *paper["model"], *(f"recipe for GPUs: {name}" for name in names)], *cells]
 
