@@ -83,8 +83,9 @@ def make_batch(name: str) -> Batch:
 )
 def test_two_steps_of_clipped_adagrad_by_hand(name, loss_per):
     """Gradient of the mean, clipped to the norm; squares summed from 0; rate / root of them."""
-    state, norms = run_steps(name, dropout=0.0, loss_per=loss_per)
-    model, batch = simple_model(name), make_batch(name)
+    exact = {"matmul_precision": "highest"}
+    state, norms = run_steps(name, dropout=0.0, loss_per=loss_per, **exact)
+    model, batch = simple_model(name, **exact), make_batch(name)
     count = {"token": batch.mask_BxSxN.sum(), "sentence": sum(map(len, DOCUMENTS))}[loss_per]
 
     def loss(params):
@@ -95,7 +96,8 @@ def test_two_steps_of_clipped_adagrad_by_hand(name, loss_per):
     gradient_of = jax.jit(jax.grad(loss))
     squares = jax.tree.map(np.zeros_like, params)
     for step in range(2):
-        gradient = jax.tree.map(np.asarray, gradient_of(params))
+        with jax.default_matmul_precision("highest"):
+            gradient = jax.tree.map(np.asarray, gradient_of(params))
         norm = np.sqrt(sum(np.sum(g.astype(np.float64) ** 2) for g in jax.tree.leaves(gradient)))
         np.testing.assert_allclose(norms[step], norm, rtol=1e-5)
         assert norm > CLIP, "the test must clip to be able to fail"
