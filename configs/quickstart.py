@@ -1,4 +1,4 @@
-"""Any model on the State of the Union addresses, in two minutes on a CPU.
+"""Any model on the State of the Union addresses, in two minutes on two CPU cores.
 
 The name of the model follows the name of the file, after a colon. `bash launch/quickstart.sh` runs
 these commands for `rnnlm` and `pointer_drnnlm`, and reports the results:
@@ -7,6 +7,11 @@ these commands for `rnnlm` and `pointer_drnnlm`, and reports the results:
         --output=runs/quickstart/data
     python -m launch.train --config=configs/quickstart.py:pointer_drnnlm \
         --config.data.directory=runs/quickstart/data --workdir=runs/quickstart/pointer_drnnlm
+
+The settings are one LSTM layer, K = H = 96, tied embeddings, dropout 0.1, Adam at 0.005 with a
+cosine schedule to zero, and 600 steps (0.8 epochs). With seed 0 the test perplexity is about 148
+for rnnlm and 114 for pointer_drnnlm, and the coherence accuracy of pointer_drnnlm is about 84%;
+11.9% of the test words are OOV.
 """
 
 import ml_collections
@@ -28,7 +33,7 @@ def get_config(model: str = "pointer_drnnlm") -> ml_collections.ConfigDict:
             "dropout": 0.1,
             "variational_dropout": True,
         },
-        # Few sentences are longer, and each further bucket of lengths is compiled for seconds.
+        # Few sentences are longer, and the compilation of each length bucket takes seconds.
         data={
             "segment_length": 5,
             "batch_size": 16,

@@ -768,8 +768,8 @@ class LanguageModel:
 
         Args:
           folder: a folder that does not exist yet, or an address.
-          dtype: "float16" or "float32", the type of the saved parameters. float32 keeps all scores;
-            float16 takes half of the space and rounds parameters to eleven bits.
+          dtype: "float16" or "float32", the type of the saved parameters. float32 reproduces all
+            scores; float16 takes half of the space and rounds parameters to eleven bits.
           about: Markdown text for the model card, such as sources and licence of the training text.
         """
         model, params = self.model, self.params

@@ -17,7 +17,7 @@ for source in sotu wikitext film_reviews; do
     --output="$output/$source" --bootstrap=100 --permutation_pool=2
 done
 
-# Pairs without OOV words.
+# Select the pairs without OOV words.
 cat "$blimp"/*.jsonl >"$output/blimp.jsonl"
 python - "$output/blimp.jsonl" "$output/known.jsonl" <<'END'
 import json

@@ -287,7 +287,7 @@ def remembered(options: TextOptions, formats: Collection[str] = ()) -> TextOptio
     if format in RAW:
         return dataclasses.replace(options, format=format)
     default = TextOptions.language
-    # The vocabulary knows the unknown token of tokenized text.
+    # The vocabulary stores the unknown token of tokenized text.
     return dataclasses.replace(
         options,
         format=format,

@@ -54,8 +54,8 @@ class Result(NamedTuple):
         version: int | Mapping[str, int] = 1,
         title: str = "",
     ) -> "Result":
-        """The result of a measure with these options, which are JSON values. `title` is what
-        messages call the measure, by default its name."""
+        """The result of a measure with these options, which are JSON values. `title` is
+        the name of the measure in messages, by default `measure`."""
         label = f"{subject.name}: {title or measure} ({dataset.name})"
         if dataset.is_text or not subject.workdir:
             return cls(None, {}, label)

@@ -8,9 +8,10 @@ from dclm_jax.experiments.comparison import Comparison, Row, compare
 def verdicts(rows: Sequence[Row]) -> list[str]:
     """One sentence per row of a model with context: whether context helps, and by how much.
 
-    Context helps if the 95% interval of the ratio of test perplexities, of the model to a model
-    without context, is below 1. Without such a model, context helps if the perplexity is lower than
-    with no context. A row without a measurement of either has no sentence.
+    Context helps if two conditions hold: the 95% interval of the ratio of test perplexities, of the
+    model to a model without context with the same recipe, is below 1; and the perplexity is lower
+    than with no context. Context does not help if the interval is above 1. If only one of the two
+    was measured, it decides; without both a row has no sentence.
     """
     return list(filter(None, (_verdict(row, rows) for row in rows if row.has_context)))
 
@@ -18,35 +19,38 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
 def _verdict(row: Row, rows: Sequence[Row]) -> str:
     baselines = [other.model for other in rows if not other.has_context and other.model != "ngram"]
     comparison = next(filter(None, (compare(row, rows, name) for name in baselines)), None)
-    claims, ratio, ends = [], None, None
+    claims, intervals = [], []
     if comparison is not None and comparison.interval is not None:
-        ratio, ends = comparison.ratio, comparison.interval
-        claims.append(_than_baseline(comparison, ends))
+        claims.append(_than_baseline(comparison, comparison.interval))
+        if comparison.same_recipe:
+            intervals.append(comparison.interval)
     if row.has("arrangements"):
         ablation = row.mean("arrangements", "own") / row.mean("arrangements", "none")
         claims.append(f"{_change(ablation, 0)} than the same model without context")
-        ratio, ends = (ratio, ends) if ends else (ablation, [ablation] * 2)
-    if ratio is None or ends is None:
+        intervals.append([ablation, ablation])
+    if not claims:
         return ""
     # The noun belongs to the first claim.
     claims[0] = claims[0].replace(" than ", " perplexity than ", 1)
     if row.has("coherence"):
         share = f"{100 * row.mean('coherence', 'mean'):.0f}%"
-        claims.append(f"{share} of documents are more probable than their shuffled versions")
-    return f"{_answer(ends)} {row.label}: {'; '.join(claims)}."
+        claims.append(f"{share} of documents are more probable than a shuffled version")
+    return f"{_answer(intervals)} {row.label}: {'; '.join(claims)}."
 
 
-def _answer(ends: Sequence[float]) -> str:
-    low, high = ends
-    if high < 1:
+def _answer(intervals: Sequence[Sequence[float]]) -> str:
+    """The answer from the intervals of ratios of perplexities, with context to without."""
+    if intervals and all(high < 1 for _, high in intervals):
         return "Context helps"
-    return "Context does not help" if low >= 1 else "Context may or may not help"
+    if intervals and intervals[0][0] >= 1:
+        return "Context does not help"
+    return "It is uncertain whether context helps"
 
 
-def _than_baseline(comparison: Comparison, ends: Sequence[float]) -> str:
+def _than_baseline(comparison: Comparison, interval: Sequence[float]) -> str:
     recipe = "" if comparison.same_recipe else " of another recipe"
     sign = -1 if comparison.ratio < 1 else 1
-    low, high = sorted(round(100 * sign * (end - 1), 1) + 0.0 for end in ends)
+    low, high = sorted(round(100 * sign * (end - 1), 1) + 0.0 for end in interval)
     return (
         f"{_change(comparison.ratio, 1)} than {comparison.baseline}{recipe} "
         f"[{low:.1f}%, {high:.1f}%]"

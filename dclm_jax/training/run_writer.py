@@ -146,8 +146,9 @@ class RunWriter(contextlib.AbstractContextManager):
         folder = self._folder
         if (folder / PARAMS_FILE).exists():
             raise InputError(
-                f"{self.workdir} is a saved model, which does not resume; choose a new --workdir, "
-                f"and add --config.training.start_from={self.workdir} to initialize from it"
+                f"{self.workdir} is a saved model, which cannot be resumed; choose a new "
+                f"--workdir, and add --config.training.start_from={self.workdir} to initialize "
+                "from it"
             )
         if not ((folder / CONFIG_FILE).exists() and (folder / VOCABULARY_FILE).exists()):
             files.write_json(folder / TEXT_FILE, dataclasses.asdict(corpus.manifest.training_text))

@@ -69,12 +69,12 @@ def read_params(path: Path, template: Params) -> tuple[Params, dict[str, Any]]:
     # Damaged files and types that NumPy lacks raise various exceptions.
     except Exception as error:
         reason = " ".join(str(error).split())
-        raise InputError(f"{path}: is not a sound safetensors file ({reason}); {repair}") from error
+        raise InputError(f"{path}: cannot be read as safetensors ({reason}); {repair}") from error
     try:
         info = {name: kind(saved[name]) for name, kind in _FACTS.items()}
     except (KeyError, ValueError) as error:
         raise InputError(
-            f"{path}: the metadata lacks {', '.join(_FACTS)}; choose a model that "
+            f"{path}: the metadata has no valid {', '.join(_FACTS)}; choose a model that "
             "LanguageModel.save wrote"
         ) from error
     leaves = by_path(template)
@@ -103,7 +103,7 @@ def read_params(path: Path, template: Params) -> tuple[Params, dict[str, Any]]:
 def _require_finite(path: Path, arrays: Mapping[str, np.ndarray], remedy: str) -> None:
     for name, array in arrays.items():
         if not np.isfinite(array).all():
-            raise InputError(f"{path}: {name} has a number that is not finite; {remedy}")
+            raise InputError(f"{path}: {name} contains nan or inf; {remedy}")
 
 
 def card(name: str, facts: Mapping[str, str], about: str) -> str:

@@ -96,7 +96,7 @@ def test_training_starts_from_a_saved_model_and_does_not_resume_it(saved, data, 
     report: list[str] = []
     train(config, tmp_path / "run", report=report.append)
     assert any("taken" in line for line in report)
-    with pytest.raises(InputError, match="is a saved model, which does not resume; choose a new"):
+    with pytest.raises(InputError, match="is a saved model, which cannot be resumed; choose a new"):
         train(support.config(data), saved["float32"], report=support.quiet)
 
 
@@ -150,15 +150,15 @@ def damage(folder: Path, kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("short", r"params.safetensors: is not a sound safetensors file \(.*restore the folder"),
-        ("text", "params.safetensors: is not a sound safetensors file"),
+        ("short", r"params.safetensors: cannot be read as safetensors \(.*restore the folder"),
+        ("text", "params.safetensors: cannot be read as safetensors"),
         ("pipe", "params.safetensors: cannot be read"),
         ("shape", r"'stack/0/bias' is \d+, and \d+ by config.json and vocabulary.tsv"),
         ("absent", r"'embedding' is absent, and \d+ x \d+ by config.json"),
         ("further", "'more' is .* and absent by config.json"),
         ("type", "'embedding' has the type int32; expected float16 or float32"),
-        ("nan", "embedding has a number that is not finite; restore the folder from a copy"),
-        ("metadata", "the metadata lacks step, perplexity, vocabulary; choose a model that"),
+        ("nan", "embedding contains nan or inf; restore the folder from a copy"),
+        ("metadata", "the metadata has no valid step, perplexity, vocabulary; choose a model that"),
         ("vocabulary", "params.safetensors is for a vocabulary other than .*vocabulary.tsv"),
         ("size", r"'embedding' is .*, and .* by config.json and vocabulary.tsv"),
     ],
