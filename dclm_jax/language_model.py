@@ -72,10 +72,12 @@ from dclm_jax.training import saved_model
 from dclm_jax.training.progress import count_parameters
 from dclm_jax.training.workdir import (
     CONFIG_FILE,
+    CORPUS_FILE,
     TEXT_FILE,
     VOCABULARY_FILE,
     opened,
     read_config,
+    read_corpus_checksums,
     read_training_text,
     restore_run,
 )
@@ -210,6 +212,7 @@ class LanguageModel:
       step, validation_perplexity: training step of the parameters, and their perplexity on the
         validation split in training; None for n-gram models.
       text: text options of the training corpus, and its OOV rates.
+      corpus_checksums: checksums of the training corpus by file; empty if they are unknown.
       model: a model of the registry; None for other models and with adaptation.
       params: the parameters, without adaptation; None for models that have no parameters.
       matmul_precision: precision of products (`nn.precision`); None for n-gram models, which have
@@ -230,6 +233,7 @@ class LanguageModel:
     params: Params | None = None
     matmul_precision: str | None = None
     text: TrainingText = TrainingText()
+    corpus_checksums: dict[str, str] = dataclasses.field(default_factory=dict)
     batch_size: int = DEFAULT_BATCH_SIZE
     adaptation: Adaptation | None = None
 
@@ -772,15 +776,17 @@ class LanguageModel:
             scores; float16 takes half of the space and rounds parameters to eleven bits.
           about: Markdown text for the model card, such as sources and licence of the training text.
         """
-        model, params = self.model, self.params
-        if model is None or params is None:
+        params, step, perplexity = self.params, self.step, self.validation_perplexity
+        if self.model is None or params is None or step is None or perplexity is None:
             raise InputError(
                 f"{self.title} cannot be saved; save a single neural model without adaptation"
             )
+        if not isinstance(about, str):
+            raise InputError(f"about is {brief(about)}; expected a string")
         target = storage.locate(folder)
-        with storage.reaching(target):
+        with files.writing(target), storage.reaching(target):
             if target.exists():
-                raise InputError(f"{folder} exists; choose a new folder")
+                raise InputError(f"{target} exists; choose a new folder")
         options = self.text.options or PLAIN
         rates = self.text.unknown_rates
         size = f"{self.num_parameters:,}, saved as {dtype}"
@@ -789,24 +795,25 @@ class LanguageModel:
             "parameters": size,
             "vocabulary": f"{len(self.vocabulary):,} entries",
             "text": str(options),
-            **{f"OOV words, {split}": f"{100 * rate:.2f}%" for split, rate in rates.items()},
-            "training steps": f"{self.step or 0:,}",
-            "validation perplexity in training": f"{self.validation_perplexity:.2f}",
+            **{
+                f"OOV words, {'validation' if split == 'valid' else split}": f"{100 * rate:.2f}%"
+                for split, rate in rates.items()
+            },
+            "training steps": f"{step:,}",
+            "validation perplexity in training": f"{perplexity:.2f}",
         }
         config = {
             **self.config,
             "data": self.config["data"] | {"directory": ""},
             "training": self.config["training"] | {"start_from": ""},
         }
-        info = {
-            "step": self.step,
-            "perplexity": self.validation_perplexity,
-            "vocabulary": self.vocabulary.fingerprint,
-        }
+        run = saved_model.Facts(step, perplexity, self.vocabulary.fingerprint)
         with files.replacing(target, last=CONFIG_FILE) as new:
-            saved_model.write_params(new / saved_model.PARAMS_FILE, params, info, dtype)
+            saved_model.write_params(new / saved_model.PARAMS_FILE, params, run, dtype)
             self.vocabulary.save(new / VOCABULARY_FILE)
             files.write_json(new / TEXT_FILE, dataclasses.asdict(self.text))
+            if self.corpus_checksums:
+                files.write_json(new / CORPUS_FILE, self.corpus_checksums)
             card = saved_model.card(target.name, facts, about)
             with files.open_output(new / saved_model.CARD_FILE) as file:
                 file.write(card)
@@ -830,7 +837,8 @@ def restore(
 
     Args:
       workdir: workdir of the run, or folder of `LanguageModel.save`: a directory or an address such
-        as gs://bucket/run; or the name of a pretrained model, such as english.
+        as gs://bucket/run; or the name of a pretrained model, such as english, unless the current
+        directory has a run of this name.
       batch_size: maximum number of documents scored or encoded together; it changes speed and
         memory, not scores.
       matmul_precision: precision of products in place of the precision in training
@@ -838,7 +846,7 @@ def restore(
     """
     require_at_least("batch_size", batch_size, 1)
     with opened(workdir) as folder:
-        text = read_training_text(folder)
+        text, corpus_checksums = read_training_text(folder), read_corpus_checksums(folder)
         if read_config(folder)["model"]["name"] == ngram.NAME:
             counted = ngram.restore_run(folder)
             return LanguageModel(
@@ -860,6 +868,7 @@ def restore(
         step=run.step,
         validation_perplexity=run.info.get("perplexity"),
         text=text,
+        corpus_checksums=corpus_checksums,
         make_scorer=functools.partial(Scorer, model, run.params, batch_size=batch_size),
         make_reader=functools.partial(Reader, model, run.params),
         model=model,

@@ -42,7 +42,8 @@ MATMUL_PRECISION = flags.DEFINE_enum(
     "Precision of matrix products. Only highest gives the same scores on any device, up to the "
     "rounding of sums; default is the fastest on the device. On CPUs all are equal.",
 )
-_TEXT = _text.define_text_flags()
+# The vocabulary of a model determines which words are OOV.
+_TEXT = _text.define_text_flags(omitted=["unknown_token"])
 ENCODING = flags.DEFINE_string("encoding", UTF8, "Encoding of text, such as cp1252 or utf-16.")
 _OF_TEXT = (*_TEXT.values(), ENCODING)
 Read = TypeVar("Read")
@@ -198,7 +199,12 @@ def text_options(*trained: TextOptions | None) -> TextOptions:
     Prints a note, once, if the options change the text, and a warning if they differ from the
     options of the training text.
     """
-    first, *others = dict.fromkeys(options or PLAIN for options in trained) or [PLAIN]
+    # The first of options that differ in the unknown token stands for all.
+    kinds = {
+        dataclasses.replace(each or PLAIN, unknown_token=None): each or PLAIN
+        for each in trained[::-1]
+    }
+    first, *others = [*kinds.values()][::-1] or [PLAIN]
     flag_values = values_of(_TEXT)
     if others and not {"format", "lowercase"} <= flag_values.keys():
         raise InputError(

@@ -1,5 +1,7 @@
 """Flags of text processing, for launchers that prepare or read text."""
 
+from collections.abc import Collection
+
 from absl import flags
 
 from dclm_jax.data.documents import FORMS, TextOptions
@@ -10,7 +12,8 @@ from launch._fields import FieldFlags, define_fields
 flags.disclaim_key_flags()
 
 
-def define_text_flags(unset: str = "as in training") -> FieldFlags:
-    """Defines flags for the fields of `TextOptions`; `unset` is what a missing flag means."""
+def define_text_flags(unset: str = "as in training", omitted: Collection[str] = ()) -> FieldFlags:
+    """Defines flags for the fields of `TextOptions`; `unset` is the meaning of a missing flag, and
+    `omitted` names fields without a flag."""
     choices = {"format": TEXT_FORMATS, "unicode": FORMS}
-    return define_fields(TextOptions, choices=choices, unset=unset)
+    return define_fields(TextOptions, choices=choices, unset=unset, omitted=omitted)

@@ -48,7 +48,7 @@ from launch import _app, _evaluation
 # --divider, of texts in other formats, has no effect.
 for _name in ("workdir", "batch_size", "matmul_precision", "encoding", "format", "quoted"):
     flags.declare_key_flag(_name)
-for _name in ("lowercase", "normalize", "text_key", "language", "unicode", "unknown_token"):
+for _name in ("lowercase", "normalize", "text_key", "language", "unicode"):
     flags.declare_key_flag(_name)
 _evaluation.define_workdirs()
 _INPUT = flags.DEFINE_string("input", None, "Table of words; '-' is standard input.")

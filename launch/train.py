@@ -7,10 +7,11 @@
 The workdir has the configuration, the vocabulary, checkpoints and metrics (launch/files.md). Other
 commands use the checkpoint with the best validation perplexity. SIGTERM or Ctrl-C saves the run and
 stops it with exit code 75. --workdir without --config resumes a run. A finished run continues with
-more steps or epochs if its learning rate does not decay over the whole run:
+more steps or epochs if its learning rate does not decay over the whole run, as in
+configs/modern/gpu.py:
 
     python -m launch.train --workdir=runs/ccdclm
-    python -m launch.train --workdir=runs/ccdclm --config.training.max_steps=400
+    python -m launch.train --workdir=runs/gpu/drnnlm --config.training.epochs=150
 
 Any key of the configuration is a flag, such as --config.model.hidden_dim=64. The command with
 --help --config=FILE:NAME lists all keys with their values and meaning.

@@ -1,7 +1,7 @@
 """A recipe for GPUs on the Penn Treebank: 64 segments per step, factorized embeddings, an EMA.
 
 The name of the model follows the name of the file, after a colon: any model of
-dclm_jax/models/README.md. The corpus is prepared as in configs/your_text.py:
+dclm_jax/models/README.md. configs/README.md has the commands that prepare the corpus:
 
     python -m launch.train --config=configs/modern/gpu.py:pointer_drnnlm \
         --config.data.directory=data/ptb --workdir=runs/gpu/pointer_drnnlm

@@ -20,6 +20,8 @@ Sentences = list[list[str]]
 # The time of sacremoses grows with the square of the number of words, and the time of sentencex
 # with the square of the number of unclosed quotations.
 _SENTENCE_WORDS, _PARAGRAPH_WORDS = 1_000, 5_000
+_LETTERS = [chr(number) for number in range(0x250, 0x2B0)]
+"""Rare letters, one of which stands for the unknown token while a sentence is tokenized."""
 
 
 def paragraphs(pieces: Iterable[str]) -> Paragraphs:
@@ -38,13 +40,14 @@ class Tokenizer:
         self._notes = notes or Notes()
         self._segment = cast(Any, sentencex).segment
         self._moses = sacremoses.MosesTokenizer(options.language)
-        # Moses would divide <unk> into <, unk and >.
-        case = "i:" if options.lowercase else ":"
-        unknown = re.escape(options.unknown_token or "")
-        self._protected = [f"(?{case}{unknown})"] if unknown else None
         self._normalize = str
         if options.normalize:
             self._normalize = sacremoses.MosesPunctNormalizer(options.language).normalize
+        self._unknown, self._unknown_pattern = options.unknown_token, None
+        if options.unknown_token is not None:
+            case = re.IGNORECASE if options.lowercase else re.NOFLAG
+            spelling = r"\s*".join(map(re.escape, self.normalized(options.unknown_token).split()))
+            self._unknown_pattern = re.compile(spelling, case)
 
     def normalized(self, text: str) -> str:
         """A text with the Unicode form and the punctuation of the options."""
@@ -72,6 +75,14 @@ class Tokenizer:
         yield last
 
     def _words(self, sentence: str) -> list[str]:
+        if self._unknown_pattern is None or not self._unknown_pattern.search(sentence):
+            return self._tokens(sentence)
+        # Moses would divide <unk> into <, unk and >, but no single letter.
+        letter = next(letter for letter in _LETTERS if letter not in sentence)
+        words = self._tokens(self._unknown_pattern.sub(letter, sentence))
+        return [word.replace(letter, str(self._unknown)) for word in words]
+
+    def _tokens(self, sentence: str) -> list[str]:
         parts = _parts(sentence, _SENTENCE_WORDS)
         return [word for part in parts for word in self._lossless(part)]
 
@@ -80,7 +91,7 @@ class Tokenizer:
         character."""
         # sacremoses deletes control characters and uses "DOTMULTI" as an internal mark.
         spaced = text.split()
-        tokens = list(self._moses.tokenize(text, escape=False, protected_patterns=self._protected))
+        tokens = list(self._moses.tokenize(text, escape=False))
         if "".join(tokens) == "".join(spaced):
             return tokens
         if len(spaced) == 1:

@@ -300,8 +300,8 @@ def remembered(options: TextOptions, formats: Collection[str] = ()) -> TextOptio
 
 def read_alike(options: TextOptions, trained: TextOptions) -> bool:
     """Whether these options make the same words of a text as the `remembered` options. All formats
-    of tokenized text are alike, JSON lines match tokenized and raw text, and keys, dividers and
-    quoting do not matter."""
+    of tokenized text are alike, JSON lines match tokenized and raw text, and keys, dividers,
+    quoting and the unknown token do not matter."""
     format = remembered(options).format
     if options.format == "jsonl" or not {format, trained.format} & RAW:
         format = trained.format
@@ -311,4 +311,5 @@ def read_alike(options: TextOptions, trained: TextOptions) -> bool:
         text_key=trained.text_key,
         divider=trained.divider,
         quoted=trained.quoted,
+        unknown_token=trained.unknown_token,
     )

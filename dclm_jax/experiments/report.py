@@ -20,6 +20,7 @@ from dclm_jax.experiments.figures import Figure
 from dclm_jax.experiments.results import Store
 from dclm_jax.experiments.subjects import (
     Subject,
+    directory_of,
     expand_workdirs,
     matmul_precision,
     restore_all,
@@ -159,9 +160,9 @@ def _splits(subjects: Sequence[Subject], options: Options) -> dict[str, Dataset]
         obstacles = [adaptation.obstacle(subject.lm, kind) for subject in subjects]
         if all(obstacles):
             raise InputError(f"--adapt={kind}: each run {obstacles[0]}")
-    first = subjects[0].lm
-    directory = options.data or first.config["data"]["directory"]
-    return {name: open_split(first.vocabulary, directory, name) for name in ("valid", "test")}
+    first = subjects[0]
+    directory = options.data or directory_of(first)
+    return {name: open_split(first.lm.vocabulary, directory, name) for name in ("valid", "test")}
 
 
 def _provenance(

@@ -89,17 +89,24 @@ def matmul_precision(subjects: Iterable[Subject]) -> str:
     return f"matmul precision: {', '.join(map(str, names))}" if names else ""
 
 
+def directory_of(subject: Subject) -> str:
+    """The directory of the corpus that a run was trained on."""
+    directory = subject.lm.config["data"]["directory"]
+    if not directory:
+        raise InputError(
+            f"{subject.workdir} is a saved model, which has no corpus; add --data=DIR, a corpus "
+            f"prepared with --vocabulary={subject.workdir}/vocabulary.tsv (commands that read text "
+            "take --input=FILE instead)"
+        )
+    return directory
+
+
 def corpus_of(subjects: Sequence[Subject], data: str | None = None) -> str:
     """The directory `data`, or the directory of the corpus that all runs were trained on."""
     first, *others = subjects
-    directory = data or first.lm.config["data"]["directory"]
-    if not directory:
-        raise InputError(
-            f"{first.workdir} is a saved model, which has no corpus; add --data=DIR, a corpus that "
-            "was prepared with its vocabulary, or --input=FILE where a command reads text"
-        )
+    directory = data or directory_of(first)
     for subject in others:
-        other = data or subject.lm.config["data"]["directory"]
+        other = data or directory_of(subject)
         if Path(other).resolve() != Path(directory).resolve():
             raise InputError(
                 f"{first.workdir} was trained on {directory} and {subject.workdir} on {other}; "

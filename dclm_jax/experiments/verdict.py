@@ -1,8 +1,9 @@
 """The results of a report in words: one sentence per model with context."""
 
+import math
 from collections.abc import Sequence
 
-from dclm_jax.experiments.comparison import Comparison, Row, compare
+from dclm_jax.experiments.comparison import Comparison, Row, compare, paired
 
 
 def verdicts(rows: Sequence[Row]) -> list[str]:
@@ -10,24 +11,29 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
 
     Context helps if two conditions hold: the 95% interval of the ratio of test perplexities, of the
     model to a model without context with the same recipe, is below 1; and the perplexity is lower
-    than with no context. Context does not help if the interval is above 1. If only one of the two
-    was measured, it decides; without both a row has no sentence.
+    than with no context. Context does not help if the interval is not below 1 anywhere. If only one
+    of the two was measured, it decides; without both a row has no sentence.
     """
     return list(filter(None, (_verdict(row, rows) for row in rows if row.has_context)))
 
 
 def _verdict(row: Row, rows: Sequence[Row]) -> str:
-    baselines = [other.model for other in rows if not other.has_context and other.model != "ngram"]
-    comparison = next(filter(None, (compare(row, rows, name) for name in baselines)), None)
-    claims, intervals = [], []
-    if comparison is not None and comparison.interval is not None:
-        claims.append(_than_baseline(comparison, comparison.interval))
-        if comparison.same_recipe:
-            intervals.append(comparison.interval)
+    claims, changes = [], []
+    pair = next(filter(None, (_with_baseline(row, rows, name) for name in _baselines(rows))), None)
+    if pair is not None:
+        # All claims are about the runs that are compared.
+        row, comparison, ends = pair
+        sign = -1 if comparison.ratio < 1 else 1
+        low, high = sorted(round(sign * end, 1) + 0.0 for end in ends)
+        claims.append(
+            f"{_text(comparison.ratio, 1)} than {comparison.baseline} [{low:.1f}%, {high:.1f}%]"
+        )
+        changes.append(ends)
     if row.has("arrangements"):
         ablation = row.mean("arrangements", "own") / row.mean("arrangements", "none")
-        claims.append(f"{_change(ablation, 0)} than the same model without context")
-        intervals.append([ablation, ablation])
+        if 0 < ablation < math.inf:
+            claims.append(f"{_text(ablation, 0)} than the same model without context")
+            changes.append((_change(ablation), _change(ablation)))
     if not claims:
         return ""
     # The noun belongs to the first claim.
@@ -35,28 +41,42 @@ def _verdict(row: Row, rows: Sequence[Row]) -> str:
     if row.has("coherence"):
         share = f"{100 * row.mean('coherence', 'mean'):.0f}%"
         claims.append(f"{share} of documents are more probable than a shuffled version")
-    return f"{_answer(intervals)} {row.label}: {'; '.join(claims)}."
+    return f"{_answer(changes)} {row.label}: {'; '.join(claims)}."
 
 
-def _answer(intervals: Sequence[Sequence[float]]) -> str:
-    """The answer from the intervals of ratios of perplexities, with context to without."""
-    if intervals and all(high < 1 for _, high in intervals):
+def _baselines(rows: Sequence[Row]) -> list[str]:
+    """The names of neural models without context."""
+    return [row.model for row in rows if not row.has_context and row.model != "ngram"]
+
+
+def _with_baseline(
+    row: Row, rows: Sequence[Row], name: str
+) -> tuple[Row, Comparison, tuple[float, float]] | None:
+    """The runs of a row that are compared with a model of the same recipe, the comparison, and the
+    95% interval of the change of the perplexity in percent; None without a finite comparison."""
+    pair, comparison = paired(row, rows, name), compare(row, rows, name)
+    if pair is None or comparison is None or not comparison.same_recipe:
+        return None
+    if comparison.interval is None or not 0 < comparison.ratio < math.inf:
+        return None
+    low, high = map(_change, comparison.interval)
+    return pair.row, comparison, (low, high)
+
+
+def _answer(changes: Sequence[tuple[float, float]]) -> str:
+    """The answer from intervals of changes of the perplexity by context, in percent."""
+    if all(high < 0 for _, high in changes):
         return "Context helps"
-    if intervals and intervals[0][0] >= 1:
+    if changes[0][0] >= 0:
         return "Context does not help"
     return "It is uncertain whether context helps"
 
 
-def _than_baseline(comparison: Comparison, interval: Sequence[float]) -> str:
-    recipe = "" if comparison.same_recipe else " of another recipe"
-    sign = -1 if comparison.ratio < 1 else 1
-    low, high = sorted(round(100 * sign * (end - 1), 1) + 0.0 for end in interval)
-    return (
-        f"{_change(comparison.ratio, 1)} than {comparison.baseline}{recipe} "
-        f"[{low:.1f}%, {high:.1f}%]"
-    )
+def _change(ratio: float) -> float:
+    """The change that a ratio is, in percent, to one decimal."""
+    return round(100 * (ratio - 1), 1)
 
 
-def _change(ratio: float, decimals: int) -> str:
+def _text(ratio: float, decimals: int) -> str:
     """The change that a ratio is, in words."""
     return f"{100 * abs(ratio - 1):.{decimals}f}% {'lower' if ratio < 1 else 'higher'}"

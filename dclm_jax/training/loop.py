@@ -63,7 +63,7 @@ from dclm_jax.training.step import (
     spread_rows,
 )
 from dclm_jax.training.warm_start import Start, start_from
-from dclm_jax.training.workdir import Result, located
+from dclm_jax.training.workdir import Result, located, require_trainable
 
 
 def train(
@@ -86,6 +86,7 @@ def train(
       DivergenceError: a loss or gradient is not finite; the last good checkpoint stays.
     """
     say = report if processes.is_first() else lambda line: None
+    processes.by_first(require_trainable)(workdir)
     job = processes.together(lambda: open_job(config))
     options = job.config.training
     evaluate_every = options.evaluate_every or job.batches.steps_per_epoch
@@ -191,11 +192,12 @@ def first_shapes(
 
 def _saved(config: RunConfig) -> dict[str, Any]:
     """The configuration with absolute paths, so that evaluation finds the data from any
-    directory."""
+    directory; pretrained models keep their names."""
     settings = dataclasses.asdict(config)
     for section, key in (("data", "directory"), ("training", "start_from")):
         if path := settings[section][key]:
-            settings[section][key] = storage.absolute(located(path))
+            is_name = located(path) != path
+            settings[section][key] = path if is_name else storage.absolute(path)
     return settings
 
 

@@ -22,7 +22,6 @@ from dclm_jax.errors import InputError, printable
 from dclm_jax.models.base import Params
 from dclm_jax.training.checkpoints import CHECKSUMS_FILE, KINDS, Checkpoints
 from dclm_jax.training.config import differences, incompatible
-from dclm_jax.training.saved_model import PARAMS_FILE
 from dclm_jax.training.step import TrainState
 from dclm_jax.training.workdir import (
     CHECKPOINTS_FOLDER,
@@ -144,12 +143,6 @@ class RunWriter(contextlib.AbstractContextManager):
         self, config: Mapping[str, Any], corpus: Corpus, total_steps: int
     ) -> None:
         folder = self._folder
-        if (folder / PARAMS_FILE).exists():
-            raise InputError(
-                f"{self.workdir} is a saved model, which cannot be resumed; choose a new "
-                f"--workdir, and add --config.training.start_from={self.workdir} to initialize "
-                "from it"
-            )
         if not ((folder / CONFIG_FILE).exists() and (folder / VOCABULARY_FILE).exists()):
             files.write_json(folder / TEXT_FILE, dataclasses.asdict(corpus.manifest.training_text))
             corpus.vocabulary.save(folder / VOCABULARY_FILE)

@@ -3,13 +3,14 @@
 config.json         the configuration of the run, without the paths of its corpus
 vocabulary.tsv      the words, with their counts in the training text
 text.json           the text options of the training text, and its OOV rates
+corpus.json         checksums of the prepared training corpus, if they are known
 params.safetensors  the parameters by their paths
 README.md           a model card
 """
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -26,33 +27,36 @@ PARAMS_FILE = "params.safetensors"
 CARD_FILE = "README.md"
 DTYPES = ("float16", "float32")
 """Types in which parameters are saved. Computations use float32."""
-_FACTS = {"step": int, "perplexity": float, "vocabulary": str}
-"""The metadata of the file: the step and the validation perplexity of the run, and the fingerprint
-of the vocabulary."""
+_METADATA = "dclm_jax"
+"""The key of the metadata of the file, under which `Facts` stands as JSON."""
 
 
-def write_params(path: Path, params: Params, info: Mapping[str, Any], dtype: str) -> None:
-    """Writes parameters as safetensors.
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """The step and the validation perplexity of a run, and the fingerprint of its vocabulary."""
 
-    Args:
-      path: the file.
-      params: the parameters.
-      info: the values of _FACTS.
-      dtype: one of DTYPES.
-    """
+    step: files.Count
+    perplexity: files.Scale
+    vocabulary: str
+
+
+def write_params(path: Path, params: Params, facts: Facts, dtype: str) -> None:
+    """Writes parameters as safetensors, in one of DTYPES."""
     if dtype not in DTYPES:
         raise InputError(f"dtype is {brief(dtype)}; expected one of {', '.join(DTYPES)}")
     with np.errstate(over="ignore"):
         arrays = {
             name: np.asarray(leaf, dtype, order="C") for name, leaf in by_path(params).items()
         }
-    _require_finite(path, arrays, "choose dtype='float32'")
-    values = {name: str(info[name]) for name in _FACTS}
-    files.write_bytes(path, safetensors.numpy.save(arrays, values))
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise InputError(f"{name} exceeds the range of {dtype}; choose dtype='float32'")
+    metadata = {_METADATA: files.json_text(dataclasses.asdict(facts))}
+    files.write_bytes(path, safetensors.numpy.save(arrays, metadata))
 
 
-def read_params(path: Path, template: Params) -> tuple[Params, dict[str, Any]]:
-    """The parameters, in the types of `template`, and the values of _FACTS.
+def read_params(path: Path, template: Params) -> tuple[Params, Facts]:
+    """The parameters, in the types of `template`, and the facts of their run.
 
     Args:
       path: the file.
@@ -70,13 +74,11 @@ def read_params(path: Path, template: Params) -> tuple[Params, dict[str, Any]]:
     except Exception as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{path}: cannot be read as safetensors ({reason}); {repair}") from error
-    try:
-        info = {name: kind(saved[name]) for name, kind in _FACTS.items()}
-    except (KeyError, ValueError) as error:
+    if _METADATA not in saved:
         raise InputError(
-            f"{path}: the metadata has no valid {', '.join(_FACTS)}; choose a model that "
-            "LanguageModel.save wrote"
-        ) from error
+            f"{path}: has no metadata {_METADATA!r}; choose a model that LanguageModel.save wrote"
+        )
+    facts = files.parse_json(saved[_METADATA], f"{path}: {_METADATA}", Facts)
     leaves = by_path(template)
     for name in sorted(leaves.keys() | arrays.keys()):
         expected, found = (
@@ -95,15 +97,10 @@ def read_params(path: Path, template: Params) -> tuple[Params, dict[str, Any]]:
                 f"{path}: {brief(name)} has the type {arrays[name].dtype}; expected "
                 f"{' or '.join(DTYPES)}"
             )
-    _require_finite(path, arrays, repair)
+        if not np.isfinite(arrays[name]).all():
+            raise InputError(f"{path}: {brief(name)} contains nan or inf; {repair}")
     taken = {name: jnp.asarray(arrays[name], leaf.dtype) for name, leaf in leaves.items()}
-    return with_leaves(template, taken), info
-
-
-def _require_finite(path: Path, arrays: Mapping[str, np.ndarray], remedy: str) -> None:
-    for name, array in arrays.items():
-        if not np.isfinite(array).all():
-            raise InputError(f"{path}: {name} contains nan or inf; {remedy}")
+    return with_leaves(template, taken), facts
 
 
 def card(name: str, facts: Mapping[str, str], about: str) -> str:
@@ -122,8 +119,8 @@ import dclm_jax
 
 lm = dclm_jax.restore("PATH OF THIS FOLDER")
 documents = lm.documents("The first sentence. The second sentence.")
-table = lm.surprisals(documents, no_context_too=True)
+print(lm.perplexity(documents))
 ```
 
-Every command takes this folder as `--workdir`.
+Commands that use a trained model take this folder as `--workdir`.
 {about and f"{chr(10)}{about.strip()}{chr(10)}"}"""

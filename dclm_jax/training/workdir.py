@@ -37,11 +37,22 @@ def pretrained_models() -> list[str]:
 
 
 def located(run: storage.PathLike) -> storage.PathLike:
-    """The workdir of a run. A pretrained model may be called by its name, unless the current
-    directory has a folder of this name."""
+    """The workdir of a run, or the folder of a pretrained model in place of its name, unless the
+    current directory has a run of this name."""
     name = os.fspath(run)
-    is_pretrained = name in pretrained_models() and not Path(name).is_dir()
+    is_pretrained = name in pretrained_models() and not Path(name, CONFIG_FILE).is_file()
     return _PRETRAINED / name if is_pretrained else run
+
+
+def require_trainable(workdir: storage.PathLike) -> None:
+    """Raises an `InputError` if a workdir is a pretrained or a saved model."""
+    path = storage.locate(located(workdir)) / saved_model.PARAMS_FILE
+    with storage.reaching(path):
+        if path.exists():
+            raise InputError(
+                f"{workdir} is a saved model, which cannot be resumed; choose a new --workdir, and "
+                f"add --config.training.start_from={workdir} to initialize from it"
+            )
 
 
 @contextlib.contextmanager
@@ -86,9 +97,18 @@ def _is_file_name(text: str) -> bool:
 
 
 def read_training_text(workdir: Path) -> TrainingText:
-    """The text options and OOV rates of a run; the defaults if the run has no `text.json`."""
+    """The text options and OOV rates of a run; the defaults if the run has no `text.json`, which a
+    saved model must have."""
     path = workdir / TEXT_FILE
-    return files.read_json(path, TrainingText) if path.is_file() else TrainingText()
+    if not path.is_file() and not (workdir / saved_model.PARAMS_FILE).exists():
+        return TrainingText()
+    return files.read_json(path, TrainingText)
+
+
+def read_corpus_checksums(workdir: Path) -> dict[str, str]:
+    """The checksums of the corpus of a run, by file; empty if the run has no `corpus.json`."""
+    path = workdir / CORPUS_FILE
+    return files.read_json(path, dict[str, str]) if path.is_file() else {}
 
 
 class RestoredRun(NamedTuple):
@@ -110,8 +130,8 @@ def restore_run(workdir: Path) -> RestoredRun:
     template = jax.eval_shape(model.init, jax.random.key(0))
     path = workdir / saved_model.PARAMS_FILE
     if path.exists():
-        params, info = saved_model.read_params(path, template)
-        step = info["step"]
+        params, facts = saved_model.read_params(path, template)
+        step, info = facts.step, vars(facts)
     else:
         path, step, params, info = _best_checkpoint(workdir, template)
     if info.get("vocabulary") != vocabulary.fingerprint:
@@ -125,6 +145,11 @@ def restore_run(workdir: Path) -> RestoredRun:
 def _best_checkpoint(workdir: Path, template: Params) -> tuple[Path, int, Params, dict[str, Any]]:
     """The folder, the step, the parameters and the values of the best checkpoint."""
     folder = workdir / CHECKPOINTS_FOLDER
+    if not folder.exists():
+        raise InputError(
+            f"{workdir} has neither {CHECKPOINTS_FOLDER} nor {saved_model.PARAMS_FILE}; restore it "
+            "from a copy"
+        )
     best = None
     if (folder / "best").is_dir():
         with contextlib.closing(Checkpoints(folder, "best", read_only=True)) as checkpoints:

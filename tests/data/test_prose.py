@@ -39,6 +39,18 @@ def test_prose_is_split_into_sentences_and_words(tmp_path):
     ]
 
 
+def test_other_spellings_of_the_unknown_token(tmp_path):
+    path = write(tmp_path / "t.txt", "An <UNK> and \u0250 <unk>, «unk» left.\n")
+    words = lambda **options: sentences_of(path, "prose", **options)[0][0]  # noqa: E731
+    assert words(unknown_token="<unk>")[:6] == ["An", "<", "UNK", ">", "and", "\u0250"]
+    assert words(unknown_token="<unk>")[6:8] == ["<unk>", ","]
+    assert words(unknown_token="<unk>", lowercase=True)[1] == "<unk>"
+    # It is found in the normal form, in which punctuation is replaced.
+    assert words(unknown_token="«unk»", normalize=True)[-3:] == ["«unk»", "left", "."]
+    many = write(tmp_path / "many.txt", "<unk>" * 3_000 + " end\n")
+    assert sentences_of(many, "prose", unknown_token="<unk>")[0][0][-1] == "end"
+
+
 @pytest.mark.parametrize("token", ["<unk>", "[?]"])
 def test_the_unknown_token_of_raw_text_is_one_word_that_is_unknown(tmp_path, token):
     text = f"The {token} of {token.upper()}'s club, ({token}). {token} left!\n"
@@ -47,8 +59,13 @@ def test_the_unknown_token_of_raw_text_is_one_word_that_is_unknown(tmp_path, tok
     path = write(tmp_path / "t.txt", text)
     assert sentences_of(path, "prose", lowercase=True, unknown_token=token) == documents
     assert sentences_of(path, "prose", lowercase=True) != documents
-    options = dict(format="prose", lowercase=True, unknown_token=token.upper())
-    make_corpus({"train": path, "test": path}, tmp_path / "corpus", **options)
+    make_corpus(
+        {"train": path, "test": path},
+        tmp_path / "corpus",
+        format="prose",
+        lowercase=True,
+        unknown_token=token.upper(),
+    )
     corpus = open_corpus(tmp_path / "corpus", "test")
     ((first, second),) = contents(tmp_path / "corpus", "test").values()
     assert [first[1], first[3], first[8], second[0]] == ["<UNKNOWN>"] * 4

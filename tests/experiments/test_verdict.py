@@ -67,14 +67,31 @@ def test_without_a_baseline_the_same_model_without_context_decides(ratio, answer
     assert text.startswith(f"{answer} ccdclm: {change} perplexity than the same model without")
 
 
-def test_a_baseline_of_another_recipe_is_named_and_models_without_context_have_no_verdict():
+def test_another_recipe_says_nothing_and_models_without_context_have_no_verdict():
     other = run("rlm", **{"model.hidden_dim": 99})
     one, *others = verdicts(rows(other, run(ratio=0.9)))
-    assert one.startswith("Context helps") and "than rlm of another recipe [" in one and not others
-    # Another recipe decides nothing.
-    (text,) = verdicts(rows(other, run(ratio=0.9) | {"arrangements": None}))
-    assert text.startswith("It is uncertain whether context helps ccdclm: 10.0% lower perplexity")
+    assert one.startswith("Context helps ccdclm: 10% lower perplexity than the same model without")
+    assert "rlm" not in one and not others
+    assert verdicts(rows(other, run(ratio=0.9) | {"arrangements": None})) == []
     assert verdicts(rows(run("rnnlm"))) == []
+
+
+def test_all_claims_are_about_the_runs_that_are_compared():
+    better, worse = run(ratio=0.9), run(ratio=2.0, none=1.0)
+    worse["config"] = worse["config"] | {"training.seed": 1}
+    (text,) = verdicts(rows(run("rnnlm"), better, worse))
+    assert "10.0% lower perplexity than rnnlm [10.0%, 10.0%]; 10% lower than the same" in text
+
+
+def test_numbers_that_are_not_finite_are_not_claimed_and_nothing_is_no_help():
+    infinite = run(ratio=0.9)
+    infinite["arrangements"]["none"] = math.inf
+    (text,) = verdicts(rows(run("rnnlm"), infinite))
+    assert text.startswith("Context helps ccdclm: 10.0% lower") and "without" not in text
+    infinite["test"]["perplexity"] = infinite["arrangements"]["own"] = math.inf
+    assert verdicts(rows(run("rnnlm"), infinite)) == []
+    (text,) = verdicts(rows(run("rnnlm"), run(ratio=0.9999, none=1.0)))
+    assert text.startswith("It is uncertain whether") or text.startswith("Context does not help")
 
 
 def test_what_is_not_measured_is_not_claimed():

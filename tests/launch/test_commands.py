@@ -15,7 +15,6 @@ from dclm_jax.training.workdir import restore_run
 from tests.launch.support import COMMANDS, REPOSITORY, launch, launcher_state, of_launch
 
 _RAW_TEXT = {"format", "normalize", "text_key", "language", "divider", "quoted", "encoding"}
-_RAW_TEXT |= {"unknown_token"}
 _WITHOUT_EFFECT = {
     "generate": {"batch_size"},
     "reading_times": {"divider"},

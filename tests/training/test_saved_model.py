@@ -17,6 +17,8 @@ import safetensors.numpy
 import dclm_jax
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.scoring import Scorer
+from dclm_jax.experiments.results import facts
+from dclm_jax.experiments.subjects import Subject
 from dclm_jax.training.loop import train
 from dclm_jax.training.saved_model import PARAMS_FILE
 from dclm_jax.training.workdir import pretrained_models
@@ -24,7 +26,10 @@ from tests.launch.support import launch
 from tests.training import support
 
 DOCUMENTS = [["a b c", "d e f g", "b"], ["c c a", "g"]]
-FILES = {"README.md", "config.json", "params.safetensors", "text.json", "vocabulary.tsv"}
+FILES = {
+    *("README.md", "config.json", "corpus.json", "params.safetensors", "text.json"),
+    "vocabulary.tsv",
+}
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +56,7 @@ def test_float32_keeps_all_scores_and_float16_rounds_parameters(uninterrupted, s
     lm = dclm_jax.restore(uninterrupted)
     assert nats(dclm_jax.restore(saved["float32"])).tolist() == nats(lm).tolist()
     rounded = jax.tree.map(lambda leaf: np.float32(np.float16(leaf)), lm.params)
+    assert lm.model is not None
     scorer = functools.partial(Scorer, lm.model, rounded)
     expected = nats(dataclasses.replace(lm, make_scorer=scorer))
     half = dclm_jax.restore(saved["float16"])
@@ -91,19 +97,39 @@ def test_a_moved_read_only_folder_scores_alike_in_a_command(saved, uninterrupted
 
 
 def test_training_starts_from_a_saved_model_and_does_not_resume_it(saved, data, tmp_path):
-    config = support.config(data)
-    config.training.start_from = str(saved["float32"])
+    config = support.config(data, **{"training.start_from": str(saved["float32"])})
     report: list[str] = []
     train(config, tmp_path / "run", report=report.append)
     assert any("taken" in line for line in report)
-    with pytest.raises(InputError, match="is a saved model, which cannot be resumed; choose a new"):
-        train(support.config(data), saved["float32"], report=support.quiet)
+    for workdir in (saved["float32"], "english"):
+        with pytest.raises(InputError, match="is a saved model, which cannot be resumed; choose"):
+            train(support.config(data), workdir, report=support.quiet)
+    assert not (saved["float32"] / "lock").exists()
+
+
+def test_a_report_of_a_run_and_its_saved_model_compares_equal_recipes(
+    saved, uninterrupted, data, tmp_path
+):
+    rows = [
+        facts(Subject("", str(folder), dclm_jax.restore(folder)))
+        for folder in (uninterrupted, saved["float32"])
+    ]
+    assert rows[0]["training_text"] == rows[1]["training_text"] is not None
+    with pytest.raises(InputError, match="is a saved model, which has no corpus; add --data=DIR"):
+        dclm_jax.report([saved["float32"]], tmp_path / "report")
 
 
 def test_bad_calls_are_one_line(saved, uninterrupted, tmp_path):
     lm = dclm_jax.restore(uninterrupted)
     with pytest.raises(InputError, match="float32 exists; choose a new folder"):
         lm.save(saved["float32"])
+    with pytest.raises(InputError, match="cannot be written: File name too long"):
+        lm.save(tmp_path / ("a" * 300))
+    with pytest.raises(InputError, match="about is 3; expected a string"):
+        lm.save(tmp_path / "new", about=3)  # pyright: ignore[reportArgumentType]
+    large = jax.tree.map(lambda leaf: 1e6 * leaf, lm.params)
+    with pytest.raises(InputError, match="^bias|^embedding exceeds the range of float16; choose"):
+        dataclasses.replace(lm, params=large).save(tmp_path / "new")
     with pytest.raises(InputError, match="dtype is 'int8'; expected one of float16, float32"):
         lm.save(tmp_path / "new", dtype="int8")
     adapted = lm.adapt("unigram", weight=0.1, strength=1)
@@ -118,7 +144,11 @@ def damage(folder: Path, kind: str) -> None:
     arrays = safetensors.numpy.load(content)
     with safetensors.safe_open(path, "numpy") as file:
         facts = file.metadata()
-    if kind == "short":
+    if kind == "no parameters":
+        path.unlink()
+    elif kind == "no text":
+        (folder / "text.json").unlink()
+    elif kind == "short":
         path.write_bytes(content[:-9])
     elif kind == "text":
         path.write_text("not a model")
@@ -144,6 +174,8 @@ def damage(folder: Path, kind: str) -> None:
             arrays["embedding"] = arrays["embedding"] * np.float32(np.nan)
         elif kind == "metadata":
             facts = {}
+        elif kind == "step":
+            facts = {"dclm_jax": facts["dclm_jax"].replace('"step": ', '"step": -')}
         path.write_bytes(safetensors.numpy.save(arrays, facts))
 
 
@@ -157,8 +189,11 @@ def damage(folder: Path, kind: str) -> None:
         ("absent", r"'embedding' is absent, and \d+ x \d+ by config.json"),
         ("further", "'more' is .* and absent by config.json"),
         ("type", "'embedding' has the type int32; expected float16 or float32"),
-        ("nan", "embedding contains nan or inf; restore the folder from a copy"),
-        ("metadata", "the metadata has no valid step, perplexity, vocabulary; choose a model that"),
+        ("nan", "'embedding' contains nan or inf; restore the folder from a copy"),
+        ("metadata", "has no metadata 'dclm_jax'; choose a model that LanguageModel.save wrote"),
+        ("step", "params.safetensors: dclm_jax: step is -.*; expected a whole number from 0"),
+        ("no parameters", "has neither checkpoints nor params.safetensors; restore it from a copy"),
+        ("no text", "text.json: no such file"),
         ("vocabulary", "params.safetensors is for a vocabulary other than .*vocabulary.tsv"),
         ("size", r"'embedding' is .*, and .* by config.json and vocabulary.tsv"),
     ],
@@ -205,9 +240,12 @@ def test_a_name_that_is_not_there_lists_the_pretrained_models(tmp_path, monkeypa
     assert pretrained_models() == ["english"]
     with pytest.raises(InputError, match=r"engliss has no run: .*or a pretrained model: english$"):
         dclm_jax.restore("engliss")
+    # A folder of this name comes first if it has a run.
     monkeypatch.chdir(tmp_path)
     Path("english").mkdir()
-    with pytest.raises(InputError, match="^english has no run"):
+    assert dclm_jax.restore("english").name == "pointer_drnnlm"
+    Path("english/config.json").write_text("{}")
+    with pytest.raises(InputError, match="config.json: expected the model's name"):
         dclm_jax.restore("english")
 
 
