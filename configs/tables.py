@@ -299,14 +299,64 @@ def _hierarchical_rnn() -> dict[str, Cells]:
     return {f"hierarchical_rnn/{corpus}": _table(rows[corpus], columns) for corpus in rows}
 
 
+def _gains(path: str) -> Cells:
+    header, *rows = cells_of_gains([Gain(**gain) for gain in _load(path)["gains"]])
+    return [[header[0], *(f"`{label}`" for label in header[1:])], *rows]
+
+
 def _reading_times() -> dict[str, Cells]:
-    tables = {}
-    for name in ("wikitext_10k", "wikitext", "film_reviews"):
-        gains = _load(f"reading_times/results/{name}.json")["gains"]
-        header, *rows = cells_of_gains([Gain(**gain) for gain in gains])
-        labels = [f"`{label}`" for label in header[1:]]
-        tables[f"reading_times/{name}"] = [[header[0], *labels], *rows]
-    return tables
+    names = ("wikitext_10k", "wikitext", "film_reviews")
+    return {f"reading_times/{n}": _gains(f"reading_times/results/{n}.json") for n in names}
+
+
+_SOURCES = {
+    "sotu": "State of the Union, 1999 to 2026",
+    "wikitext": "WikiText-2",
+    "film_reviews": "film reviews",
+}
+
+
+def _pretrained() -> dict[str, Cells]:
+    """The pretrained model beside its twin without context, by source of the test text."""
+    header = ["test text", "documents", "targets", "OOV words, %", "`rnnlm`", "`english`"]
+    header += ["change", "95% interval", "no context", "context from other documents"]
+    sources = [[*header, "coherence accuracy, %"]]
+    for source, name in _SOURCES.items():
+        rows = {
+            row["config"]["model.name"]: row
+            for row in _load(f"pretrained/results/{source}.json")["rows"]
+        }
+        ((twin,), (english,)) = (rows[model]["runs"] for model in ("rnnlm", "pointer_drnnlm"))
+        compared, test = rows["pointer_drnnlm"]["compared"]["rnnlm"], english["test"]
+        changes = [
+            f"{100 * (ratio - 1):.1f}%" for ratio in (compared["ratio"], *compared["interval"])
+        ]
+        contexts = [f"{english['arrangements'][name]:.2f}" for name in ("none", "mixed")]
+        sources.append(
+            [
+                name,
+                f"{english['coherence']['documents']}",
+                f"{test['tokens']:,}",
+                f"{100 * test['oov_rate']:.1f}",
+                f"{twin['test']['perplexity']:.2f}",
+                f"{test['perplexity']:.2f}",
+                changes[0],
+                f"[{changes[1]}, {changes[2]}]",
+                *contexts,
+                f"{100 * english['coherence']['mean']:.1f}",
+            ]
+        )
+    pairs = [["paradigm", "pairs", "`rnnlm`", "`english`"]]
+    for group in _load("pretrained/results/blimp.json")["groups"]:
+        if group["criterion"] == "log P":
+            accuracies = [group["accuracy"][name]["mean"] for name in ("rnnlm", "pointer_drnnlm")]
+            name = group["by"].get("UID", "all").replace("_", " ")
+            pairs.append([name, f"{group['pairs']:,}", *(f"{100 * a:.1f}" for a in accuracies)])
+    return {
+        "pretrained/sources": sources,
+        "pretrained/blimp": pairs,
+        "pretrained/reading_times": _gains("pretrained/results/reading_times.json"),
+    }
 
 
 def result_tables() -> dict[str, Cells]:
@@ -319,7 +369,7 @@ def result_tables() -> dict[str, Cells]:
             recorded[f"{path.parts[-3]}/{path.stem}"] = [content["header"], *content["rows"]]
     recorded["headline_of_gpus"] = _headline_of_gpus(*recorded["modern/gpu"])
     made = _ptb() | _modern() | _wikitext() | _movie_reviews() | _hierarchical_rnn()
-    return recorded | made | _reading_times()
+    return recorded | made | _reading_times() | _pretrained()
 
 
 def filled(text: str, made: Mapping[str, Cells], place: object) -> str:

@@ -21,7 +21,7 @@ Sentences = list[list[str]]
 # with the square of the number of unclosed quotations.
 _SENTENCE_WORDS, _PARAGRAPH_WORDS = 1_000, 5_000
 _LETTERS = [chr(number) for number in range(0x250, 0x2B0)]
-"""Rare letters, one of which stands for the unknown token while a sentence is tokenized."""
+"""Rare letters; one stands for the unknown token while a sentence is tokenized."""
 
 
 def paragraphs(pieces: Iterable[str]) -> Paragraphs:
