@@ -317,7 +317,7 @@ _SOURCES = {
 
 
 def _pretrained() -> dict[str, Cells]:
-    """The pretrained model beside its twin without context, by source of the test text."""
+    """The pretrained model beside its baseline without context, by source of the test text."""
     header = ["test text", "documents", "targets", "OOV words, %", "`rnnlm`", "`english`"]
     header += ["change", "95% interval", "no context", "context from other documents"]
     sources = [[*header, "coherence accuracy, %"]]
@@ -326,7 +326,7 @@ def _pretrained() -> dict[str, Cells]:
             row["config"]["model.name"]: row
             for row in _load(f"pretrained/results/{source}.json")["rows"]
         }
-        ((twin,), (english,)) = (rows[model]["runs"] for model in ("rnnlm", "pointer_drnnlm"))
+        ((baseline,), (english,)) = (rows[model]["runs"] for model in ("rnnlm", "pointer_drnnlm"))
         compared, test = rows["pointer_drnnlm"]["compared"]["rnnlm"], english["test"]
         changes = [
             f"{100 * (ratio - 1):.1f}%" for ratio in (compared["ratio"], *compared["interval"])
@@ -338,7 +338,7 @@ def _pretrained() -> dict[str, Cells]:
                 f"{english['coherence']['documents']}",
                 f"{test['tokens']:,}",
                 f"{100 * test['oov_rate']:.1f}",
-                f"{twin['test']['perplexity']:.2f}",
+                f"{baseline['test']['perplexity']:.2f}",
                 f"{test['perplexity']:.2f}",
                 changes[0],
                 f"[{changes[1]}, {changes[2]}]",

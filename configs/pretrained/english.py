@@ -1,4 +1,4 @@
-"""The recipe of the pretrained model `english`, and of its twin without context, `rnnlm`.
+"""The recipe of the pretrained model `english`, and of its baseline without context, `rnnlm`.
 
 The name of the model follows the name of the file, after a colon. README.md has the sources, the
 commands and the results:

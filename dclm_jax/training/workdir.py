@@ -47,7 +47,7 @@ def located(run: storage.PathLike) -> storage.PathLike:
 def require_trainable(workdir: storage.PathLike) -> None:
     """Raises an `InputError` if a workdir is a pretrained or a saved model."""
     path = storage.locate(located(workdir)) / saved_model.PARAMS_FILE
-    with storage.reaching(path):
+    with files.writing(workdir), storage.reaching(path):
         if path.exists():
             raise InputError(
                 f"{workdir} is a saved model, which cannot be resumed; choose a new --workdir, and "
