@@ -174,6 +174,7 @@ def _ptb() -> dict[str, Cells]:
 
 _CARRIED = "`adclm`, context carried"
 _AVERAGED = f"{_CARRIED}, factorized, EMA"
+_POINTER = "`pointer_drnnlm`, context carried"
 _MODERN = {
     "`rnnlm`": "rnnlm1 rnnlm-1",
     "`drnnlm`": "drnnlm drnnlm-1",
@@ -185,6 +186,7 @@ _MODERN = {
     "`adclm`": "adclm",
     _CARRIED: "carried carried-1",
     "`rlm_bow_lf`, n = 8": "rlm_bow_lf-8-0",
+    _POINTER: "pointer-carried",
 }
 _AVERAGES = {"`rnnlm`": "rnnlm", _CARRIED: "adclm", _AVERAGED: "factorised"}
 _ADAPTED = {
@@ -198,7 +200,7 @@ _ADAPTED = {
 
 
 def _modern() -> dict[str, Cells]:
-    reports = [_report(f"modern/results/{name}.json") for name in ("report", "carried")]
+    reports = [_report(f"modern/results/{name}.json") for name in ("report", "carried", "pointer")]
     models = _named([row for report in reports for row in report], _MODERN)
     averages = _named(_report("modern/results/averages.json"), _AVERAGES)
     starts = {"segments from c_0": "ccdclm", "context carried": "ccdclm-carry"}
@@ -238,7 +240,7 @@ def _headline(modern: Iterable[Row], adapted: Run) -> Cells:
     cells = [
         [label, *paper.get(label, ["", "", ""]), *measured]
         for label, *measured in rows
-        if label in (*paper, _CARRIED, _AVERAGED)
+        if label in (*paper, _CARRIED, _POINTER, _AVERAGED)
     ]
     names = [*paper["model"], *(f"modern recipe: {name}" for name in header[1:])]
     cache = [f"{_AVERAGED}, neural cache", *[""] * 3, "1", f"{adapted['perplexity']:.2f}", ""]
