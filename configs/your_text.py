@@ -9,7 +9,7 @@ across segments:
         --config.data.directory=data/reviews --config.data.carry_context=true \
         --workdir=runs/reviews/pointer_drnnlm
 
-Three epochs, for a first impression, take about ten minutes per million words on two CPU cores:
+Three epochs, for a first impression, took 16 minutes per million words on one busy CPU core:
 
     python -m launch.train --config=configs/your_text.py:pointer_drnnlm \
         --config.data.directory=data/reviews --config.data.carry_context=true \
