@@ -5,7 +5,6 @@ the pretrained model. `Decoding` has the options of continuations, and `mix` com
 see `dclm_jax.language_model`. `report(workdirs)` compares runs: see `dclm_jax.experiments.report`.
 """
 
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,7 +12,6 @@ if TYPE_CHECKING:
     from dclm_jax.language_model import Decoding, mix, restore
 
 __all__ = ["Decoding", "mix", "report", "restore"]
-__version__ = metadata.version("dclm_jax")
 
 
 def __getattr__(name: str) -> Any:
@@ -22,6 +20,10 @@ def __getattr__(name: str) -> Any:
         from dclm_jax.experiments import report
 
         return report.report
+    if name == "__version__":
+        from importlib import metadata
+
+        return metadata.version("dclm_jax")
     if name in __all__:
         from dclm_jax import language_model
 
@@ -30,4 +32,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "__version__"})

@@ -24,7 +24,7 @@ from typing import Any, Generic, TypeVar
 import jax
 import numpy as np
 
-from dclm_jax import files, ngram, storage
+from dclm_jax import ngram, storage
 from dclm_jax.coherence.compare import OrderTest, compare
 from dclm_jax.coherence.measure import CoherenceOptions, CoherenceResults, measure_coherence
 from dclm_jax.coherence.results import OrderResult
@@ -71,10 +71,6 @@ from dclm_jax.score_types import (
 from dclm_jax.training import saved_model
 from dclm_jax.training.progress import count_parameters
 from dclm_jax.training.workdir import (
-    CONFIG_FILE,
-    CORPUS_FILE,
-    TEXT_FILE,
-    VOCABULARY_FILE,
     opened,
     read_config,
     read_corpus_checksums,
@@ -783,41 +779,15 @@ class LanguageModel:
             )
         if not isinstance(about, str):
             raise InputError(f"about is {brief(about)}; expected a string")
-        target = storage.locate(folder)
-        with files.writing(target), storage.reaching(target):
-            if target.exists():
-                raise InputError(f"{target} exists; choose a new folder")
-        options = self.text.options or PLAIN
-        rates = self.text.unknown_rates
-        size = f"{self.num_parameters:,}, saved as {dtype}"
-        facts = {
-            "model": self.name,
-            "parameters": size,
-            "vocabulary": f"{len(self.vocabulary):,} entries",
-            "text": str(options),
-            **{
-                f"OOV words, {'validation' if split == 'valid' else split}": f"{100 * rate:.2f}%"
-                for split, rate in rates.items()
-            },
-            "training steps": f"{step:,}",
-            "validation perplexity in training": f"{perplexity:.2f}",
-        }
-        config = {
-            **self.config,
-            "data": self.config["data"] | {"directory": ""},
-            "training": self.config["training"] | {"start_from": ""},
-        }
         run = saved_model.Facts(step, perplexity, self.vocabulary.fingerprint)
-        with files.replacing(target, last=CONFIG_FILE) as new:
-            saved_model.write_params(new / saved_model.PARAMS_FILE, params, run, dtype)
-            self.vocabulary.save(new / VOCABULARY_FILE)
-            files.write_json(new / TEXT_FILE, dataclasses.asdict(self.text))
-            if self.corpus_checksums:
-                files.write_json(new / CORPUS_FILE, self.corpus_checksums)
-            card = saved_model.card(target.name, facts, about)
-            with files.open_output(new / saved_model.CARD_FILE) as file:
-                file.write(card)
-            files.write_json(new / CONFIG_FILE, config)
+        saved_model.write_model(
+            folder,
+            saved_model.Contents(
+                self.config, self.vocabulary, self.text, self.corpus_checksums, params, run
+            ),
+            dtype,
+            about,
+        )
 
     def _dataset(self, documents: Documents | Dataset) -> Dataset:
         if isinstance(documents, Dataset):

@@ -79,7 +79,7 @@ class PointerDRNNLM(DRNNLM):
         shape_MxB = (self.memory_targets, rows)
         hidden_BxH = stack.top_hidden(state)
         states_MxBxH = jnp.zeros((*shape_MxB, self.hidden_dim), hidden_BxH.dtype)
-        # XLA would fold operations on the constant memory, which takes seconds of compilation.
+        # XLA would fold operations on the constant memory, which takes a second per compilation.
         return jax.lax.optimization_barrier(
             TargetMemory(state, states_MxBxH, jnp.full(shape_MxB, -1, jnp.int32))
         )

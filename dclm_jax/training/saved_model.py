@@ -11,6 +11,7 @@ README.md           a model card
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -19,10 +20,17 @@ import safetensors.numpy
 
 import dclm_jax
 from dclm_jax import files, storage
+from dclm_jax.data.corpus import TrainingText
+from dclm_jax.data.documents import PLAIN
+from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError, brief
 from dclm_jax.models.base import Params
 from dclm_jax.training.freezing import by_path, with_leaves
 
+CONFIG_FILE = "config.json"
+VOCABULARY_FILE = "vocabulary.tsv"
+TEXT_FILE = "text.json"
+CORPUS_FILE = "corpus.json"
 PARAMS_FILE = "params.safetensors"
 CARD_FILE = "README.md"
 DTYPES = ("float16", "float32")
@@ -38,6 +46,59 @@ class Facts:
     step: files.Count
     perplexity: files.Scale
     vocabulary: str
+
+
+class Contents(NamedTuple):
+    """The contents of a saved model: the configuration of its run, the vocabulary, the text options
+    and the checksums of the training corpus, the parameters, and the facts of the run."""
+
+    config: Mapping[str, Any]
+    vocabulary: Vocabulary
+    text: TrainingText
+    corpus_checksums: dict[str, str]
+    params: Params
+    facts: Facts
+
+
+def write_model(folder: storage.PathLike, contents: Contents, dtype: str, about: str) -> None:
+    """Writes a new folder; `LanguageModel.save` documents the arguments."""
+    target = storage.locate(folder)
+    with files.writing(target), storage.reaching(target):
+        if target.exists():
+            raise InputError(f"{target} exists; choose a new folder")
+    config, vocabulary, text, corpus_checksums, params, facts = contents
+    shared = {
+        **config,
+        "data": config["data"] | {"directory": ""},
+        "training": config["training"] | {"start_from": ""},
+    }
+    with files.replacing(target, last=CONFIG_FILE) as new:
+        write_params(new / PARAMS_FILE, params, facts, dtype)
+        vocabulary.save(new / VOCABULARY_FILE)
+        files.write_json(new / TEXT_FILE, dataclasses.asdict(text))
+        if corpus_checksums:
+            files.write_json(new / CORPUS_FILE, corpus_checksums)
+        with files.open_output(new / CARD_FILE) as file:
+            file.write(card(target.name, _facts_of(contents, dtype), about))
+        files.write_json(new / CONFIG_FILE, shared)
+
+
+def _facts_of(contents: Contents, dtype: str) -> dict[str, str]:
+    """The facts in the model card."""
+    size = sum(np.size(leaf) for leaf in by_path(contents.params).values())
+    splits = {"valid": "validation"}
+    return {
+        "model": contents.config["model"]["name"],
+        "parameters": f"{size:,}, saved as {dtype}",
+        "vocabulary": f"{len(contents.vocabulary):,} entries",
+        "text": str(contents.text.options or PLAIN),
+        **{
+            f"OOV words, {splits.get(split, split)}": f"{100 * rate:.2f}%"
+            for split, rate in contents.text.unknown_rates.items()
+        },
+        "training steps": f"{contents.facts.step:,}",
+        "validation perplexity in training": f"{contents.facts.perplexity:.2f}",
+    }
 
 
 def write_params(path: Path, params: Params, facts: Facts, dtype: str) -> None:
@@ -81,15 +142,15 @@ def read_params(path: Path, template: Params) -> tuple[Params, Facts]:
     facts = files.parse_json(saved[_METADATA], f"{path}: {_METADATA}", Facts)
     leaves = by_path(template)
     for name in sorted(leaves.keys() | arrays.keys()):
-        expected, found = (
+        expected, saved_shape = (
             "absent"
             if name not in by_name
             else " x ".join(map(str, by_name[name].shape)) or "a number"
             for by_name in (leaves, arrays)
         )
-        if expected != found:
+        if expected != saved_shape:
             raise InputError(
-                f"{path}: {brief(name)} is {found}, and {expected} by config.json and "
+                f"{path}: {brief(name)} is {saved_shape}, and {expected} by config.json and "
                 f"vocabulary.tsv; the files belong to different models: {repair}"
             )
         if arrays[name].dtype.name not in DTYPES:

@@ -18,11 +18,8 @@ from dclm_jax.errors import InputError, brief
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.training import saved_model
 from dclm_jax.training.checkpoints import CHECKSUMS_FILE, Checkpoints
+from dclm_jax.training.saved_model import CONFIG_FILE, CORPUS_FILE, TEXT_FILE, VOCABULARY_FILE
 
-CONFIG_FILE = "config.json"
-VOCABULARY_FILE = "vocabulary.tsv"
-CORPUS_FILE = "corpus.json"
-TEXT_FILE = "text.json"
 LOCK_FILE = "lock"
 METRICS_FILE = "metrics.jsonl"
 RESULT_FILE = "result.json"

@@ -20,7 +20,7 @@ def rows(*results):
 
 
 def run(model="ccdclm", ratio=1.0, none=1.0, accuracy=0.8, noise=(0.0, 0.0, 0.0), **config):
-    """A run whose perplexity is `ratio` times the baseline's in every document, but for `noise`."""
+    """A run whose perplexity is `ratio` times the baseline's in every document, plus `noise`."""
     nats = [3 * n + n * math.log(ratio) + d for n, d in zip(TARGETS, noise, strict=True)]
     made = result(model, 0, 100 * ratio, accuracy, nats, **config)
     made["by_token"]["count"] = [[n, 0.0, 0.0] for n in TARGETS]
