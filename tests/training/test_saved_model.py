@@ -66,6 +66,14 @@ def test_float32_keeps_all_scores_and_float16_rounds_parameters(uninterrupted, s
     assert half.validation_perplexity == lm.validation_perplexity
 
 
+def test_the_paths_of_a_configuration_are_not_saved(uninterrupted, tmp_path):
+    lm = dclm_jax.restore(uninterrupted)
+    training = lm.config["training"] | {"start_from": "/home/somebody/run"}
+    dataclasses.replace(lm, config=lm.config | {"training": training}).save(tmp_path / "model")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert config["data"]["directory"] == config["training"]["start_from"] == ""
+
+
 def test_the_folder_has_plain_files_and_no_path_of_this_machine(saved, uninterrupted, data):
     for folder in saved.values():
         assert {path.name for path in folder.iterdir()} == FILES
