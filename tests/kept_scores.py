@@ -51,12 +51,34 @@ def _scores(run: pathlib.Path) -> list[list[list[float]]]:
     ]
 
 
+def _write_lists(folder: pathlib.Path, documents: list[list[str]]) -> None:
+    """Writes an n-best list of four hypotheses per sentence, and its documents and references."""
+    rng = np.random.default_rng(4)
+    lists, document_ids, references = [], [], []
+    for document, sentences in enumerate(documents):
+        for sentence in sentences:
+            words, segment = sentence.split(), len(references)
+            references.append(sentence)
+            document_ids.append(f"{segment} {document}")
+            hypotheses = [words, words[::-1], words[1:] + ["w1"], [*words, "w2"]]
+            for index in rng.permutation(4):
+                text, score = " ".join(hypotheses[index]), -float(rng.integers(1, 9))
+                lists.append(f"{segment} ||| {text} ||| LM= {score} ||| {score}")
+    for name, lines in (
+        ("nbest", lists),
+        ("documents", document_ids),
+        ("references", references),
+    ):
+        (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
+
+
 def make(folder: pathlib.Path) -> None:
     """Trains a few steps of every model and keeps what they say of other documents."""
     folder.mkdir(parents=True)
     for split, seed, count in (("train", 0, 200), ("valid", 1, 10), ("test", 3, 10)):
         text = "\n\n".join("\n".join(document) for document in _documents(seed, count))
         (folder / f"{split}.txt").write_text(text + "\n")
+    _write_lists(folder, _documents(1, 10))
     sources = {split: folder / f"{split}.txt" for split in ("train", "valid", "test")}
     prepare(sources, folder / "data", options=PrepareOptions(vocab_size=300))
     for name in models.MODELS:
@@ -86,12 +108,11 @@ _COMMANDS = {
     "evaluate": "evaluate --workdirs=runs/ccdclm,runs/rnnlm --interpolate --output=OUT",
     "adapt": "evaluate --workdir=runs/ccdclm --adapt=unigram,cache --output=OUT",
     "coherence": "coherence --workdir=runs/ccdclm --split=valid --permutations=2 --bootstrap=20 "
-    "--permutation_pool=2 --extra_tests=all --output=OUT",
+    "--permutation_pool=2 --extra_tests=blocks,swaps,insertion --output=OUT",
     "score": "score --workdir=runs/adclm --input=valid.txt --no_context_too --output=OUT",
     "order": "order --workdir=runs/ccdclm --input=valid.txt --output=OUT",
-    "corrupt": "corrupt --data=data --split=valid --max_sentences=10 --candidates=4 --output=nbest",
-    "rescore": "rescore --workdir=runs/ccdclm --nbest=nbest/nbest.txt "
-    "--documents=nbest/documents.txt --references=nbest/references.txt --tune --objective=wer "
+    "rescore": "rescore --workdir=runs/ccdclm --nbest=nbest.txt --documents=documents.txt "
+    "--references=references.txt --tune --objective=wer "
     "--metrics=OUT --output=best.txt",
     "generate": "generate --workdir=runs/ccdclm --context=valid.txt --num_sentences=2 "
     "--method=sample --top_p=0.9 --output=OUT",
