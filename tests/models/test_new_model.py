@@ -1,0 +1,45 @@
+"""The example model of WORKSPACE.md: registered, and equal to its equation in float64."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dclm_jax import models
+from tests import oracles
+from tests.models.support import DOCUMENTS, likelihood, pack, random_params, scores, small_model
+
+pytestmark = pytest.mark.usefixtures("x64")
+WORKSPACE = Path(__file__).parents[2] / "WORKSPACE.md"
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    code = re.findall(r"^```python\n(.*?)^```", WORKSPACE.read_text(), re.MULTILINE | re.DOTALL)[0]
+    names = {"__name__": "dclm_jax.models.mean_context"}
+    exec(code, names)
+    monkeypatch.setitem(models.MODELS, "mean_context", names["MeanContext"])
+
+
+def by_hand(model, params, document) -> list[np.ndarray]:
+    """Nats of every target; sentences are read beside the mean of the words before."""
+    reader = oracles.Reader(model, params, None, ())
+    context = np.zeros(model.embedding_dim)
+    for t, sentence in enumerate(document):
+        reader.sentence(t, sentence, reader.zero_states(params["stack"]), context)
+        context = np.mean([params["embedding"][word] for word in sentence], axis=0)
+    return reader.result().nll
+
+
+def test_it_equals_its_equation():
+    model = small_model("mean_context")
+    params = random_params(model)
+    batch = pack(DOCUMENTS)
+    nll_BxSxN = scores(model, params, batch)
+    expected = [by_hand(model, params, document) for document in DOCUMENTS]
+    for b, document in enumerate(expected):
+        for s, nll in enumerate(document):
+            np.testing.assert_allclose(nll_BxSxN[b, s, : len(nll)], nll, rtol=1e-9)
+    total = sum(nll.sum() for document in expected for nll in document)
+    np.testing.assert_allclose(likelihood(model, params, batch).nll, total, rtol=1e-9)
