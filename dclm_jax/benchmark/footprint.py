@@ -1,7 +1,6 @@
 """Benchmarks without a comparison to other tools: input pipeline, memory, start of training and
 coherence test."""
 
-import dataclasses
 import pathlib
 import statistics
 import tempfile
@@ -14,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from dclm_jax.benchmark import growth, ours, workloads
+from dclm_jax.benchmark import growth, workloads
 from dclm_jax.benchmark.report import Goal, Row
 from dclm_jax.benchmark.timing import alternate, alternate_work, stopwatch
 from dclm_jax.benchmark.worker import Worker
@@ -30,7 +29,6 @@ from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import TrainState, first_state, parallel_step
 
 TEST_SETS, SAMPLE = 1_000, 64
-HASH_SIZE = 10_000_000
 
 
 def bootstrap_row(name: str, setting: Setting) -> list[Row]:
@@ -174,38 +172,6 @@ def growth_rows(name: str, setting: Setting) -> list[Row]:
             ),
         ),
     ]
-
-
-def hashed_features_rows(name: str, setting: Setting) -> list[Row]:
-    """Benchmarks of training steps of the models of Lin et al. (2015) with and without hashed
-    features."""
-    batches = [batch.with_words_counted() for batch in setting.training_batches(4, 4)]
-    options = OptimizerConfig(name="sgd", schedule="halve_on_plateau")
-    rows = []
-    for of in ("rnn_lin", "rnnslm", "hrnnlm_two_step"):
-        turns = {}
-        for kind, size in (("with", HASH_SIZE), ("without", 0)):
-            plain = setting.size.model(of, "htanh")
-            model = dataclasses.replace(
-                plain, num_layers=1, embedding_dim=30, hidden_dim=30, hash_size=size
-            )
-            training = ours.Training(model, batches, setting.seed, options)
-            training.turn()
-            turns[kind] = partial(lambda training: training.turn().seconds, training)
-        rounds = alternate(turns, setting.rounds)
-        seconds = rounds.seconds
-        row = Row(
-            f"{name}_{of}",
-            f"train {of}, 30 units, 4 segments per step: time with / without hashed features",
-            Goal(2.5, 2.5, at_most=True),
-            seconds["with"] / seconds["without"],
-            "less is better; words are drawn uniformly, so few words occur twice in a batch",
-            {"seconds": seconds},
-            (f"with {seconds['with']:.3f} s, without {seconds['without']:.3f} s",),
-            rounds.disturbed,
-        )
-        rows.append(row)
-    return rows
 
 
 def startup_row(name: str, setting: Setting) -> list[Row]:

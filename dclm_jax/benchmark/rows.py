@@ -45,7 +45,6 @@ ROWS: dict[str, Callable[[str, Setting], list[Row]]] = {
     "input_16": partial(footprint.input_row, 16),
     "input_64": partial(footprint.input_row, 64),
     "output_memory": footprint.output_memory_row,
-    "hashed_features": footprint.hashed_features_rows,
     "growth": footprint.growth_rows,
     "startup": footprint.startup_row,
 }

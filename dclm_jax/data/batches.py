@@ -41,8 +41,6 @@ class Batch:
         sentences.
       source: the sources [B, S, N] of the batch elements, with another S and N; None if the model
         reads no source.
-      most_words: maximum number of different inputs in the whole batch, over all devices, which
-        becomes a shape; None if no shape depends on it.
     """
 
     tokens_BxSxN: np.ndarray | jax.Array
@@ -50,17 +48,6 @@ class Batch:
     mask_BxSxN: np.ndarray | jax.Array
     earlier: "Batch | None" = None
     source: "Batch | None" = None
-    most_words: int | None = dataclasses.field(default=None, metadata={"static": True})
-
-    @property
-    def inputs(self) -> list[np.ndarray | jax.Array]:
-        """The inputs, and the inputs of the earlier sentences."""
-        return [self.tokens_BxSxN, *([] if self.earlier is None else self.earlier.inputs)]
-
-    def with_words_counted(self) -> "Batch":
-        """The same batch with `most_words`, rounded up to a power of two for few shapes."""
-        count = np.unique(np.concatenate([np.ravel(tokens) for tokens in self.inputs])).size
-        return dataclasses.replace(self, most_words=1 << (count - 1).bit_length())
 
 
 class Shape(NamedTuple):
@@ -82,24 +69,18 @@ class Shape(NamedTuple):
         """The part of one device; missing segments are padding."""
         return self._replace(segments=-(-self.segments // devices))
 
-    def batch(self, devices: int, counts_words: bool = False) -> Batch:
-        """The batches of `devices` devices as shapes [D, B, ...]; each device has this shape.
-
-        Args:
-          counts_words: whether the batch has `most_words`, as if all inputs were different.
-        """
+    def batch(self, devices: int) -> Batch:
+        """The batches of `devices` devices as shapes [D, B, ...]; each device has this shape."""
 
         def arrays(sentences: int, positions: int) -> Batch:
             size = (devices, self.segments, sentences, positions)
             ids, mask = (cast(Any, jax.ShapeDtypeStruct(size, kind)) for kind in (np.int32, bool))
             return Batch(tokens_BxSxN=ids, targets_BxSxN=ids, mask_BxSxN=mask)
 
-        inputs = devices * self.segments * (self.sentences + self.earlier) * self.positions
         return dataclasses.replace(
             arrays(self.sentences, self.positions),
             earlier=arrays(self.earlier, self.positions) if self.earlier else None,
             source=arrays(*self.source) if self.source else None,
-            most_words=1 << (inputs - 1).bit_length() if counts_words else None,
         )
 
 

@@ -17,8 +17,7 @@ output_layer(params) and, if the model copies words, pointer(params, conditionin
 package `reading` reads documents with any model, and has all scans, padding, dropout and
 optimizations. Its driver calls `step` only if a model overrides it; for other models it calls
 `stack.read_stack`, which computes the same values layer by layer. In all functions except `init`, a
-matrix is a `Weight` with `x @ weight`, the `tables` are arrays, and the `hashed` parameters are
-`HashedRows`.
+matrix is a `Weight` with `x @ weight`, and the `tables` are arrays.
 
 In the further objective `bags` the context before a sentence predicts all words of the sentence
 with one distribution. It is the only objective of a model whose `objective` is "bags", which has no
@@ -36,7 +35,6 @@ from dclm_jax.data.vocabulary import END
 from dclm_jax.errors import InputError
 from dclm_jax.nn import stack
 from dclm_jax.nn.cells import CELLS
-from dclm_jax.nn.hashing import HashedRows
 from dclm_jax.nn.layers import Weight, glorot_uniform
 from dclm_jax.nn.plan import Plan, default_plan
 from dclm_jax.nn.precision import MatmulPrecision
@@ -86,13 +84,13 @@ class Source(NamedTuple):
 
 class OutputLayer(NamedTuple):
     """p = softmax(features @ kernel + bias + conditioning.features @ context_kernel + bigrams[w]),
-    with kernel [D, V], bias [V], context_kernel [E, V] if a context enters, and hashed features of
-    the last word w read (for a bag of words, their sum over histories)."""
+    with kernel [D, V], bias [V], context_kernel [E, V] if a context enters, and hashed features
+    [W] of the last word w read (for a bag of words, their sum over histories)."""
 
     kernel: Weight | jax.Array
     bias: jax.Array
     context_kernel: Weight | jax.Array | None = None
-    bigrams: HashedRows | None = None
+    bigrams: jax.Array | None = None
 
 
 class Pointer(NamedTuple):
@@ -167,8 +165,7 @@ class DocumentModel:
         "targets" of earlier sentences with the weights of `pointer`; None without attention.
       attended_sentences: n; 0 for "targets" and without attention.
       tables: parameters that are looked up by word and never multiplied.
-      hashed: arrays of hashed features, all of one size; a training step updates only the slices of
-        its batch's words.
+      hashed: arrays of hashed features (`nn.hashing`), all of one size.
       embedding_fan_in: number of inputs for the initial range of embeddings; None for V.
     """
 

@@ -6,7 +6,6 @@ history are thus one slice of the array, and their gradient is one slice. A hash
 """
 
 import functools
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,72 +28,8 @@ def history_starts(vocab_size: int, size: int) -> np.ndarray:
     return (x % np.uint64(size - vocab_size + 1)).astype(np.int32)
 
 
-class HashedRows(NamedTuple):
-    """The weights of all histories: an array [W], and the start of each history's slice."""
-
-    weights_W: jax.Array
-    start_V: jax.Array | np.ndarray
-
-    def logits(self, histories_FxM: jax.Array) -> HashedLogits:
-        """The part of the logits of each position that its M histories add; -1 for none."""
-        start_FxM = jnp.asarray(self.start_V)[jnp.maximum(histories_FxM, 0)]
-        return HashedLogits(self.weights_W, jnp.where(histories_FxM >= 0, start_FxM, -1))
-
-
-class PackedSlices(NamedTuple):
-    """The slices of some histories, copied into one small array.
-
-    Slices keep their order and their overlaps, so that an update of an entry of the packed array is
-    an update of one entry of the whole array. There are U slices of one width in the order of their
-    starts; the first `count` are real.
-
-    Attributes:
-      start_U, packed_U: starts of the slices in the whole and in the packed array.
-      packed_V: the start in the packed array by history.
-      size: size of the packed array.
-    """
-
-    count: jax.Array
-    start_U: jax.Array
-    packed_U: jax.Array
-    packed_V: jax.Array
-    width: int
-    size: int
-
-    @classmethod
-    def of(cls, is_there_V: jax.Array, max_count: int, size: int) -> "PackedSlices":
-        """The slices of at most `max_count` histories.
-
-        Args:
-          is_there_V: bool, whether each word of the vocabulary is one of the histories.
-          size: size of the whole array.
-        """
-        (vocab_size,) = is_there_V.shape
-        starts_V = history_starts(vocab_size, size)
-        order_V = np.argsort(starts_V, kind="stable")
-        index_U = jnp.nonzero(is_there_V[order_V], size=min(max_count, vocab_size), fill_value=0)[0]
-        start_U = jnp.asarray(starts_V[order_V])[index_U]
-        gaps = jnp.minimum(jnp.diff(start_U, prepend=start_U[:1]), vocab_size)
-        packed_U = jnp.cumsum(gaps)
-        count = jnp.sum(is_there_V)
-        is_real_U = jnp.arange(index_U.size) < count
-        history_U = jnp.where(is_real_U, jnp.asarray(order_V)[index_U], vocab_size)
-        packed_V = jnp.zeros(vocab_size, jnp.int32).at[history_U].set(packed_U, mode="drop")
-        size = min(index_U.size * vocab_size, size)
-        return cls(count, start_U, packed_U, packed_V, vocab_size, size)
-
-    def read(self, array: jax.Array) -> jax.Array:
-        """The packed array, zero after the last slice."""
-        packed = jnp.zeros(self.size, array.dtype)
-        return self._copy(array, self.start_U, packed, self.packed_U)
-
-    def write(self, array: jax.Array, packed: jax.Array) -> jax.Array:
-        """The whole array with the packed slices written back."""
-        return self._copy(packed, self.packed_U, array, self.start_U)
-
-    def _copy(self, source, from_U, target, to_U) -> jax.Array:
-        def copy_slice(index: jax.Array, target: jax.Array) -> jax.Array:
-            part = jax.lax.dynamic_slice(source, (from_U[index],), (self.width,))
-            return jax.lax.dynamic_update_slice(target, part, (to_U[index],))
-
-        return jax.lax.fori_loop(0, self.count, copy_slice, target)
+def hashed_logits(weights_W: jax.Array, histories_FxM: jax.Array, vocab_size: int) -> HashedLogits:
+    """The part of the logits of each position that its M histories add; -1 for none."""
+    starts_V = jnp.asarray(history_starts(vocab_size, weights_W.size))
+    start_FxM = starts_V[jnp.maximum(histories_FxM, 0)]
+    return HashedLogits(weights_W, jnp.where(histories_FxM >= 0, start_FxM, -1))

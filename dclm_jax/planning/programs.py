@@ -101,16 +101,15 @@ def training_cost(workload: Workload, shape: Shape, target: Target) -> Cost:
     """The cost of a training step of a batch of this shape on the target's devices."""
     num_devices = len(target.devices)
     device_shape = shape.on_each(num_devices)
-    is_hashed = bool(workload.model.hashed)
     key = jax.eval_shape(lambda: jax.random.key(0))
 
     def step(plan: Plan, devices: Sequence[Any]) -> Any:
         model = dataclasses.replace(workload.model, plan=plan)
         return parallel_step(model, workload.optimizer, workload.loss_per, devices)
 
-    batch = device_shape.batch(num_devices, is_hashed)
+    batch = device_shape.batch(num_devices)
     lowered = step(target.plan, target.devices).lower(workload.state, batch, key)
-    arguments = (workload.state, device_shape.batch(1, is_hashed), key)
+    arguments = (workload.state, device_shape.batch(1), key)
     gpu_jaxpr = jax.make_jaxpr(step(GPU, jax.devices("cpu")[:1]))(*arguments)
     targets = workload.share_real * shape.num_positions
     return _cost(workload, device_shape, target, lowered, gpu_jaxpr.jaxpr, targets)

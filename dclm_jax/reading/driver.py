@@ -10,7 +10,6 @@ import jax
 
 from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, Pointer, Sentence
 from dclm_jax.nn import recurrence, stack
-from dclm_jax.nn.hashing import HashedRows, history_starts
 from dclm_jax.nn.layers import Weight, fold, is_weight, unfold
 from dclm_jax.nn.stack import StackInput, StackState
 from dclm_jax.reading.dropout import DropoutMasks
@@ -35,8 +34,8 @@ class SentenceFeatures(NamedTuple):
 
 
 def weighted(model: DocumentModel, params: Params) -> Params:
-    """The parameters in the form that computations use: matrices as `Weight`s of `compute_dtype`,
-    hashed features as `HashedRows`. Parameters already in this form are unchanged.
+    """The parameters in the form that computations use: matrices as `Weight`s of `compute_dtype`.
+    Parameters in this form are unchanged.
 
     Tables keep their type: they are not factors of products, and a short type is not precise enough
     for the gradient of a frequent word, which is a sum of many terms.
@@ -49,14 +48,10 @@ def weighted(model: DocumentModel, params: Params) -> Params:
             leaf if model.compute_dtype == "float32" else leaf.astype(model.compute_dtype)
         )
 
-    def kind(name: str, value: Any) -> Any:
-        if name in model.hashed and not isinstance(value, HashedRows):
-            return HashedRows(value, history_starts(model.vocab_size, value.size))
-        if name in (*model.tables, *model.hashed):
-            return value
-        return jax.tree.map(weight, value, is_leaf=is_weight)
-
-    return {name: kind(name, value) for name, value in params.items()}
+    return {
+        name: value if name in model.tables else jax.tree.map(weight, value, is_leaf=is_weight)
+        for name, value in params.items()
+    }
 
 
 def read_sentences(

@@ -8,9 +8,11 @@ import jax.numpy as jnp
 
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import Bags, Context, DocumentModel, Params, Pointer, Source
+from dclm_jax.nn.hashing import hashed_logits
 from dclm_jax.nn.layers import Weight, flat, fold, product, unfold
 from dclm_jax.nn.softmax import (
     Copies,
+    HashedLogits,
     OutputInputs,
     RowLogits,
     summed_nll,
@@ -324,7 +326,7 @@ def output_inputs(
     )
     features, contexts = read.features, read.context_features
     if contexts is None:
-        shared = None if output.bigrams is None else output.bigrams.logits(tokens.reshape(-1, 1))
+        shared = _hashed(model, output.bigrams, tokens.reshape(-1, 1))
         copies = None if read.pointer is None else _copies(read.pointer)
         return OutputInputs(flat(features), kernel_DxV, output.bias, shared, copies)
     sentences, length, rows, _ = features.shape
@@ -355,10 +357,18 @@ def _sentence_index(sentences: int, length: int, rows: int) -> jax.Array:
 
 def _bag_inputs(model: DocumentModel, bags: Bags) -> OutputInputs:
     """The factors of the logits of R sentences as bags of words; see `output_inputs`."""
-    layer, histories, shared = bags.layer, bags.histories_RxM, None
-    if layer.bigrams is not None and histories is not None:
-        shared = layer.bigrams.logits(histories)
+    layer = bags.layer
+    shared = _hashed(model, layer.bigrams, bags.histories_RxM)
     return OutputInputs(bags.features_RxD, _rounded(model, layer.kernel), layer.bias, shared)
+
+
+def _hashed(
+    model: DocumentModel, bigrams: jax.Array | None, histories_FxM: jax.Array | None
+) -> HashedLogits | None:
+    """The part of the logits from hashed features, if the model has any."""
+    if bigrams is None or histories_FxM is None:
+        return None
+    return hashed_logits(bigrams, histories_FxM, model.vocab_size)
 
 
 def _rounded(model: DocumentModel, kernel: Weight | jax.Array | None) -> Any:

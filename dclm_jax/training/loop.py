@@ -41,13 +41,11 @@ from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.nn.precision import SCORING_PRECISION
 from dclm_jax.reading.likelihoods import earlier_sentences
 from dclm_jax.training.config import RunConfig, validated
-from dclm_jax.training.freezing import by_path, choose, split
-from dclm_jax.training.hashed import trained_hashed
+from dclm_jax.training.freezing import by_path, choose
 from dclm_jax.training.optimizer import (
     create_optimizer,
     learning_rate,
     model_params,
-    require_sparse,
 )
 from dclm_jax.training.progress import duration, interruption, parameter_table
 from dclm_jax.training.run_writer import RunWriter
@@ -169,9 +167,6 @@ def open_job(config: ConfigDict | Mapping[str, Any]) -> Job:
         total_steps = min(total_steps, settings.training.max_steps)
     optimizer = create_optimizer(settings.optimizer, total_steps, batches.steps_per_epoch)
     state = first_shapes(model, optimizer, settings.training.frozen)
-    trained, _ = split(state.params, state.frozen)
-    if trained_hashed(model, trained):
-        require_sparse(settings.optimizer)
     return Job(settings, model, optimizer, batches, state, valid, valid_source, total_steps)
 
 
@@ -246,7 +241,7 @@ class _Run:
             size = _shape_text(largest.sentences, largest.positions)
             say(f"compiling the largest of {len(shapes)} shapes: {size}")
             device_shape = largest.on_each(jax.device_count())
-            self._compile(device_shape.batch(jax.local_device_count(), bool(job.model.hashed)))
+            self._compile(device_shape.batch(jax.local_device_count()))
         resumes = writer.trained_steps > 0
         start = processes.together(lambda: _start(job, init_key, resumes=resumes))
         first = first_state(start.params, job.optimizer, job.state.frozen)
@@ -273,8 +268,7 @@ class _Run:
         if (shapes := shapes_of(batch)) not in self._programs:
             # The previous step ends first: its time counts, compilation time does not.
             self._read()
-            words = f", at most {batch.most_words:,} different words" if batch.most_words else ""
-            self._say(f"compiling {_shape_text(*batch.mask_BxSxN.shape[-2:])}{words}")
+            self._say(f"compiling {_shape_text(*batch.mask_BxSxN.shape[-2:])}")
             before = time.monotonic()
             self._compile(batch)
             compilation = time.monotonic() - before
@@ -439,8 +433,7 @@ def _prefetch(job: Job, first: int) -> Iterator[Batch]:
     """Yields this process's part of the batches from step `first`, made one step ahead."""
 
     def make(step: int) -> Batch:
-        batch = job.batches(step)
-        return spread_rows(batch.with_words_counted() if job.model.hashed else batch)
+        return spread_rows(job.batches(step))
 
     with ThreadPoolExecutor(1) as worker:
         futures = (worker.submit(make, step) for step in range(first, job.total_steps))

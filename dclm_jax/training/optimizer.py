@@ -13,9 +13,6 @@ from dclm_jax.errors import InputError, did_you_mean
 from dclm_jax.nn.layers import filled
 from dclm_jax.training.config import HALVE_AFTER, HALVE_ON_PLATEAU, OptimizerConfig
 
-SPARSE = ("sgd", "adagrad")
-"""Optimizers that do not change parameters without a gradient."""
-
 
 def _adagrad(learning_rate: optax.ScalarOrSchedule, options: OptimizerConfig):
     """AdaGrad with epsilon inside the square root. Epsilon is so small that the first step has the
@@ -208,19 +205,6 @@ def rate_factor(optimizer_state: optax.OptState) -> jax.Array:
     """The factor on the scheduled learning rate of the next step."""
     factor = optax.tree.get(optimizer_state, "factor")
     return jnp.ones(()) if factor is None else factor
-
-
-def require_sparse(options: OptimizerConfig) -> None:
-    """Refuses options that change parameters without a gradient, for hashed features."""
-    for key, value, allowed, expected in (
-        ("name", options.name, options.name in SPARSE, " or ".join(SPARSE)),
-        ("average_decay", options.average_decay, not options.average_decay, "0"),
-    ):
-        if not allowed:
-            raise InputError(
-                f"optimizer.{key} is {value!r}, which changes all hashed features at every step; "
-                f"choose {expected} (or model.hash_size=0)"
-            )
 
 
 def create_optimizer(

@@ -1,8 +1,7 @@
 """One training step: pure, and data-parallel under `jax.pmap`.
 
 There is one copy of the state per device. The gradient is psum(sum of gradients) / psum(tokens or
-sentences), never a mean of means; empty batch elements change no sum. For hashed features a step
-updates only the slices of the batch's words, which only sgd and adagrad allow.
+sentences), never a mean of means; empty batch elements change no sum.
 """
 
 import functools
@@ -24,7 +23,6 @@ from dclm_jax.nn.layers import filled
 from dclm_jax.processes import DEVICES
 from dclm_jax.reading.likelihoods import Likelihood, batch_likelihood
 from dclm_jax.training.freezing import split
-from dclm_jax.training.hashed import HashedSlices
 from dclm_jax.training.optimizer import rate_factor
 
 
@@ -81,8 +79,6 @@ def train_step(
     Devices have different numbers of tokens. The gradient is therefore the sum over all devices of
     the gradients of summed losses, divided by the sum of tokens (or sentences), as on one device.
 
-    Hashed features are read, differentiated and written only in the slices of the batch's words.
-
     Args:
       key: the run's dropout key; the step and the index of each batch element in the global batch
         are folded in.
@@ -95,14 +91,11 @@ def train_step(
     keys_B = jax.vmap(jax.random.fold_in, (None, 0))(step_key, first_row + jnp.arange(rows))
     # Weights have the same dropout mask on all devices; no batch element has this index.
     weights_key = jax.random.fold_in(step_key, 2**32 - 1)
-    whole, held = split(state.params, state.frozen)
-    slices = HashedSlices.of_batch(model, whole, batch)
-    trained, optimizer_state = slices.read((whole, state.optimizer_state))
+    trained, held = split(state.params, state.frozen)
 
     @functools.partial(jax.grad, has_aux=True)
     def gradient(trained: Params) -> tuple[jax.Array, Likelihood]:
-        params = slices.as_rows(filled(trained, held))
-        sums = batch_likelihood(model, params, batch, keys_B, weights_key)
+        sums = batch_likelihood(model, filled(trained, held), batch, keys_B, weights_key)
         return sums.nll + sums.extra, sums
 
     # The products of the backward pass have the same precision.
@@ -111,15 +104,11 @@ def train_step(
     gradients, sums = jax.lax.psum((gradients, sums), DEVICES)
     count = {"token": sums.terms, "sentence": sums.sentences}[loss_per]
     gradients = jax.tree.map(lambda gradient: gradient / count, gradients)
-    norm, factor = optax.tree.norm(gradients), rate_factor(optimizer_state)
+    norm, factor = optax.tree.norm(gradients), rate_factor(state.optimizer_state)
     updates, optimizer_state = optax.with_extra_args_support(optimizer).update(
-        gradients, optimizer_state, trained, nll=sums.nll, terms=sums.terms
+        gradients, state.optimizer_state, trained, nll=sums.nll, terms=sums.terms
     )
-    updated = jax.tree.map(jnp.add, trained, updates)
-    whole, optimizer_state = slices.write(
-        (whole, state.optimizer_state), (updated, optimizer_state)
-    )
-    params = filled(whole, held)
+    params = filled(jax.tree.map(jnp.add, trained, updates), held)
     # XLA does not compute an additional objective of frozen parameters if no result needs it.
     extra = jnp.zeros(()) if state.frozen else sums.extra
     metrics = StepMetrics(sums.nll, extra, sums.terms, sums.tokens, norm, factor)

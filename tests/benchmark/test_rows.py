@@ -17,7 +17,6 @@ from dclm_jax.data.batches import pack_sentences
 from dclm_jax.reading.likelihoods import batch_likelihood
 from tests.evaluation.support import FakeScorer
 from tests.exhaustive import also
-from tests.models.support import LIN
 
 TINY = Size(vocab_size=30, embedding_dim=4, hidden_dim=4, num_layers=1, num_documents=12)
 ABSENT = Peer("Absent", "no_such_library", "no_such_module", {})
@@ -150,15 +149,6 @@ def test_the_plain_softmax_needs_more_memory():
     large = Size(vocab_size=5_000, embedding_dim=4, hidden_dim=4, num_layers=1).model("rnnlm")
     shape = (8, 3, 48)
     assert footprint.step_memory(large, shape) < footprint.plain_step_memory(large, shape)
-
-
-def test_hashed_features_are_measured_beside_none(setting):
-    measured = rows.ROWS["hashed_features"]("hashed_features", setting)
-    assert [row.name.removeprefix("hashed_features_") for row in measured] == list(LIN)
-    for row in measured:
-        seconds = row.details["seconds"]
-        assert row.measured == pytest.approx(seconds["with"] / seconds["without"])
-        assert row.goal == Goal(2.5, 2.5, at_most=True)
 
 
 @pytest.mark.parametrize("model", ["ccdclm", *also(["hierarchical_attention_autoencoder"])])

@@ -44,7 +44,6 @@ class Trained:
         cell = {} if name in LIN else {"cell": "lstm", "num_layers": 1}
         self.model = small_model(name, embedding_dim=16, hidden_dim=16, **cell)
         if name in LIN:
-            # Hashed features alternate with sgd and adagrad only.
             options = OptimizerConfig(name="adagrad", learning_rate=0.2)
         else:
             options = OptimizerConfig(name="adam", learning_rate=0.03)
@@ -54,8 +53,6 @@ class Trained:
         self.losses = []
         for number in range(STEPS):
             batch = pack(documents(number))
-            if self.model.hashed:
-                batch = batch.with_words_counted()
             state, metrics = step(state, spread_rows(batch), jax.random.key(0))
             self.losses.append(float(metrics.nll) / float(metrics.terms))
         self.params = jax.device_get(state.params)

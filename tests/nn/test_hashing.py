@@ -1,11 +1,10 @@
-"""Hashed features: where they lie, and packed slices of them."""
+"""Hashed features: where they lie, and their logits."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
-from dclm_jax.nn.hashing import HashedRows, PackedSlices, history_starts
+from dclm_jax.nn.hashing import hashed_logits, history_starts
 from dclm_jax.nn.plan import CPU, GPU, TPU
 from dclm_jax.nn.softmax import OutputInputs, summed_nll, token_nll
 from tests.nn.test_softmax import plan_of
@@ -20,27 +19,6 @@ def test_starts_are_the_same_everywhere():
     assert starts[:3].tolist() == [number % 9_989_998 for number in published]
     assert 0 <= starts.min() and starts.max() <= 10_000_000 - 10_003
     assert history_starts(7, 7).tolist() == [0] * 7
-
-
-@pytest.mark.parametrize("words", [[], [0], [1, 4, 6], range(9)])
-def test_packed_slices_overlap_as_they_did(words):
-    V, size = 9, 40
-    array = np.arange(1.0, size + 1)
-    starts = history_starts(V, size)
-    is_there = np.isin(np.arange(V), list(words))
-    packed = PackedSlices.of(jnp.asarray(is_there), 4 if len(words) < 4 else V, size)
-    narrow = np.asarray(packed.read(jnp.asarray(array)))
-    places = np.asarray(packed.packed_V)
-    covered = {start + t for start in starts[is_there] for t in range(V)}
-    assert sorted(narrow[narrow > 0]) == [array[index] for index in sorted(covered)]
-    for word in words:
-        np.testing.assert_array_equal(
-            narrow[places[word] : places[word] + V], array[starts[word] : starts[word] + V]
-        )
-    # What is done to the packed array is done to the entries it holds, and to no other.
-    written = np.asarray(packed.write(jnp.asarray(array), jnp.asarray(-narrow)))
-    expected = [-value if index in covered else value for index, value in enumerate(array)]
-    np.testing.assert_array_equal(written, expected)
 
 
 def test_logits_and_gradient_are_those_of_whole_rows(x64):
@@ -69,7 +47,7 @@ def test_logits_and_gradient_are_those_of_whole_rows(x64):
 
     def loss(arrays, plan):
         features, kernel, bias, array = arrays
-        hashed = HashedRows(array, history_starts(V, size)).logits(jnp.asarray(histories))
+        hashed = hashed_logits(array, jnp.asarray(histories), V)
         inputs = OutputInputs(features, kernel, bias, hashed)
         nll = token_nll(inputs, jnp.asarray(targets), jnp.asarray(weights > 0), plan)
         return summed_nll(inputs, jnp.asarray(targets), jnp.asarray(weights), plan), nll
@@ -86,7 +64,7 @@ def test_no_array_of_all_positions_and_words_exists():
     V, size, positions = 1000, 3000, 4096
 
     def loss(features, kernel, bias, array, targets, histories):
-        rows = HashedRows(array, history_starts(V, size)).logits(histories)
+        rows = hashed_logits(array, histories, V)
         mask = jnp.ones(positions, bool)
         arrays = OutputInputs(features, kernel, bias, rows)
         return summed_nll(arrays, targets, mask, plan_of(128))

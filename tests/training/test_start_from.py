@@ -23,7 +23,7 @@ from dclm_jax.training.warm_start import start_from, word_axes
 from dclm_jax.training.workdir import read_result, restore_run
 from tests.exhaustive import also
 from tests.launch.support import fingerprint
-from tests.models.support import DOCUMENTS, MODELS, pack, random_params, small_model
+from tests.models.support import DOCUMENTS, MODELS, VOCAB, pack, random_params, small_model
 from tests.training.support import (
     after_step,
     assert_same_bits,
@@ -139,6 +139,21 @@ def test_axes_of_words_are_found_in_every_model(name):
     axes = word_axes(small_model(name, vocab_size=5))
     assert axes["sentence_embedding" if name == "rnnslm" else "embedding"] == 0
     assert axes == {path: expected.get(path) for path in axes}
+
+
+def test_hashed_features_of_the_smallest_size_have_no_axis_of_words():
+    model = small_model("rnnslm", hash_size=VOCAB)
+    assert word_axes(model)["sentence_bigrams"] is None
+
+
+def test_parameters_of_the_sentence_level_have_one_name_in_both_models():
+    single, both = (
+        by_path(jax.eval_shape(small_model(name).init, jax.random.key(0)))
+        for name in ("rnnslm", "hrnnlm_two_step")
+    )
+    assert {path: leaf.shape for path, leaf in single.items()} == {
+        path: leaf.shape for path, leaf in both.items() if path.startswith("sentence_")
+    }
 
 
 def test_other_models_give_what_they_share(tmp_path):
