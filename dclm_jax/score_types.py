@@ -117,7 +117,7 @@ def require_free_names(
 
     Args:
       columns: names of columns of the input.
-      taken: names of columns of the result. The columns of several runs are called NAME:RUN.
+      taken: names of columns of the result. A column of one of several runs is called NAME:RUN.
       where: beginning of the message, the position of the columns.
       advice: end of the message, another way out than to rename the column.
     """
@@ -167,11 +167,6 @@ class DocumentScore:
         log_prob = math.fsum(sentence.log_prob for sentence in sentences)
         return cls(name, log_prob, sentences, columns)
 
-    def after(self, num_sentences: int) -> "DocumentScore":
-        """The score of the sentences after the first `num_sentences`, given all earlier text."""
-        columns = {name: cells[num_sentences:] for name, cells in self.columns.items()}
-        return self.of(self.id, self.sentences[num_sentences:], columns)
-
     def without_oov(self) -> "DocumentScore":
         """The score of in-vocabulary targets; OOV words have NaN."""
         sentences = [sentence.without_oov() for sentence in self.sentences]
@@ -202,10 +197,6 @@ def common_columns(score: DocumentScore) -> tuple[Mapping[str, str], list[str]]:
     return common, [name for name in cells_of if name not in common]
 
 
-SHOWN_POSITIONS = 30
-"""Maximum number of positions of attention weights in a figure and in HTML."""
-
-
 class SentenceAttention(NamedTuple):
     """Attention weights of a sentence, float32 [targets, positions]: for each word and END
     (`targets`), the weights of earlier text (`positions`). Rows with positions sum to 1.
@@ -221,13 +212,6 @@ class SentenceAttention(NamedTuple):
     targets: list[str]
     positions: list[str]
     weights: np.ndarray
-
-    def largest(self, count: int = SHOWN_POSITIONS) -> "SentenceAttention":
-        """The attention to at most `count` positions: the positions with the largest weights of any
-        target, in their order."""
-        index = np.sort(np.argsort(-self.weights.max(axis=0, initial=0), kind="stable")[:count])
-        positions = [self.positions[position] for position in index]
-        return SentenceAttention(self.targets, positions, self.weights[:, index])
 
 
 class DocumentVectors(NamedTuple):

@@ -230,18 +230,19 @@ def word_options(models: Sequence[LanguageModel]) -> TextOptions:
     return dataclasses.replace(PLAIN, **options)
 
 
-def read_words(runs: Sequence[Subject], command: str, **more: Any) -> Iterator[Document]:
+def read_words(run: Subject, command: str, **more: Any) -> Iterator[Document]:
     """The documents of --input, or of --data and --split with <UNKNOWN> for OOV words; `more` are
     arguments of `read_text`."""
+    lm = run.lm
     if flags.FLAGS.input is not None:
-        yield from read_text([run.lm for run in runs], flags.FLAGS.input, **more)
+        yield from read_text([lm], flags.FLAGS.input, **more)
         return
-    lm, dataset = runs[0].lm, open_split(runs, flags.FLAGS.split)
+    dataset = open_split([run], flags.FLAGS.split)
 
     def documents() -> Iterator[Document]:
         for document in dataset.documents:
             if document.source is not None:
-                require_language_models((run.lm for run in runs), f"{command} of paired documents")
+                lm.require_language_model(f"{command} of paired documents")
             yield Document(document.id, list(map(lm.vocabulary.decode, document.sentences)))
 
     yield from counting_unknown(documents(), _ids_of(lm), lm.text, dataset.title)

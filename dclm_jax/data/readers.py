@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from dclm_jax.data import detect_format, formats, prose
+from dclm_jax.data import detect_format, formats
 from dclm_jax.data.corpora import COLLECTIONS
 from dclm_jax.data.documents import PLAIN, Document, TextOptions
 from dclm_jax.data.formats import KEYED, RAW, TEXT_FORMATS, Text
@@ -130,23 +130,6 @@ class TextReader:
                 )
             yield from formats.records(text, format)
 
-    def candidates(self, path: str) -> Iterator[list[str]]:
-        """The words of each line, one sentence, of a file or of standard input ("-").
-
-        For options of raw text the tokenizer divides lines into words. For other options white
-        space divides them.
-        """
-        words = str.split
-        if remembered(self.options).format in RAW:
-            words = prose.Tokenizer(self.options, self.notes).words
-        lines = read_lines(pathlib.Path(path), encoding=self.encoding)
-        documents = (Document(f"{path}:{at}", [words(text)]) for at, text in lines)
-        for document in self.written(documents, keep_empty=True):
-            if not document.sentences:
-                raise InputError(f"{document.id}: has no words; expected one sentence per line")
-            yield document.sentences[0]
-        self.finish(path, self.report)
-
     def _texts(self, path: str | pathlib.Path, name: str | None) -> Iterator[tuple[str, Text]]:
         """The format and the lines of each text of an input."""
         for file in input_files(path):
@@ -245,15 +228,6 @@ def parse_documents(
     lines = decode(io.BytesIO(text.encode(UTF8)), name)
     yield from reader.written(reader.parsed(format, reader.text(lines, name, name)))
     reader.finish(name, report)
-
-
-def parse_record(line: Line, options: TextOptions, source: str) -> Document:
-    """The document in a JSON line of the text `source`, read as in a file of JSON lines, also if
-    the document has no words."""
-    reader = TextReader(dataclasses.replace(options, format="jsonl"))
-    text = reader.text(iter([line]), source, source)
-    (document,) = reader.written(reader.parsed("jsonl", text), keep_empty=True)
-    return document
 
 
 def corresponding(

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-    from dclm_jax.score_types import SentenceAttention
-
 FORMATS = ("png", "pdf", "svg")
 """File formats of figures."""
 # The palette of Okabe and Ito; page.css has the colours of HTML files.
@@ -34,8 +32,6 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 # An axis is logarithmic if the largest value is more than this multiple of the smallest value.
 _LINEAR_RATIO = 8
-# Heat maps: inches per square, squares for labels, and maximum number of squares of a figure.
-_SQUARE, _LABELS, _MOST_SQUARES = 0.17, 10, 60_000
 # Markers distinguish lines; a marker on every point of a long line would hide the line.
 _MOST_MARKERS = 12
 _GRID = "#b0b0b0"
@@ -347,54 +343,6 @@ def svg(figure: Figure, name: str) -> str:
     described = f"{name}-title {name}-lines"
     root.attrib = {"viewBox": root.get("viewBox", ""), "role": "img", "aria-labelledby": described}
     return ElementTree.tostring(root, encoding="unicode")
-
-
-def plot_attention(sentences: "Sequence[SentenceAttention]", path: str | os.PathLike[str]) -> None:
-    """Draws the attention weights of a document: one heat map for each sentence with two or more
-    positions to attend to. Targets are columns, and positions are rows, at most SHOWN_POSITIONS
-    with the largest weights."""
-    numbered = [
-        (n, sentence.largest())
-        for n, sentence in enumerate(sentences, 1)
-        if len(sentence.positions) > 1
-    ]
-    if not numbered:
-        raise InputError(
-            f"{path}: no sentence of the document has two positions to attend to; choose a longer "
-            "document"
-        )
-    columns = max(len(sentence.targets) for _, sentence in numbered)
-    rows = [len(sentence.positions) for _, sentence in numbered]
-    width, height = columns + _LABELS, sum(rows) + _LABELS * len(rows)
-    if width * height > _MOST_SQUARES:
-        raise InputError(
-            f"{path}: {len(rows)} sentences of up to {columns - 1} words are too large for a "
-            "figure; choose a shorter document"
-        )
-    figure, axes = new_figure((_SQUARE * max(width, 25), _SQUARE * height))
-    axes.remove()
-    grid = figure.subplots(len(rows), squeeze=False, height_ratios=rows)[:, 0]
-    for axes, (number, sentence) in zip(grid, numbered, strict=True):
-        image = axes.imshow(sentence.weights.T, cmap="Blues", vmin=0, aspect="auto")
-        # Words have the same width in all maps.
-        axes.set(xlim=(-0.5, columns - 0.5), frame_on=False)
-        axes.set_xticks(
-            range(len(sentence.targets)), _short(sentence.targets), rotation=90, fontsize=7
-        )
-        axes.set_yticks(range(len(sentence.positions)), _short(sentence.positions), fontsize=7)
-        axes.tick_params(length=0)
-        axes.set_title(f"sentence {number}", fontsize=8, loc="left")
-        bar = figure.colorbar(image, ax=axes)
-        bar.set_label("attention weight", fontsize=7)
-        bar.ax.tick_params(labelsize=7)
-    figure.supxlabel("target", fontsize=8)
-    figure.supylabel("position", fontsize=8)
-    save(figure, path)
-
-
-def _short(names: Sequence[str]) -> list[str]:
-    """Shortened labels of ticks, because names of sentences may be long."""
-    return [_plain(name if len(name) <= 40 else f"{name[:39]}…") for name in names]
 
 
 def percent(ratio: float) -> str:

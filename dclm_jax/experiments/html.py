@@ -23,9 +23,7 @@ from dclm_jax.experiments.figures import Figure
 from dclm_jax.experiments.tables import counted, runs_table
 from dclm_jax.score_types import (
     NATS,
-    SHOWN_POSITIONS,
     DocumentScore,
-    SentenceAttention,
     SentenceScore,
     common_columns,
     is_rank,
@@ -206,15 +204,6 @@ def _measure(name: str, value: float, unit: str) -> str:
     return f"{value:.4g}" if is_rank(name) else f"{value:.4g} {unit}"
 
 
-def weights(attended: SentenceAttention) -> list[list[Any]]:
-    """The cells of a table with targets as columns, and one row per position (two or more, at most
-    SHOWN_POSITIONS). A cell is a weight and its ratio to the largest weight in the table."""
-    targets, positions, weights_TxM = attended.largest()
-    largest = float(weights_TxM.max())
-    rows = zip(positions, weights_TxM.T.tolist(), strict=True)
-    return [["", *targets], *([name, *((w, w / largest) for w in row)] for name, row in rows)]
-
-
 def head(title: str, *, compared: bool, unit: str = NATS) -> str:
     """The beginning of a page of coloured documents, before each `document` and `foot`. The arrow
     keys step from word to word.
@@ -238,7 +227,6 @@ def head(title: str, *, compared: bool, unit: str = NATS) -> str:
 def document(
     labels: Sequence[str],
     scores: Sequence[DocumentScore],
-    attended: Sequence[Sequence[SentenceAttention]] = (),
     *,
     unit: str = NATS,
     level: int = 2,
@@ -248,8 +236,6 @@ def document(
     Args:
       labels: labels of the runs; a single label is not shown.
       scores: scores of the document by run.
-      attended: attention weights by run, if they are shown; sentences with fewer than two positions
-        show none.
       unit: unit of the scores.
       level: level of the heading.
     """
@@ -262,24 +248,10 @@ def document(
             (label, words(score.sentences[number], cells, unit))
             for label, score in zip(names, scores, strict=True)
         ]
-        attention = [
-            (_attention_name(label, by_sentence[number], number + 1), weights(by_sentence[number]))
-            for label, by_sentence in zip(names, attended, strict=False)
-            if len(by_sentence[number].positions) > 1
-        ]
-        sentences.append((readings, attention))
+        sentences.append(readings)
     sums = [(label, _mean(score, unit)) for label, score in zip(names, scores, strict=True)]
     heading = ", ".join([scores[0].id, *(f"{name} {cell}" for name, cell in common.items())])
     return _document_parts().document(heading, sums, sentences, level)
-
-
-def _attention_name(label: str, attended: SentenceAttention, number: int) -> str:
-    """The caption of the weights of a sentence."""
-    name = f"Attention weights of {label}" if label else "Attention weights"
-    name += f", sentence {number}"
-    if (count := len(attended.positions)) > SHOWN_POSITIONS:
-        name += f" ({SHOWN_POSITIONS} of {count} positions, with the largest weights)"
-    return name
 
 
 def foot() -> str:

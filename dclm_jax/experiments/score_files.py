@@ -1,8 +1,4 @@
-"""Scored documents of one or several runs, and columns of their tables, as JSON lines, TSV or HTML.
-
-For several runs, JSON replaces each value by {RUN: value, ...}, and TSV has one column NAME:RUN per
-run.
-"""
+"""Scored documents and columns of their tables, as JSON lines, TSV or HTML."""
 
 import itertools
 import math
@@ -10,28 +6,16 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from dclm_jax.data.documents import Document, column_names
 from dclm_jax.data.formats import listed
 from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL
 from dclm_jax.experiments import html
 from dclm_jax.files import json_text
-from dclm_jax.score_types import (
-    NATS,
-    DocumentScore,
-    SentenceAttention,
-    SentenceScore,
-    common_columns,
-    is_rank,
-    require_free_names,
-)
+from dclm_jax.score_types import DocumentScore, common_columns, is_rank, require_free_names
 from dclm_jax.tables import present, separated
 
 FORMATS = ("jsonl", "tsv", "html")
-Attention = list[SentenceAttention]
-"""The attention weights of a document, by sentence."""
 
 
 def format_of(path: str) -> str:
@@ -89,116 +73,83 @@ class Layout(NamedTuple):
     """The content of a file.
 
     Attributes:
-      labels: labels of the runs.
-      precisions: the `matmul_precision` of every run.
       measures: names of all measures of every target, surprisals included.
       columns: names of the columns of the input.
       unit: unit of the scores.
-      title: title of an HTML file.
+      matmul_precision: precision of products in the model; None for n-gram models.
+      title: title of an HTML file, without the precision.
     """
 
-    labels: Sequence[str]
-    precisions: Sequence[str | None]
     measures: Sequence[str]
-    columns: Sequence[str] = ()
-    unit: str = NATS
-    title: str = ""
+    columns: Sequence[str]
+    unit: str
+    matmul_precision: str | None
+    title: str
 
 
-def lines(
-    file_format: str,
-    documents: Iterable[tuple[Sequence[DocumentScore], Sequence[Attention]]],
-    layout: Layout,
-) -> Iterator[str]:
+def lines(file_format: str, scores: Iterable[DocumentScore], layout: Layout) -> Iterator[str]:
     """Yields the text of a file in parts, for streamed documents.
 
     Args:
       file_format: one of `FORMATS`.
-      documents: for each document its scores by every run, and its attention weights by every run
-        (empty if they are not written; TSV never has weights).
+      scores: the scores of the documents.
       layout: the content of the file.
     """
     if file_format == "tsv":
-        yield from _tsv_lines((scores for scores, _ in documents), layout)
+        yield from _tsv_lines(scores, layout)
     elif file_format == "jsonl":
-        yield from (_json_line(*document, layout) for document in documents)
+        yield from (_json_line(score, layout) for score in scores)
     else:
+        title = layout.title
+        if layout.matmul_precision:
+            title += f" (matmul precision: {layout.matmul_precision})"
         compared = f"{SURPRISAL}{NO_CONTEXT}" in layout.measures
-        yield html.head(layout.title, compared=compared, unit=layout.unit)
-        for scores, attention in documents:
-            yield html.document(layout.labels, scores, attention, unit=layout.unit)
+        yield html.head(title, compared=compared, unit=layout.unit)
+        for score in scores:
+            yield html.document([""], [score], unit=layout.unit)
         yield html.foot()
 
 
-def _json_line(
-    scores: Sequence[DocumentScore], attention: Sequence[Attention], layout: Layout
-) -> str:
-    """The JSON object of one document: its scores and attention weights by run."""
-
-    def by_run(values: Sequence[Any]) -> Any:
-        labels = layout.labels
-        return values[0] if len(labels) == 1 else dict(zip(labels, values, strict=True))
-
-    common, varying = common_columns(scores[0])
-
-    def sentence(number: int) -> dict[str, Any]:
-        sentence_scores: list[SentenceScore] = [score.sentences[number] for score in scores]
-        record = {
-            "log_prob": by_run([score.log_prob for score in sentence_scores]),
-            "tokens": sentence_scores[0].tokens,
-        }
-        for name in sentence_scores[0].measures:
-            key = name.replace(SURPRISAL, f"{SURPRISAL}s")
-            record[key] = by_run([score.measures[name] for score in sentence_scores])
-        record["known"] = sentence_scores[0].known
+def _json_line(score: DocumentScore, layout: Layout) -> str:
+    """The JSON object of one document."""
+    common, varying = common_columns(score)
+    sentences = []
+    for number, sentence in enumerate(score.sentences):
+        record: dict[str, Any] = {"log_prob": sentence.log_prob, "tokens": sentence.tokens}
+        for name, values in sentence.measures.items():
+            record[name.replace(SURPRISAL, f"{SURPRISAL}s")] = values
+        record["known"] = sentence.known
         if varying:
-            record["columns"] = {name: scores[0].columns[name][number] for name in varying}
-        if attention:
-            record["attention"] = by_run(
-                [
-                    {
-                        "positions": sentences[number].positions,
-                        "weights": np.round(sentences[number].weights.astype(float), 6).tolist(),
-                    }
-                    for sentences in attention
-                ]
-            )
-        return record
-
-    record = {
-        "id": scores[0].id,
+            record["columns"] = {name: score.columns[name][number] for name in varying}
+        sentences.append(record)
+    document = {
+        "id": score.id,
         **({"columns": common} if common else {}),
         "unit": layout.unit,
-        "matmul_precision": by_run(layout.precisions),
-        "log_prob": by_run([score.log_prob for score in scores]),
-        "sentences": [sentence(number) for number in range(len(scores[0].sentences))],
+        "matmul_precision": layout.matmul_precision,
+        "log_prob": score.log_prob,
+        "sentences": sentences,
     }
-    return json_text(record) + "\n"
+    return json_text(document) + "\n"
 
 
-def _tsv_lines(documents: Iterable[Sequence[DocumentScore]], layout: Layout) -> Iterator[str]:
+def _tsv_lines(scores: Iterable[DocumentScore], layout: Layout) -> Iterator[str]:
     """The names of columns, and one row per target (word or END)."""
-
-    def by_run(name: str) -> list[str]:
-        labels = layout.labels
-        return [name] if len(labels) == 1 else [f"{name}:{label}" for label in labels]
-
-    def numbers(values: Sequence[float], digits: int = 6) -> list[str | None]:
-        return [None if math.isnan(value) else f"{value:.{digits}f}" for value in values]
-
-    measures = [column for name in layout.measures for column in by_run(name)]
-    sums = by_run("sentence_log_prob") + by_run("document_log_prob")
-    names = ["document", "sentence", "position", "word", *measures, "known", *sums]
-    yield separated([*names, *layout.columns])
-    for scores in documents:
-        document_sums = numbers([score.log_prob for score in scores])
-        for rows in zip(*(score.rows() for score in scores), strict=True):
-            name, sentence, position, word, known, _, columns = rows[0]
-            values = []
-            for measure in layout.measures:
-                digits = 0 if is_rank(measure) else 6
-                values += numbers([row.measures[measure] for row in rows], digits)
-            sums = numbers([score.sentences[sentence - 1].log_prob for score in scores])
+    first = ["document", "sentence", "position", "word"]
+    sums = ["sentence_log_prob", "document_log_prob"]
+    yield separated([*first, *layout.measures, "known", *sums, *layout.columns])
+    for score in scores:
+        for name, sentence, position, word, known, measures, columns in score.rows():
+            values = [
+                number_cell(measures[measure], 0 if is_rank(measure) else 6)
+                for measure in layout.measures
+            ]
+            log_probs = score.sentences[sentence - 1].log_prob, score.log_prob
             carried = [present(columns.get(column)) for column in layout.columns]
             cells = [name, sentence, position, word, *values, int(known)]
-            yield separated([*cells, *sums, *document_sums, *carried])
+            yield separated([*cells, *map(number_cell, log_probs), *carried])
+
+
+def number_cell(value: float, digits: int = 6) -> str | None:
+    """A number for a cell of TSV; None, for an empty cell, for NaN."""
+    return None if math.isnan(value) else f"{value:.{digits}f}"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dclm_jax.data import prose
 from dclm_jax.data.documents import Document, TextOptions
-from dclm_jax.data.readers import TextReader, parse_documents, read_documents
+from dclm_jax.data.readers import parse_documents, read_documents
 from dclm_jax.errors import InputError
 from dclm_jax.rescoring import nbest
 from tests.data.support import read, write
@@ -170,25 +170,6 @@ def test_accents_that_a_tokenizer_splits_off_are_counted(tmp_path):
     assert f"{path}: words with decomposed accents: 2, such as '\\u0301' (--unicode=nfc" in note
 
 
-@pytest.mark.parametrize(
-    ("format", "text", "words"),
-    [
-        ("prose", "The cafe\u0301.\u200b", ["the", "caf\u00e9", "."]),
-        # There is no J with a caron.
-        ("lines", "J\u030c \u200bx\u200by", ["\u01f0", "x\u200by"]),
-    ],
-)
-def test_candidates_become_words_as_documents_do(tmp_path, format, text, words):
-    path, notes = write(tmp_path / "t", f"{text}\n"), []
-    options = TextOptions(format, lowercase=True, unicode="nfc")
-    reader = TextReader(options, report=notes.append)
-    assert list(reader.candidates(str(path))) == [words]
-    assert [document.sentences for document in read_documents(path, options)] == [[words]]
-    assert notes[0].endswith(
-        f"{path}: format characters removed: 1, such as U+200B ZERO WIDTH SPACE"
-    )
-
-
 @pytest.mark.parametrize("format", ["lines", "prose"])
 def test_a_divider_is_its_word_alone_or_before_a_title_that_is_counted(tmp_path, format):
     text = "=) It was old .\n=\nTwo .\n= 5 + 3 is 8 .\nThree .\n=== One more ===\n==4 ."
@@ -342,7 +323,7 @@ def test_a_text_in_python_is_read_as_a_file_is():
     st.sampled_from(LINE_ENDS),
     st.sampled_from(["{} ||| {} ||| f= 1 ||| -1", "{}\t|||{}|||", "seg{}-1 {}"]),
 )
-def test_no_word_of_lists_references_and_candidates_is_lost(place, lines, end, form):
+def test_no_word_of_lists_and_references_is_lost(place, lines, end, form):
     lines = [" ".join(re.sub(r"[|\r\n]+", " ", line).split()) for line in lines]
     text = "".join(form.format(index, line) + end for index, line in enumerate(lines))
     path = write(place / "list", text)
@@ -352,5 +333,3 @@ def test_no_word_of_lists_references_and_candidates_is_lost(place, lines, end, f
         write(path, "".join(f"{line}{end}" for line in lines))
         references = nbest.read_references(str(path), lists)
         assert references == [line.split() for line in lines]
-        if all(lines):
-            assert list(TextReader().candidates(str(path))) == references

@@ -17,7 +17,6 @@ from dclm_jax.experiments import comparison, figures
 from dclm_jax.experiments.evaluation import context_figure
 from dclm_jax.experiments.figures import Figure, Line, of_rows, ratio_figure
 from dclm_jax.experiments.subjects import Subject
-from dclm_jax.score_types import SentenceAttention
 from tests.experiments.made_up import result
 
 CLASSES = ["Noun", "IN", "DT", "JJ", "RB", "Verb", "PRP", "CC", "other", "punctuation", "END"]
@@ -281,37 +280,6 @@ def test_without_matplotlib(monkeypatch, tmp_path):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(InputError, match=r"needs matplotlib: pip install 'dclm_jax\[plots\]'"):
         figures.check_target(tmp_path / "a.png")
-
-
-def test_attention_is_drawn_for_sentences_with_something_to_choose(saved, tmp_path):
-    weights = np.array([[0.25, 0.75], [0.5, 0.5], [1, 0]], np.float32)
-    first = SentenceAttention(["a", "<END>"], ["c_0"], np.ones((2, 1), np.float32))
-    second = SentenceAttention(["$x", "y", "<END>"], ["<START>", "long " * 20], weights)
-    figures.plot_attention([first, second, second], tmp_path / "attention.png")
-    (figure,) = saved
-    maps = [axes for axes in figure.axes if axes.images]
-    assert [axes.get_title(loc="left") for axes in maps] == ["sentence 2", "sentence 3"]
-    np.testing.assert_array_equal(maps[0].images[0].get_array(), weights.T)
-    assert [label.get_text() for label in maps[0].get_xticklabels()] == [r"\$x", "y", "<END>"]
-    start, long = (label.get_text() for label in maps[0].get_yticklabels())
-    assert start == "<START>" and len(long) == 40
-    assert (figure.get_supxlabel(), figure.get_supylabel()) == ("target", "position")
-    bars = [axes.get_ylabel() for axes in figure.axes if not axes.images]
-    assert bars == ["attention weight"] * 2
-    renderer = figure.canvas.get_renderer()
-    for label in maps[0].get_yticklabels():
-        assert label.get_window_extent(renderer).x0 >= 0
-
-    many = SentenceAttention(["a"], [f"{n:02}" for n in range(40)], np.arange(40.0)[None] / 780)
-    figures.plot_attention([many], tmp_path / "many.png")
-    labels = [label.get_text() for label in saved[1].axes[0].get_yticklabels()]
-    assert labels == [f"{n:02}" for n in range(10, 40)]
-
-    with pytest.raises(InputError, match="no sentence of the document has two positions"):
-        figures.plot_attention([first, first], tmp_path / "b.png")
-    with pytest.raises(InputError, match="5000 sentences of up to 2 words are too large"):
-        figures.plot_attention([second] * 5000, tmp_path / "b.png")
-    assert not (tmp_path / "b.png").exists()
 
 
 @pytest.mark.parametrize("ends", [(46, 46.9), (90, 400), (8, 30000)])

@@ -17,7 +17,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL
 from dclm_jax.experiments import comparison, examples
 from dclm_jax.experiments import html as pages_of
-from dclm_jax.score_types import DocumentScore, SentenceAttention, SentenceScore
+from dclm_jax.score_types import DocumentScore, SentenceScore
 from tests.experiments import pages
 from tests.experiments.made_up import result
 from tests.experiments.pages import channels, contrast
@@ -170,10 +170,10 @@ def score(log_probs, alone=None, known=(True, False, True, True)):
     return DocumentScore("<b>&name", total, [sentence, sentence])
 
 
-def document_page(scores, attention=(), labels=("one", "<i>")):
+def document_page(scores, labels=("one", "<i>")):
     parts = [
         pages_of.head("<title> & all", compared=scores[0].sentences[0].log_probs_no_context),
-        pages_of.document(labels[: len(scores)], scores, attention),
+        pages_of.document(labels[: len(scores)], scores),
         pages_of.foot(),
     ]
     return Parsed("".join(parts))
@@ -213,36 +213,6 @@ def test_what_the_context_saves_is_shown_where_it_is_compared():
     assert len(of_words) == 4 * 2 * 2
     assert [text for _, text in parsed.all("b")] == ["one", "<i>"] * 3
     assert len(parsed.all("li")) == 2 + 7
-
-
-def test_attention_is_a_table_with_the_words_at_its_sides():
-    weights = np.array([[0.25, 0.75], [0.5, 0.5], [0, 1], [0.125, 0.875]], np.float32)
-    alone = SentenceAttention(TOKENS, ["c_0"], np.ones((4, 1), np.float32))
-    both = SentenceAttention(TOKENS, ["<START>", "&"], weights)
-    parsed = document_page([score([-1.0] * 4)], [[alone, both]])
-    assert len(parsed.all("table")) == 1
-    assert [text for _, text in parsed.all("summary")] == ["Attention weights, sentence 2"]
-    # The 30 positions with the largest weights of two runs' sentences.
-    many = SentenceAttention(
-        TOKENS, [f"{n:02}" for n in range(40)], np.arange(160.0).reshape(4, 40)
-    )
-    long = document_page([score([-1.0] * 4)] * 2, [[alone, many], [both, alone]])
-    assert [text for _, text in long.all("summary")] == [
-        "Attention weights of <i>, sentence 1",
-        "Attention weights of one, sentence 2 (30 of 40 positions, with the largest weights)",
-    ]
-    positions = [text for attrs, text in long.all("th") if attrs["scope"] == "row"]
-    assert positions == ["<START>", "&", *(f"{n:02}" for n in range(10, 40))]
-    heads = [(attrs["scope"], text) for attrs, text in parsed.all("th")]
-    columns, rows = (
-        [("col", token.replace("\u202e", r"\u202e")) for token in TOKENS],
-        [("row", "<START>"), ("row", "&")],
-    )
-    assert heads == [*columns, *rows]
-    cells = [text for _, text in parsed.all("td")]
-    # The first is the corner.
-    assert cells == ["", "25", "50", "0", "12", "75", "50", "100", "88"]
-    assert parsed.all("td")[1][0]["style"] == "--a:0.25"
 
 
 def test_every_colour_can_be_read_and_nothing_is_loaded():

@@ -18,7 +18,6 @@ FILES = {
     "none.jsonl": '{"id": "a", "sentences": []}\n',
     "out.jsonl": '{"id": "a", "sentences": ["w1"]}\n{"id": "b", "sentences": []}\n',
     "regions.csv": "item,condition,region,text\n1,a,subject,w1 w2\n1,b,verb,w6 w7\n",
-    "region.csv": "item,region,text\na,x,w1\n",
     "word.csv": "id,word,text\na,w1,w1 w2\n",
     "pairs.jsonl": '{"good": "w1 w2", "bad": "w1 w3", "context": "w4", "n": 3}\n',
     "taken.jsonl": '{"good": "w1 w2", "bad": "w1 w3", "targets_bad:rnnlm": 1}\n',
@@ -46,7 +45,6 @@ PAIRS = "minimal_pairs --workdir=run --output=new.tsv --alternatives=good,bad --
 REGIONS = "score --workdir=run --format=csv --output=new.tsv --input=regions.csv --join_rows=item"
 PAIRED = "prepare --output=new --input=lines.txt --input_source=lines.txt"
 TRAIN_AND_SOURCE = "prepare --output=new --train=lines.txt --train_source=lines.txt"
-SERVE = "score --workdir=run --serve=-"
 TOO_LONG = "/x" * 2500 + "y" * 5000
 
 REFUSALS = f"""
@@ -209,7 +207,7 @@ reconstruct --outputs=out.jsonl --input=lines.txt --method=beam => --method has 
 coherence --workdir=autoencoder => launch.coherence needs a language model, and hierarchical_atten
 rescore --workdir=autoencoder --nbest=nbest.txt --output=- => launch.rescore needs a language model
 report --workdirs=autoencoder --output=new => a report needs a language model, and hierarchical_
-score --workdir=autoencoder --context=nbest.txt --input=nbest.txt => launch.score --context needs a
+score --workdir=autoencoder --no_context_too => launch.score --no_context_too needs a language model
 
 {REPORT} --bootstrap=1 => --bootstrap is 1; choose 0, or 2 or more
 {REPORT} --html= => --html is ''; choose a file to write
@@ -237,32 +235,11 @@ score --workdir=run --format=lines => --format has no effect without --input; ad
 score --workdir=run --input=a.txt --split=valid => --input replaces --data and --split
 score --workdir=run --input=absent.txt => absent.txt: no such file or folder
 score --workdir=run --input=lines.txt --output=scores.csv => CSV output is not supported
-score --workdir=run --context=blank.txt => --input is missing
-score --workdir=run --context=nbest.txt --input=lines.txt => \
-lines.txt:2: has no words; expected one sentence per line
-score --workdir=run --context=lines.txt --input=nbest.txt => \
---context=lines.txt has several documents; choose one
-score --workdir=run --context=blank.txt --input=lines.txt => blank.txt: has no documents
-score --workdir=adclm --plot=a.png --input=lines.txt => draws one document, but the text has several
-score --workdir=adclm --plot=a.xyz --input=single.txt => a.xyz: cannot write the figure
-score --workdir=adclm --attention --output_format=tsv => --attention cannot be written as tsv; use
-score --workdir=adclm --attention --context=lines.txt --input=nbest.txt => \
---attention cannot be used with --context; remove
 {REGIONS} --by=phrase => 'phrase' is not among the columns of words; choose from 'item'
 {REGIONS} --columns=item,phrase => the input has no column 'phrase'; choose --columns from: 'item'
 {REGIONS} --by=region --output_format=html => --by cannot be written as html; use
-{REGIONS} --by=region --attention => --by cannot be used with --attention; remove
-{REGIONS} --by=item --context=nbest.txt => --by cannot be used with --context; remove
-score --workdir=run --format=csv --input=region.csv --by=region --plot=a.png => \
---plot=a.png: a figure needs two points; choose
 score --workdir=run --format=csv --input=word.csv --output=new.tsv => \
 the column 'word' of the input has the name of a column of the result; rename
-{SERVE} --input=- => --input cannot be used with --serve; remove --input or --serve
-{SERVE} --split=test => --split cannot be used with --serve; remove --split or --serve
-{SERVE} --output=- => --output cannot be used with --serve; remove --output or --serve
-{SERVE} --output_format=jsonl => --output_format cannot be used with --serve; remove
-{SERVE} --plot=a.png => --plot cannot be used with --serve; remove --plot or --serve
-score --workdir=run --serve=a => value should be one of <->
 
 {SWEEP},1 --config.training.seed=3 => --config.training.seed sets a key of --grid; remove --config
 {SWEEP} --workdir= => --workdir is missing; add --workdir=DIR, the directory of the sweep

@@ -1,8 +1,6 @@
-"""launch.score: documents, splits, several runs, unknown words, sentences after a context, words
-without context, coloured pages, attention."""
+"""launch.score: documents, splits, unknown words, no context, measures, regions, HTML."""
 
 import csv
-import dataclasses
 import io
 import json
 import re
@@ -20,7 +18,6 @@ from dclm_jax.tables import cell_text
 from tests.launch.support import REPOSITORY, TOLERANCE, copy_run, launch, scored
 
 TEXT = "w1 w2 w3\nw4 <script> &amp; w5\nw4 w5\n\nw6 w7 w8 w9 w1 w2 w3\n"
-DOCUMENTS = [["w1 w2 w3", "w4 <script> &amp; w5", "w4 w5"], ["w6 w7 w8 w9 w1 w2 w3"]]
 
 
 @pytest.fixture(scope="module")
@@ -40,21 +37,12 @@ def table_of(*flags, **options) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(printed), delimiter="\t"))
 
 
-def of_run(value, label: str):
-    """A record of several runs as that of one of them."""
-    if isinstance(value, list):
-        return [of_run(inner, label) for inner in value]
-    if not isinstance(value, dict):
-        return value
-    return value[label] if label in value else {k: of_run(v, label) for k, v in value.items()}
-
-
 def nats(numbers: Iterable[float | None]) -> list[float]:
     return [np.nan if number is None else number for number in numbers]
 
 
 def assert_scores(records, scores: Iterable[DocumentScore]) -> None:
-    """That records of one run are these scores."""
+    """That records are these scores."""
     for record, score in zip(records, scores, strict=True):
         assert (record["id"], record["unit"]) == (score.id, "nats")
         assert record["matmul_precision"] == "highest"
@@ -99,56 +87,26 @@ def test_a_split_is_scored_as_its_text_with_unknown_words(space):
     assert_scores(scored(f"--workdir={space.run}", "--split=valid"), scores)
 
 
-@pytest.mark.parametrize("flags", [[], ["--no_context_too"], ["--no_context_too", "--oov=blank"]])
-def test_runs_are_scored_side_by_side(space, text, flags):
-    """Also without context, and with unknown words left blank."""
-    runs = {"ccdclm": space.run, "rnnlm": space.rnnlm}
-    flags = [f"--workdirs={','.join(map(str, runs.values()))}", f"--input={text}", *flags]
-    records = scored(*flags)
-    compared = "--no_context_too" in flags
-    columns = {}
-    for label, run in runs.items():
-        documents = read_documents(text)
-        scores = dclm_jax.restore(run).score(documents, no_context_too=compared)
-        if "--oov=blank" in flags:
-            scores = [score.without_oov() for score in scores]
-        scores = list(scores)
-        assert_scores(of_run(records, label), scores)
-        rows = [row for score in scores for row in score.rows()]
-        surprisals = columns[f"surprisal:{label}"] = [row.measures["surprisal"] for row in rows]
-        if compared:
-            alone = [row.measures["surprisal_no_context"] for row in rows]
-            columns[f"surprisal_no_context:{label}"] = alone
-            assert (label == "rnnlm") == np.array_equal(alone, surprisals, equal_nan=True)
+@pytest.mark.parametrize("flags", [["--no_context_too"], ["--no_context_too", "--oov=blank"]])
+@pytest.mark.parametrize("model", ["ccdclm", "rnnlm"])
+def test_words_are_scored_without_context_too(space, text, flags, model):
+    """Also with unknown words left blank."""
+    run = {"ccdclm": space.run, "rnnlm": space.rnnlm}[model]
+    flags = [f"--workdir={run}", f"--input={text}", *flags]
+    scores = dclm_jax.restore(run).score(read_documents(text), no_context_too=True)
+    if "--oov=blank" in flags:
+        scores = [score.without_oov() for score in scores]
+    scores = list(scores)
+    assert_scores(scored(*flags), scores)
+    rows = [row for score in scores for row in score.rows()]
+    names = ["surprisal", "surprisal_no_context"]
+    surprisals, alone = ([row.measures[name] for row in rows] for name in names)
+    assert (model == "rnnlm") == np.array_equal(alone, surprisals, equal_nan=True)
     table = table_of(*flags)
-    of_words = ["surprisal", *(["surprisal_no_context"] if compared else [])]
-    by_run = [
-        [f"{name}:{label}" for name in names for label in runs]
-        for names in (of_words, ["sentence_log_prob", "document_log_prob"])
-    ]
-    header = ["document", "sentence", "position", "word", *by_run[0], "known", *by_run[1]]
-    assert list(table[0]) == header
-    for name, numbers in columns.items():
-        close([float(cells[name] or "nan") for cells in table], numbers)
-
-
-@pytest.mark.parametrize("flags", [[], ["--no_context_too"]])
-def test_sentences_are_scored_after_a_context(space, tmp_path, flags):
-    context, endings = tmp_path / "context.txt", tmp_path / "endings.txt"
-    before, candidates = ["w1 w2 w5", "w3 w5"], ["w2 w1 .", "= w4 ."]
-    context.write_text("\n".join(before))
-    endings.write_text("\n".join(candidates))
-    lm = dclm_jax.restore(space.run)
-    expected = []
-    for number, candidate in enumerate(candidates, start=1):
-        (whole,), (alone,) = lm.score([[*before, candidate]]), lm.score([[candidate]])
-        score, surprisals = whole.sentences[-1], alone.sentences[0].measures["surprisal"]
-        if flags:
-            measures = {**score.measures, "surprisal_no_context": surprisals}
-            score = dataclasses.replace(score, measures=measures)
-        expected.append(DocumentScore.of(str(number), [score]))
-    arguments = [f"--workdir={space.run}", f"--context={context}", f"--input={endings}", *flags]
-    assert_scores(scored(*arguments, quiet=False), expected)
+    header = ["document", "sentence", "position", "word", *names, "known"]
+    assert list(table[0]) == [*header, "sentence_log_prob", "document_log_prob"]
+    for name, values in zip(names, (surprisals, alone), strict=True):
+        close([float(cells[name] or "nan") for cells in table], values)
 
 
 def test_tsv_of_quotes_tabs_and_missing_values_is_read_back_whole(space, tmp_path):
@@ -162,32 +120,17 @@ def test_tsv_of_quotes_tabs_and_missing_values_is_read_back_whole(space, tmp_pat
     assert not {cell for row in rows for cell in row.values()} & {"NA", "nan", "null"}
 
 
-def test_attention_stands_beside_the_scores(space, text, tmp_path):
-    flags = (f"--workdir={space.adclm}", f"--input={text}", "--attention")
-    first, second = scored(*flags)
-    lm = dclm_jax.restore(space.adclm)
-    for record, document in zip((first, second), DOCUMENTS, strict=True):
-        for sentence, expected in zip(record["sentences"], lm.attention(document), strict=True):
-            assert sentence["attention"]["positions"] == expected.positions
-            assert sentence["tokens"] == expected.targets
-            close(sentence["attention"]["weights"], expected.weights)
-    assert first["sentences"][1]["attention"]["positions"] == ["<START>", "w1", "w2", "w3"]
-
+def test_a_page_shows_words_as_text(space, text, tmp_path):
     page = tmp_path / "page.html"
-    launch("score", *flags, "--no_context_too", "--output_format=html", f"--output={page}")
+    launch(
+        "score", f"--workdir={space.run}", f"--input={text}", "--no_context_too", f"--output={page}"
+    )
     content = page.read_text()
     assert content.startswith("<!DOCTYPE html>") and content.endswith("</html>\n")
-    assert (content.count("<details>"), content.count("<script>")) == (2, 1)
+    assert content.count("<script>") == 1
     assert ">&lt;script&gt;<rt>" in content and ">&amp;amp;<rt>" in content
-    assert re.search(r"<title>adclm: .*text.txt \(matmul precision: highest\)</title>", content)
+    assert re.search(r"<title>ccdclm: .*text.txt \(matmul precision: highest\)</title>", content)
     assert "; surprisal reduction " in content
-
-    single, figure = tmp_path / "single.txt", tmp_path / "attention.png"
-    single.write_text(TEXT.split("\n\n")[0])
-    launch(
-        "score", f"--workdir={space.adclm}", f"--input={single}", f"--plot={figure}", quiet=False
-    )
-    assert figure.read_bytes().startswith(b"\x89PNG")
 
 
 REGIONS = """item,condition,region,text
@@ -292,13 +235,12 @@ def test_columns_are_chosen_and_missing_cells_stay_missing(raw, tmp_path):
 
 
 @pytest.mark.parametrize("blank", [False, True])
-def test_means_over_regions_are_means_of_words_and_documents(raw, tmp_path, blank):
+def test_means_over_regions_are_means_of_words_and_documents(raw, blank):
     run, table = raw
-    figure = tmp_path / "means.svg"
     flags = [f"--workdir={run}", f"--input={table}", JOIN, "--measures=entropy,rank"]
     flags += ["--oov=blank"] if blank else []
     words = table_of(*flags)
-    means = table_of(*flags, "--by=region,condition", f"--plot={figure}")
+    means = table_of(*flags, "--by=region,condition")
     groups = [("subject", "a"), ("verb", "a"), ("subject", "b"), ("verb", "b")]
     assert [(row["region"], row["condition"]) for row in means] == groups
     for row in means:
@@ -320,25 +262,9 @@ def test_means_over_regions_are_means_of_words_and_documents(raw, tmp_path, blan
         expected_words = 1 if row["region"] == "subject" and row["condition"] == "b" else 3
         expected_words += (row["region"] == "verb" and row["condition"] == "a") * (1 - blank)
         assert int(row["words"]) == expected_words
-    content = figure.read_text()
-    assert content.startswith("<?xml") and "Mean entropy by" in content
     records = scored(*flags, "--by=region", quiet=False)
     assert [record["by"] for record in records] == [{"region": "subject"}, {"region": "verb"}]
     assert records[0]["documents"] == 3 and records[0]["unit"] == "nats"
-
-
-def test_means_of_several_runs_have_columns_of_runs(space, raw, tmp_path):
-    run, table = raw
-    flags = [f"--workdirs={run},{space.rnnlm}", f"--input={table}", JOIN, "--format=csv"]
-    flags += ["--nolowercase", "--by=region", f"--plot={tmp_path / 'a.png'}"]
-    first, second = table_of(*flags)
-    for row in (first, second):
-        for label in ("ccdclm", "rnnlm"):
-            low, mean, high = (
-                float(row[f"surprisal:{label}{end}"]) for end in ("_low", "", "_high")
-            )
-            assert low < mean < high
-    assert first["surprisal:ccdclm"] != first["surprisal:rnnlm"]
 
 
 def test_the_recipe_names_the_columns_of_tsv(raw):

@@ -102,20 +102,6 @@ def test_flags_that_read_text_unlike_in_training_warn(raw_run, tmp_path):
         assert note == f"warning: text is read as {read_as}; the training text was {trained}"
 
 
-def test_candidates_are_read_as_text_is(raw_run, tmp_path):
-    context, lines = tmp_path / "context.txt", tmp_path / "lines.txt"
-    context.write_text("The Cat slept.")
-    lines.write_text("It Rained!\nDr. Smith slept.\n")
-    candidates = ["it rained !", "dr. smith slept ."]
-    flags = [f"--workdir={raw_run}", f"--context={context}", f"--input={lines}"]
-    state = dclm_jax.restore(raw_run).read_text("The Cat slept.")
-    records = scored(*flags, quiet=False)
-    for record, candidate in zip(records, candidates, strict=True):
-        assert record["sentences"][0]["tokens"] == [*candidate.split(), "<END>"]
-        (score,) = state.score([candidate])
-        assert record["log_prob"] == pytest.approx(score.log_prob, rel=1e-5)
-
-
 def test_runs_whose_texts_were_read_differently_need_flags_that_say_how(space, tmp_path):
     """One vocabulary, one of two runs with text in lower case: their order decides nothing."""
     cased, lower = space.run, tmp_path / "lower"
@@ -127,10 +113,9 @@ def test_runs_whose_texts_were_read_differently_need_flags_that_say_how(space, t
     (lower / "text.json").write_text(json.dumps(text_of_run))
     text = tmp_path / "text.txt"
     text.write_text("W1 w2 .\n")
-    for command in (["evaluate"], ["score"], ["score", f"--context={text}"]):
-        for pair in (f"{cased},{lower}", f"{lower},{cased}"):
-            error = refuse(*command, f"--workdirs={pair}", f"--input={text}")
-            assert "the training texts of the runs were read differently (" in error
+    for pair in (f"{cased},{lower}", f"{lower},{cased}"):
+        error = refuse("evaluate", f"--workdirs={pair}", f"--input={text}")
+        assert "the training texts of the runs were read differently (" in error
     flags = ["--format=lines", "--lowercase", f"--input={text}", "--output=-"]
     both = launch("evaluate", f"--workdirs={cased},{lower}", *flags, quiet=False)
     results = json.loads(both.stdout)["runs"]
@@ -164,7 +149,6 @@ def unheard(space, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("unheard")
     sentences = ["w1 w2 unheard of words", "w3 more of it"]
     (folder / "text.txt").write_text("\n".join(sentences))
-    (folder / "endings.txt").write_text("w1 never seen\nof w2 it\n")
     (folder / "list.txt").write_text("0 ||| w1 unheard of ||| ||| -1\n0 ||| of it w1 ||| ||| -2\n")
     (folder / "orders").mkdir()
     for number, lines in enumerate((sentences, sentences[::-1]), start=1):
@@ -180,7 +164,6 @@ def unheard(space, tmp_path_factory) -> Path:
         # The only text of the result is not named.
         ("evaluate --input=text.txt --output=-", [""]),
         ("score --input=text.txt", ["text.txt"]),
-        ("score --context=text.txt --input=endings.txt", ["text.txt", "endings.txt"]),
         ("score --data=corpus", ["corpus, test"]),
         ("order --input=text.txt --noshuffle", ["text.txt"]),
         ("generate --context=text.txt --num_sentences=1", ["text.txt"]),

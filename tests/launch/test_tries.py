@@ -59,7 +59,6 @@ COMMANDS = {
     "coherence --baseline=maximum_entropy --data=corpus --output=out/a.json": ("corpus/*",),
     "score --workdir=run --input=prose.txt --format=prose --output=out/a.jsonl": ("prose.txt",),
     "score --workdir=run --input=documents.jsonl --output=out/a.jsonl": ("documents.jsonl",),
-    "score --workdir=run --input=references.txt --context=lines.txt": ("*.txt",),
     "score --workdir=run --input=regions.csv --format=prose --join_rows=id --by=region "
     "--measures=rank,divergence --plot=out/a.png --output=out/a.tsv": ("regions.csv", "run/*"),
     "minimal_pairs --workdir=run --input=pairs.jsonl --by=UID --metrics=out/a.json "
