@@ -269,7 +269,7 @@ class LanguageModel:
         if self.reads_source:
             raise InputError(
                 f"{purpose} needs a language model, and {self.name} is an autoencoder; use "
-                "launch.reconstruct, launch.encode or launch.evaluate"
+                "launch.reconstruct or launch.evaluate"
             )
 
     def require_generating(self) -> Reader:

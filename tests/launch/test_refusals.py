@@ -12,7 +12,6 @@ FILES = {
     "blank.txt": "\n= heading =\n\n",
     "single.txt": "w1 w3\n\nw2 w3\n",
     "lines.txt": "w2 w1 .\n\nw4\n",
-    "bad.txt": b"w1 w2\n\n\xff\n",
     "nbest.txt": "0 ||| w1 ||| ||| 1.0\n",
     "references.txt": "w1\n",
     "none.jsonl": '{"id": "a", "sentences": []}\n',
@@ -100,13 +99,6 @@ coherence --baseline=grid --data=corpus => --baseline
 {COHERENCE} --seed=-1 => --seed=-1: -1 is not a non-negative integer
 {COHERENCE} --permutations=1000000000000 => would take at least
 {COHERENCE} --bootstrap=1000000000000 => would take at least
-
-encode --workdir=run --output=new.npy --input=bad.txt => bad.txt:3: not valid UTF-8
-encode --workdir=run --output=new.npy => --input is missing
-encode --workdir=run --input=lines.txt => output is ''; choose a file NAME.npy
-encode --workdir=run --input=lines.txt --output=- => choose a file NAME.npy
-encode --workdir=run --input=lines.txt --output=folder.npy => folder.npy
-encode --output=new.npy --input=lines.txt => --workdir is missing
 
 generate --context=lines.txt => --workdir is missing
 generate --workdir=corpus => corpus has no run
@@ -289,8 +281,7 @@ train --config=named.py --help => --config: get_config() missing 1 required posi
 def folder(space, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("refusals")
     for name, content in FILES.items():
-        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
-    (folder / "folder.npy").mkdir()
+        (folder / name).write_text(content)
     (folder / "tiny.py").write_text(space.config.read_text())
     runs = ("run", "rnnlm", "seed", "adclm", "autoencoder", "other_run")
     for name in (*runs, "corpus", "other_corpus"):

@@ -167,7 +167,6 @@ def unheard(space, tmp_path_factory) -> Path:
         ("score --data=corpus", ["corpus, test"]),
         ("order --input=text.txt --noshuffle", ["text.txt"]),
         ("generate --context=text.txt --num_sentences=1", ["text.txt"]),
-        ("encode --input=text.txt --output=vectors.npy", ["text.txt"]),
         ("rescore --nbest=list.txt --output=-", ["list.txt"]),
         ("coherence --input=text.txt", ["text.txt"]),
         ("coherence --data=corpus", ["corpus, test"]),

@@ -65,7 +65,6 @@ COMMANDS = {
     "--output=out/a.tsv": ("pairs.jsonl", "run/*"),
     "order --workdir=run --input=lines.txt --output=out/a.jsonl": ("run/*", "lines.txt"),
     "generate --workdir=run --context=lines.txt --output=out/a.jsonl": ("run/*", "lines.txt"),
-    "encode --workdir=run --input=lines.txt --output=out/a.npy": ("run/*", "lines.txt"),
     "rescore --workdir=run --nbest=nbest.txt --documents=division.txt --references=references.txt "
     "--tune --output=out/a.txt --metrics=out/a.json --scored_nbest=out/b.txt": (
         *("nbest.txt", "division.txt", "references.txt", "run/*"),
@@ -104,7 +103,7 @@ VALUES = [
     *("", "-1", "0", "1", "2", "0.5", "-0.5", "nan", "inf", "-inf", "1e400", "9" * 30, "9" * 5000),
     *("1000000000000", "é", "\u2028", "\udcff", "a\nb", "x" * 5000, "/x" * 3000, "x", "true"),
     *("-", ".", "..", "/proc", "/dev/null", "/dev/zero", "/dev/full", "out", "run", "lines.txt"),
-    *("corpus", "nowhere", "nowhere/x.json", "out/a.png", "out/a.npy", "gs://", "s3:///x"),
+    *("corpus", "nowhere", "nowhere/x.json", "out/a.png", "gs://", "s3:///x"),
     *("words", "sentences", "[1]", "{}", "a=b", "run,run", "1,2", "a;b", "tests.launch", "$HOME"),
     *(",", "*", "\\", "'", "ftp://x/y"),
 ]
