@@ -321,9 +321,9 @@ class LanguageModel:
 
     def string_options(self, **others: Any) -> TextOptions:
         """The text options of the training corpus for strings, with other values of some options: a
-        model trained on tagged text or trees reads lines of words."""
+        model trained on tagged text reads lines of words."""
         options = self.text.options or PLAIN
-        if options.format in ("tagged", "treebank"):
+        if options.format == "tagged":
             options = dataclasses.replace(options, format=PLAIN.format)
         return dataclasses.replace(options, **others)
 

@@ -22,7 +22,6 @@ def define_fields(
     options: type,
     *,
     names: Mapping[str, str] = {},
-    choices: Mapping[str, Sequence[str]] = {},
     omitted: Collection[str] = (),
     unset: str = "",
 ) -> FieldFlags:
@@ -31,7 +30,6 @@ def define_fields(
     Args:
       options: the dataclass.
       names: names of flags that are not the names of their fields.
-      choices: the values of fields that have a fixed set of values.
       omitted: fields without a flag.
       unset: the meaning of a missing flag, in which "{}" stands for the default of the field; the
         value of the flag is then None. By default the flag has the default of the field.
@@ -57,8 +55,6 @@ def define_fields(
             lower_bound = limits.least
         if kind is typing.Literal:
             holder = flags.DEFINE_enum(name, default, typing.get_args(hint), text)
-        elif field.name in choices:
-            holder = flags.DEFINE_enum(name, default, choices[field.name], text)
         elif isinstance(field.default, tuple) or kind is Sequence:
             holder = flags.DEFINE_list(name, default and list(default), text)
         elif hint is int:

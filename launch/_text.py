@@ -4,8 +4,7 @@ from collections.abc import Collection
 
 from absl import flags
 
-from dclm_jax.data.documents import FORMS, TextOptions
-from dclm_jax.data.readers import TEXT_FORMATS
+from dclm_jax.data.documents import TextOptions
 from launch._fields import FieldFlags, define_fields
 
 # The flags belong to the launcher that calls the function; its --help lists them.
@@ -15,5 +14,4 @@ flags.disclaim_key_flags()
 def define_text_flags(unset: str = "as in training", omitted: Collection[str] = ()) -> FieldFlags:
     """Defines flags for the fields of `TextOptions`; `unset` is the meaning of a missing flag, and
     `omitted` names fields without a flag."""
-    choices = {"format": TEXT_FORMATS, "unicode": FORMS}
-    return define_fields(TextOptions, choices=choices, unset=unset, omitted=omitted)
+    return define_fields(TextOptions, unset=unset, omitted=omitted)

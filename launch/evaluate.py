@@ -15,12 +15,11 @@ Several runs must have one vocabulary. --plot shows their perplexity against n, 
 context sentences of larger-context models (model.context_sentences).
 
 --by_pos measures the perplexity of each part of speech (Wang and Cho 2015, section 6.2): exp(sum of
--log P / number of words). Tags come from the text (formats tagged, treebank, jsonl). For text
-without tags HanTa adds tags of the Penn Treebank (pip install 'dclm_jax[tags]'). Noun is NN and
-NNS, Verb is VB and VBZ, UNC is a word without a tag. The table has the classes of the most frequent
-tags, all other tags together, punctuation and END, which add up to the whole text. --plot then
-shows the perplexity of each class relative to the first run, with 95% intervals from a bootstrap
-over documents.
+-log P / number of words). Tags come from the text (formats tagged and jsonl). For text without tags
+HanTa adds tags of the Penn Treebank (pip install 'dclm_jax[tags]'). Noun is NN and NNS, Verb is VB
+and VBZ, UNC is a word without a tag. The table has the classes of the most frequent tags, all other
+tags together, punctuation and END, which add up to the whole text. --plot then shows the perplexity
+of each class relative to the first run, with 95% intervals from a bootstrap over documents.
 
 --interpolate mixes two runs, p = w p_A + (1 - w) p_B for every target. The weight w is tuned on
 --tune_on, and used on --split or --input.

@@ -82,15 +82,12 @@ def main(argv: Sequence[str]) -> None:
     output = _app.required("output", "DIR, the directory of the corpus")
     text, options = values_of(_TEXT), values_of(_OPTIONS)
     options["fractions"] = _fractions()
-    if _CORPUS.value:
-        if "format" in text:
-            raise InputError(f"--format has no effect with --corpus={_CORPUS.value}; remove it")
-        text["format"] = _CORPUS.value
     manifest = prepare(
         _source(),
         output,
         TextOptions(**text),
         PrepareOptions(**options),
+        collection=_CORPUS.value,
         overwrite=_OVERWRITE.value,
         report=lambda line: print(line, flush=True),
     )

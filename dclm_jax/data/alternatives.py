@@ -1,12 +1,11 @@
 """Tables and JSON lines whose columns have alternative sentences, and their contexts."""
 
 import dataclasses
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from dclm_jax.data import formats, prose
+from dclm_jax.data import formats
 from dclm_jax.data.documents import Document, cell_text
 from dclm_jax.data.readers import TextReader
 from dclm_jax.errors import InputError, brief
@@ -87,7 +86,7 @@ def read_alternatives(path: str, columns: PairColumns, reader: TextReader) -> It
         yield Choice(sentences, earlier, other_cells, where, right)
     if not count:
         raise InputError(f"{path} has no records; add one record per pair")
-    reader.finish(path, reader.report)
+    reader.finish(path)
 
 
 def _right(cells: Mapping[str, Any], columns: PairColumns, where: str) -> int:
@@ -107,15 +106,10 @@ class _Words:
     def __init__(self, reader: TextReader):
         self._reader = reader
 
-    @functools.cached_property
-    def _tokenizer(self) -> prose.Tokenizer:
-        """The tokenizer, which records without raw text do not need."""
-        return prose.Tokenizer(self._reader.options, self._reader.notes)
-
     def words(self, value: Any, name: str, where: str) -> list[str]:
         """The words of one sentence."""
         if isinstance(value, str):
-            words = self._tokenizer.words(value)
+            words = self._reader.tokenizer.words(value)
         else:
             words = formats.words_of(value, "word", f"{where}: {brief(name)}")
         (words,) = self._written([words]) or [[]]
@@ -126,7 +120,7 @@ class _Words:
     def sentences(self, value: Any, name: str, where: str) -> list[list[str]]:
         """The sentences that have words of a text or of a list of sentences."""
         if isinstance(value, str):
-            return self._written(self._tokenizer.sentences(formats.paragraphs(value)))
+            return self._written(self._reader.tokenizer.sentences(formats.paragraphs(value)))
         if not isinstance(value, list):
             raise InputError(
                 f"{where}: {brief(name)} is {brief(value)}; write text, or a list of sentences"

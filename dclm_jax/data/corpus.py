@@ -103,7 +103,10 @@ class Manifest:
         """The number of tokens that published perplexities count in a split. The number is 0 if it
         is unknown, or if the split differs from the published text: documents were omitted, other
         words are OOV, or the text was converted to lower case."""
-        source, entry = self.sources.get(str(self.options.get("format")), {}), self.splits[split]
+        source, entry = (
+            self.sources.get(str(self.options.get("collection")), {}),
+            self.splits[split],
+        )
         tokens, unknown = (
             counts.get(split) if isinstance(counts := source.get(key), dict) else None
             for key in ("original_tokens", "original_unknown")

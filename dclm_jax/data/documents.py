@@ -3,14 +3,14 @@
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from dclm_jax.errors import InputError, brief
-from dclm_jax.files import json_text
+from dclm_jax.files import json_text, require_valid
 
+TextFormat = Literal["lines", "tagged", "jsonl", "csv", "tsv", "prose"]
+TEXT_FORMATS: tuple[TextFormat, ...] = get_args(TextFormat)
 NO_FORM = "none"
-FORMS = (NO_FORM, "nfc", "nfkc")
-"""Unicode normal forms of words."""
 NO_DIVIDER = "none"
 _LANGUAGE = re.compile("[a-z]{2,3}")
 OnDocument = Callable[[int], None]
@@ -78,8 +78,8 @@ class TextOptions:
     text, and reads other text with these options.
 
     Attributes:
-      format: format of text (launch/text.md). auto is tagged if words are WORD/TAG, otherwise
-        lines. Files named .json, .jsonl, .csv and .tsv have the format of their name.
+      format: format of text (launch/text.md). Files named .jsonl, .json, .csv and .tsv have the
+        format of their name.
       lowercase: convert words to lower case.
       normalize: normalize quotes, dashes and other punctuation of raw text, as Moses does.
         Tokenized text is never normalized.
@@ -95,25 +95,22 @@ class TextOptions:
         as one word. A named corpus has a fixed token.
     """
 
-    format: str = "auto"
+    format: TextFormat = "lines"
     lowercase: bool = False
     normalize: bool = False
     text_key: str | None = None
     language: str = "en"
-    unicode: str = NO_FORM
+    unicode: Literal["none", "nfc", "nfkc"] = NO_FORM
     divider: str = "="
     quoted: bool = False
     unknown_token: str | None = None
 
     def __post_init__(self):
+        require_valid(self)
         if not _LANGUAGE.fullmatch(self.language):
             raise InputError(
                 f"language is {brief(self.language)}; expected a code of two or three "
                 "lower-case letters, such as en"
-            )
-        if self.unicode not in FORMS:
-            raise InputError(
-                f"unicode is {brief(self.unicode)}; expected one of {', '.join(FORMS)}"
             )
         if self.divider.split() != [self.divider]:
             raise InputError(f"divider is {brief(self.divider)}; expected one word, or none")
@@ -121,7 +118,7 @@ class TextOptions:
             raise InputError(f"unknown_token is {brief(self.unknown_token)}; expected one word")
 
     def __str__(self) -> str:
-        parts = ["lines of words" if self.format == "auto" else self.format]
+        parts = ["lines of words" if self.format == "lines" else self.format]
         if self.normalize:
             parts.append("its punctuation normalized")
         if self.lowercase:

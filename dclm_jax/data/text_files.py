@@ -17,14 +17,10 @@ from dclm_jax.files import reading
 
 UTF8 = "utf-8"
 STDIN = "-"
-LONGEST_LINE = 1 << 24
-"""Maximum number of bytes of a line and of characters of a table's cell, which bounds memory."""
 _UNPACK: dict[str, Callable[[BinaryIO], Any]] = {
     ".bz2": bz2.BZ2File,
     ".gz": lambda file: gzip.GzipFile(fileobj=file),
 }
-# About every second byte of UTF-16 is NUL; a NUL in other text is rare.
-_NULS_OF_TEXT = 3
 
 
 class Line(NamedTuple):
@@ -103,7 +99,6 @@ def read_lines(
         return
     unpack = _UNPACK.get(file.suffix.lower(), contextlib.nullcontext)
     try:
-        # A pipe is a valid text; the maximum length of a line bounds memory.
         with storage.open_regular(file, or_stream=True) as packed, unpack(packed) as stream:
             yield from decode(stream, source, encoding, fallbacks)
     except (OSError, EOFError, zlib.error) as error:
@@ -120,29 +115,11 @@ def decode(
     # Latin-1 has a character for each byte, so that lines are divided before they are decoded. In
     # UTF-16 the end of a line is more than a byte.
     encodings = (encoding, *fallbacks) if "\n".encode(encoding) == b"\n" else ()
-    text = io.TextIOWrapper(stream, "latin-1" if encodings else encoding, newline="")
-    number, before = 0, ""
+    text = io.TextIOWrapper(stream, "latin-1" if encodings else encoding, newline=None)
+    number = 0
     try:
-        while line := text.readline(LONGEST_LINE + 1):
-            # CR CR LF is one end of line: CR LF whose LF was converted to CR LF.
-            if line == "\r\n" and before.endswith("\r"):
-                before = line
-                continue
-            number, before = number + 1, line
-            where = f"{source}:{number}"
-            if len(line) > LONGEST_LINE:
-                raise InputError(
-                    f"{where}: the line is longer than {LONGEST_LINE >> 20} MiB; expected lines of "
-                    "text"
-                )
-            content = line.rstrip("\r\n")
-            line = line if content is line else f"{content}\n"
-            line = _decoded(line, where, encodings) if encodings else line
-            if line.count("\0") * _NULS_OF_TEXT > len(line):
-                raise InputError(
-                    f"{where}: is not text in {encoding}: it has many NUL bytes, as UTF-16 without "
-                    "a byte order mark has; try --encoding=utf-16-le or utf-16-be"
-                )
+        for number, line in enumerate(text, start=1):
+            line = _decoded(line, f"{source}:{number}", encodings) if encodings else line
             # The byte order mark.
             yield Line(number, line.removeprefix("\ufeff") if number == 1 else line)
     except UnicodeError as error:

@@ -23,8 +23,6 @@ from typing import NamedTuple
 import numpy as np
 
 from dclm_jax.data.documents import NO_DIVIDER
-from dclm_jax.data.formats import RAW
-from dclm_jax.data.readers import remembered
 from dclm_jax.data.vocabulary import END, END_TOKEN, UNKNOWN, Vocabulary
 from dclm_jax.decoding.choices import GREEDY, Decoding
 from dclm_jax.errors import InputError
@@ -177,7 +175,7 @@ def generate(
 
 def _written(lm: LanguageModel, words: Iterable[str]) -> Iterator[str]:
     """The text after each word."""
-    end = "" if remembered(lm.string_options()).format in RAW else "\n"
+    end = "" if lm.string_options().format == "prose" else "\n"
     text = ""
     for word in words:
         if word == END_TOKEN:

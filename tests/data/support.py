@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from dclm_jax.data.corpora import COLLECTIONS
 from dclm_jax.data.corpus import Corpus, Manifest, open_corpus, read_manifest
 from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.prepare import PrepareOptions, prepare
@@ -22,8 +23,10 @@ def write_lines(path: Path, documents: Iterable[Iterable[list[str]]]) -> Path:
     return write(path, "\n\n".join(texts) + "\n")
 
 
-def read(path: Path, format: str = "auto", encoding: str = "utf-8", **options) -> list[Document]:
-    """The documents of a text that is read with these `TextOptions`."""
+def read(path: Path, format: Any = "lines", encoding: str = "utf-8", **options) -> list[Document]:
+    """The documents of a text that is read with these `TextOptions`, or of a named corpus."""
+    if format in COLLECTIONS:
+        return list(TextReader(TextOptions(**options)).written(COLLECTIONS[format].read(path)))
     return list(read_documents(path, TextOptions(format, **options), encoding=encoding))
 
 
@@ -35,14 +38,17 @@ def sentences_of(path: Path, *format: str, **options) -> list[list[list[str]]]:
 def make_corpus(
     source: Any,
     directory: Path,
-    format: str = "auto",
+    format: Any = "lines",
     lowercase: bool = False,
     unknown_token: str | None = None,
     **options: Any,
 ) -> Manifest:
-    """Prepares a corpus with these text options and `PrepareOptions`."""
+    """Prepares a corpus with these text options and `PrepareOptions`; `format` may also be the name
+    of a corpus."""
+    collection = format if format in COLLECTIONS else None
+    format = "lines" if collection else format
     text = TextOptions(format, lowercase, unknown_token=unknown_token)
-    return prepare(source, directory, text, PrepareOptions(**options))
+    return prepare(source, directory, text, PrepareOptions(**options), collection=collection)
 
 
 def corpus_of(directory: Path, text: str, **options: Any) -> Corpus:

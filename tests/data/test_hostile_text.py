@@ -19,7 +19,7 @@ from dclm_jax.data.prepare import prepare
 from dclm_jax.data.readers import TextReader, read_documents
 from dclm_jax.evaluation import parts_of_speech
 from tests.data import test_ted as ted
-from tests.data.support import write
+from tests.data.support import read, write
 from tests.fuzzing import anything, attack, attack_json, damaged, fuzz, value_or_input_error
 
 TEXTS = {
@@ -30,7 +30,6 @@ TEXTS = {
     "treebank": "( (S\n(NP-1 (-NONE- *) (DT The) (NN cat))\n(VP (VBD sat)) (. .)))\n"
     "((X (SYM \\\\*)))\n",
     "nbest": "2 a_0\n-1.5 -2\n(S1 (NN x) (. .))\n-2 -3\n(S1 (NN x))\n1 b_1\n-1\n(NN y)\n",
-    "auto": "The/AT cat/NN sat/VBD\nIt/PPS was/BEDZ\n\n= 2 =\nA/AT dog/NN\n",
     "csv": 'id,text\n1,"He said ""No"". A dog, or\n\ntwo."\nx,It was.\n,\n',
     "raw": '{"id": 1, "text": "He said. A dog.\\n\\nTwo."}\n{"text": "It was."}\n{"text": ""}\n',
     "prose": 'Dr. Smith did not laugh. He left (at 5 p.m.)!\n\n1. "One" 2. two\n= 2 =\nA dog.\n',
@@ -42,7 +41,7 @@ PROSE_BYTES = 3000
 
 
 def read_whole(path: Path, format: str, encoding: str = "utf-8") -> None:
-    for document in read_documents(path, TextOptions(format), encoding=encoding):
+    for document in read(path, format, encoding):
         assert document.id.splitlines() == [document.id] and document.id.encode()
         assert document.sentences and all(document.sentences)
         words = [word for sentence in document.sentences for word in sentence]
@@ -60,7 +59,7 @@ def feed(path: Path, content: bytes, format: str, folder: Path | None = None, en
 @pytest.mark.parametrize(
     ("name", "format", "suffix"),
     [
-        *((format, format, "") for format in ("lines", "tagged", "jsonl", "treebank", "auto")),
+        *((format, format, "") for format in ("lines", "tagged", "jsonl")),
         *(("nbest", "nant", suffix) for suffix in ("", ".bz2", ".gz")),
     ],
 )
@@ -119,7 +118,7 @@ PAIRS = (
 
 
 @pytest.mark.parametrize(
-    ("read", "name", "original"),
+    ("read_records", "name", "original"),
     [
         (read_joined, "joined.csv", REGIONS),
         (read_joined, "joined.jsonl", TEXTS["raw"]),
@@ -127,14 +126,14 @@ PAIRS = (
         (read_pairs, "pairs.csv", 'good,bad,context\na b,a c,It was.\nx,"y\nz",d\n'),
     ],
 )
-def test_regions_and_pairs(place, read, name, original):
+def test_regions_and_pairs(place, read_records, name, original):
     path = place / name
 
     @fuzz(60)
     @given(anything() | damaged(original.encode()))
     def check(content: bytes) -> None:
         path.write_bytes(content[:PROSE_BYTES])
-        value_or_input_error(path, lambda: read(path))
+        value_or_input_error(path, lambda: read_records(path))
 
     check()
 
@@ -194,8 +193,7 @@ LISTS = st.lists(
 @fuzz(150)
 @given(anything() | damaged(TEXTS["prose"].encode()) | LISTS)
 def test_prose(place, content):
-    for format in ("prose", "paragraphs"):
-        feed(place / "text.txt", content[:PROSE_BYTES], format)
+    feed(place / "text.txt", content[:PROSE_BYTES], "prose")
 
 
 @pytest.mark.parametrize("layout", ["lines", "imdb", "bbc"])

@@ -1,9 +1,7 @@
 import pytest
 
-from dclm_jax.data.corpora import prose_folders
-from dclm_jax.data.documents import Document, TextOptions
+from dclm_jax.data.documents import Document
 from dclm_jax.data.prepare import prepare
-from dclm_jax.data.readers import read_documents
 from dclm_jax.errors import InputError
 from tests.data.support import contents, ids_of, make_corpus, read, write
 
@@ -67,7 +65,7 @@ def test_line_breaks_of_a_review_end_paragraphs(tmp_path):
 def test_imdb_division(tmp_path):
     root = write_imdb(tmp_path / "aclImdb")
     reports = []
-    manifest = prepare(root, tmp_path / "out", TextOptions("imdb"), report=reports.append)
+    manifest = prepare(root, tmp_path / "out", collection="imdb", report=reports.append)
     ids = ids_of(tmp_path / "out")
     # 0.86 of 26 is 22.4.
     assert [len(ids[split]) for split in ("train", "valid", "test")] == [22, 4, 4]
@@ -136,7 +134,6 @@ def test_missing_folder_of_reviews_is_named(tmp_path, folder):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("wsj", {}, "unknown format 'wsj'; .*, sotu, imdb, bbc, ptb, nant, ted"),
         ("bbc", dict(source=None), "bbc has no input; set --input to the folder of the BBC"),
         ("sotu", {}, "sotu is embedded and takes no input"),
         ("sotu", dict(source=None, seed=1), "sotu takes no seed"),
@@ -158,18 +155,9 @@ def test_bad_options_of_collections(tmp_path, name, options, message):
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
-def test_bbc_articles_and_nothing_else_as_a_stream(tmp_path, monkeypatch):
-    # The files are read while sentences come out, not all of them before the first.
+def test_bbc_articles_and_nothing_else(tmp_path):
     root = write_bbc(tmp_path / "bbc", articles=2)
     write(root / "sport" / "._001.txt", b"\xff")
     write(root / "tech" / "notes.md", "none of them")
-    files, read_lines = [], prose_folders.read_lines
-    monkeypatch.setattr(
-        prose_folders, "read_lines", lambda file, **kw: files.append(file) or read_lines(file, **kw)
-    )
-    stream = read_documents(root, TextOptions("bbc"))
-    assert next(stream).id == "business/001"
-    assert len(files) == 1
     names = [f"{topic}/{number}" for topic in TOPICS for number in ("001", "002")]
-    assert [document.id for document in stream] == names[1:]
-    assert len(files) == len(names)
+    assert [document.id for document in read(root, "bbc")] == names

@@ -4,9 +4,8 @@ import pytest
 
 from dclm_jax.data.corpora import sotu
 from dclm_jax.data.corpus import open_corpus
-from dclm_jax.data.documents import Document, TextOptions
-from dclm_jax.data.readers import TextReader, read_documents
-from tests.data.support import contents, empty, make_corpus, read, sentences_of, write
+from dclm_jax.data.documents import Document
+from tests.data.support import contents, make_corpus, read, sentences_of, write
 
 CURLY = "“Don’t (ever) go…” he said — twice – and «left»\u00a0; ‘it’ was the dog’s"
 
@@ -74,18 +73,16 @@ def test_the_unknown_token_of_raw_text_is_one_word_that_is_unknown(tmp_path, tok
     assert corpus.manifest.text.unknown_token == token
 
 
-def test_every_line_of_paragraphs_is_a_document(tmp_path):
-    path = write(tmp_path / "t", "It rained. We left!\n\n=== Best pizza ===\nMr. B slept.\n")
+def test_every_file_of_a_folder_is_a_document(tmp_path):
+    write(tmp_path / "b.txt", "It rained. We left!\n\nYes.\n")
+    write(tmp_path / "a.txt", "It slept.\n= Two =\nIt left.\n")
     documents = [
-        Document("t:1", [["It", "rained", "."], ["We", "left", "!"]]),
-        Document("t:3", [["=", "=", "=", "Best", "pizza", "=", "=", "="]]),
-        Document("t:4", [["Mr.", "B", "slept", "."]]),
+        Document("a.txt:1", [["It", "slept", "."]]),
+        # A divider ends a document, too.
+        Document("a.txt:3", [["It", "left", "."]]),
+        Document("b.txt:1", [["It", "rained", "."], ["We", "left", "!"], ["Yes", "."]]),
     ]
-    reader = TextReader(TextOptions("paragraphs"))
-    assert list(reader.documents(path)) == documents
-    assert empty(reader) == (0, 1)
-    kept = list(read_documents(path, TextOptions("paragraphs"), keep_empty=True))
-    assert kept == [documents[0], Document("t:2", []), *documents[1:]]
+    assert read(tmp_path, "prose") == documents
 
 
 def split_by_year(years) -> list[int]:

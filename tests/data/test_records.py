@@ -9,7 +9,7 @@ import pytest
 
 from dclm_jax.data import formats
 from dclm_jax.data.documents import Document, TextOptions, columns
-from dclm_jax.data.readers import TextReader, read_documents, remembered
+from dclm_jax.data.readers import TextReader, read_documents
 from dclm_jax.errors import InputError
 from tests.data.support import read, write
 
@@ -51,11 +51,10 @@ def test_a_column_of_a_table_is_raw_text(tmp_path, kind, delimiter, end):
     reader = TextReader(TextOptions(text_key="review", quoted=True), report=reports.append)
     assert list(reader.documents(path, keep_empty=True)) == expected
     assert reports == [
-        f"note: {path}: read as {kind.upper()} with raw text under 'review'",
         f"note: {path}: cells over several lines: 2, the longest in lines 2 to 4; check "
         "for a missing closing quotation mark",
     ]
-    assert reader.formats == {kind}
+    assert reader.formats == {kind} and reader.has_raw_text
     assert read(path, "prose", text_key="review", quoted=True) == expected[:2]
     # Of another name it is one if that is said.
     other = write(tmp_path / "t.data", table(delimiter, end))
@@ -64,16 +63,23 @@ def test_a_column_of_a_table_is_raw_text(tmp_path, kind, delimiter, end):
 
 
 def test_json_lines_of_raw_text(tmp_path):
-    records = [{"id": 3, "text": TEXTS[0]}, {"text": TEXTS[1], "sentences": []}, {"text": ""}]
+    """Each record has raw text or sentences of words."""
+    records = [
+        {"id": 3, "text": TEXTS[0]},
+        {"text": TEXTS[1]},
+        {"sentences": ["It rained."]},
+        {"text": ""},
+    ]
     path = write(tmp_path / "t.jsonl", "\n\n".join(map(json.dumps, records)))
     expected = [
         Document("3", SENTENCES[0]),
         Document("t.jsonl:3", SENTENCES[1]),
-        Document("t.jsonl:5", []),
+        Document("t.jsonl:5", [["It", "rained."]]),
+        Document("t.jsonl:7", []),
     ]
     reader = TextReader()
     assert list(reader.documents(path, keep_empty=True)) == expected
-    assert reader.formats == {"raw jsonl"}
+    assert reader.has_raw_text
 
 
 def test_json_lines_of_another_key(tmp_path):
@@ -215,7 +221,6 @@ def test_a_text_without_rows_is_refused(tmp_path):
             r"t\.jsonl:2: the record has no key 'text' and .*: 'body'$",
         ),
         ('{"text": "a"}\n{"text": null}\n', r":2: 'text' is None; write a string"),
-        ('{"text": "a"}\n{"sentences": []}\n', r":2: the record has 'sentences', but"),
         ('{"text": "a"}{"text": "b"}\n', r"t\.jsonl:1: not JSON: Extra data"),
         ('{"text": "\\ud800"}\n', r"t\.jsonl:1: the record has half of a surrogate pair"),
     ],
@@ -239,24 +244,3 @@ def test_a_long_cell(tmp_path):
     path = write(tmp_path / "t.csv", "text\n" + '"' + "word " * 27_000 + '"\n')
     [document] = read(path)
     assert [word for words in document.sentences for word in words] == ["word"] * 27_000
-
-
-@pytest.mark.parametrize(
-    ("asked", "formats", "expected"),
-    [
-        (TextOptions(), {"lines"}, TextOptions()),
-        (TextOptions("tagged", True), {"tagged"}, TextOptions("tagged", True)),
-        (TextOptions("auto", normalize=True), {"jsonl"}, TextOptions()),
-        (TextOptions("jsonl"), {"raw jsonl"}, TextOptions("prose")),
-        (TextOptions("auto", text_key="a"), {"csv"}, TextOptions("prose", text_key="a")),
-        (TextOptions("csv", normalize=True), set(), TextOptions("prose", normalize=True)),
-        (TextOptions("paragraphs"), {"paragraphs"}, TextOptions("paragraphs")),
-        (TextOptions("prose", True, True, "a"), set(), TextOptions("prose", True, True, "a")),
-        (TextOptions("imdb", True), set(), TextOptions("prose", True)),
-        (TextOptions("ptb"), set(), TextOptions()),
-        (TextOptions(), {"lines", "treebank"}, TextOptions("treebank")),
-    ],
-)
-def test_what_is_remembered(asked, formats, expected):
-    assert remembered(asked, formats) == expected
-    assert remembered(expected) == expected

@@ -11,7 +11,6 @@ from tests.data.support import make_corpus, read, write
 TAGGED = (
     "The/at 1/2/cd ran/vbd-hl\nIt/pps\n\n= b =\nA/at dog/nn\nran/vbd\nit/pps saw/vbd\n\nThe/at\n"
 )
-TREES = "( (S (NP (DT The) (NN cat)) (VP (VBD sat)) (-NONE- *)))\n( (X (. .)))\n"
 
 
 def tags_of(directory, split):
@@ -43,15 +42,12 @@ def test_values(tmp_path, tagged):
     assert manifest.splits["train"].characters == len(" ".join(words)) + 1 == 36
 
 
-def test_tags_of_all_formats(tmp_path, tagged):
-    trees = write(tmp_path / "t.mrg", TREES)
+def test_tags_of_both_formats(tmp_path, tagged):
     records = [
         {"sentences": ["", "A b"], "tags": ["", "X Y"]},
         {"sentences": ["c"], "tags": [["Z"]]},
     ]
     lines = write(tmp_path / "t.jsonl", "\n".join(map(json.dumps, records)))
-    make_corpus({"train": trees}, tmp_path / "trees", "treebank")
-    assert tags_of(tmp_path / "trees", "train") == [[["DT", "NN", "VBD"], ["."]]]
     make_corpus({"train": lines, "test": tagged}, tmp_path / "both", "tagged")
     assert tags_of(tmp_path / "both", "train") == [[["X", "Y"]], [["Z"]]]
     expected = [document.tags for document in read(tagged, "tagged")]
@@ -87,11 +83,11 @@ def test_documents_are_divided_cut_and_left_out_with_their_tags(tmp_path):
                 assert corpus.vocabulary.decode(sentence) == [words[int(n)] for n in numbers]
 
 
-def test_splits_with_other_text_have_none(tmp_path, tagged):
+def test_splits_with_other_text_have_none(tmp_path):
     mixed = '{"sentences": ["a"], "tags": ["X"]}\n{"sentences": ["b"]}\n'
     plain = write(tmp_path / "plain", "a b\n")
-    write(tagged, TAGGED.upper())
-    sources = {"train": tagged, "valid": write(tmp_path / "mixed.jsonl", mixed), "test": plain}
+    tags = write(tmp_path / "tags.jsonl", '{"sentences": ["a"], "tags": ["X"]}\n')
+    sources = {"train": tags, "valid": write(tmp_path / "mixed.jsonl", mixed), "test": plain}
     manifest = make_corpus(sources, tmp_path / "out")
     assert {name for name in manifest.files if "tags" in name} == {"tags.tsv", "train.tags.bin"}
     assert open_corpus(tmp_path / "out", "valid").tags is None

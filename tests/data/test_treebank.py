@@ -8,11 +8,12 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from dclm_jax.data.corpora import COLLECTIONS
+from dclm_jax.data.corpora import COLLECTIONS, treebank
 from dclm_jax.data.corpus import open_corpus
-from dclm_jax.data.documents import Document, TextOptions
+from dclm_jax.data.documents import Document
 from dclm_jax.data.prepare import divide, prepare
 from dclm_jax.data.readers import TextReader
+from dclm_jax.data.text_files import read_lines
 from dclm_jax.errors import InputError
 from tests.data.support import empty, ids_of, make_corpus, read, sentences_of, write
 
@@ -71,28 +72,16 @@ def nbest(name, words, scores=("-8.5 -90.125", "-9.25 -91")):
 # Trees.
 
 
+def trees_of(path):
+    return list(treebank.read_trees(read_lines(path), str(path)))
+
+
 def test_words_and_tags_of_trees(tmp_path):
-    reader = TextReader(TextOptions("treebank"))
-    assert list(reader.documents(write(tmp_path / "trees", PARSED))) == [
-        Document("trees", PARSED_WORDS, PARSED_TAGS)
-    ]
+    trees = trees_of(write(tmp_path / "trees", PARSED))
     # The last tree holds a trace alone.
-    assert empty(reader) == (1, 0)
-
-
-def test_trees_of_a_folder(tmp_path):
-    write(tmp_path / "b", "(S1 (NP (NN b)))\r\n")
-    write(tmp_path / "a" / "x.mrg", "\ufeff((NN A))(NN c)")
-    assert read(tmp_path, "treebank", lowercase=True) == [
-        Document("a/x.mrg", [["a"], ["c"]], [["NN"], ["NN"]]),
-        Document("b", [["b"]], [["NN"]]),
-    ]
-
-
-def test_brackets_may_be_nested_as_deeply_as_memory_allows(tmp_path):
-    depth = 20_000
-    path = write(tmp_path / "deep", "(X\n" * depth + "(NN a)" + ")" * depth)
-    assert sentences_of(path, "treebank") == [[["a"]]]
+    assert trees == [*zip(PARSED_WORDS, PARSED_TAGS, strict=True), ([], [])]
+    path = write(tmp_path / "x.mrg", "\ufeff((NN A))(NN c)\r\n")
+    assert trees_of(path) == [(["A"], ["NN"]), (["c"], ["NN"])]
 
 
 OUTSIDE = "outside of all trees; expected trees such as (S (NP (PRP It)) (VP (VBD slept)))"
@@ -103,8 +92,6 @@ INSIDE = "expected (TAG WORD) or (LABEL (...) (...)), got"
     ("content", "message"),
     [
         ("", ": is empty; expected text"),
-        ("\n \n", ": has no documents; expected text"),
-        ("( (S (-NONE- *)))", ": has no documents; expected text"),
         ("\n(S\n(NN a)\n\n", ":2: the tree that begins here does not end; add the missing )"),
         ("(NN a)\n(NN b))", f":2: ')' is {OUTSIDE}"),
         ("(NN a)\n\nthe (NN b)", f":3: 'the' is {OUTSIDE}"),
@@ -121,7 +108,7 @@ INSIDE = "expected (TAG WORD) or (LABEL (...) (...)), got"
 def test_bad_trees_are_named(tmp_path, content, message):
     path = write(tmp_path / "trees", content)
     with pytest.raises(InputError, match=f"^{re.escape(f'{path}{message}')}$"):
-        read(path, "treebank")
+        trees_of(path)
 
 
 # The Penn Treebank.
@@ -174,7 +161,7 @@ def test_split_and_vocabulary_of_the_treebank(tmp_path):
     for section, word in ((20, "train"), (21, "first"), (22, "b"), (23, "c"), (24, "last")):
         write(root / f"{section}" / f"wsj_{section}07.mrg", f"(S (NN A) (NN {word}))")
     reports = []
-    manifest = prepare(root, tmp_path / "out", TextOptions("ptb"), report=reports.append)
+    manifest = prepare(root, tmp_path / "out", collection="ptb", report=reports.append)
     assert ids_of(tmp_path / "out") == {
         "train": [f"{section:02}/wsj_{section:02}07" for section in range(21)],
         "valid": ["21/wsj_2107", "22/wsj_2207"],
@@ -185,7 +172,7 @@ def test_split_and_vocabulary_of_the_treebank(tmp_path):
     assert vocabulary.words[3:] == ("A", "train")
     assert (vocabulary.counts[3:], manifest.options["vocab_size"]) == ((21, 1), 10_000)
     assert manifest.sources["ptb"]["files"] == {"train": 21, "valid": 2, "test": 2}
-    assert manifest.options["format"] == "ptb"
+    assert manifest.options["collection"] == "ptb"
     assert reports[0] == "reading the Penn Treebank; train: 21; valid: 2; test: 2"
     assert reports[2:5] == 3 * ["  A"]
     # Other files beside the documents make no difference.
@@ -223,8 +210,8 @@ def test_documents_of_nbest_lists_go_on_in_the_next_file(tmp_path):
     write(folder / "00000-lw940524-0-2.bz2", bz2.compress(first.encode()))
     write(folder / "00001-lw940524-3-5.bz2", bz2.compress(second.encode()))
     write(tmp_path / "disk1of4" / "index.html", "<html>")
-    reader = TextReader(TextOptions("nant"))
-    assert list(reader.documents(tmp_path)) == [
+    reader = TextReader()
+    assert list(reader.written(treebank.read_nant(tmp_path))) == [
         Document("lw940524.0001", words("It slept", "-LRB-"), words("X0 X0", "X0")),
         Document("lw940524.0002", words("The 1/2 cat", "purred ."), words("X0 X0 X0", "X0 X0")),
         Document("nyt1", [["End"]], [["X0"]]),
@@ -275,7 +262,7 @@ def test_news_divided_in_the_proportions_of_the_paper(tmp_path):
     text = "".join(nbest(f"d{i}_{j}", f"It slept {i}") for i in range(200) for j in range(2))
     root = write(tmp_path / "in" / "000" / "0-x-0-399.bz2", bz2.compress(text.encode())).parent
     reports = []
-    manifest = prepare(root, tmp_path / "out", TextOptions("nant"), report=reports.append)
+    manifest = prepare(root, tmp_path / "out", collection="nant", report=reports.append)
     ids = ids_of(tmp_path / "out")
     # 0.901202 and 0.906243 of 200 documents are 180.2 and 181.2.
     assert [len(ids[split]) for split in ("train", "valid", "test")] == [180, 1, 19]

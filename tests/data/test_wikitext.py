@@ -5,7 +5,6 @@ import shutil
 import pytest
 
 from dclm_jax.data.documents import TextOptions
-from dclm_jax.data.readers import parse_documents
 from dclm_jax.errors import InputError
 from tests.data.support import ids_of, make_corpus, read, write
 
@@ -45,7 +44,6 @@ READ = {
     "test/1": ["Before .", "It ."],
     "test/3": ["= Third =", "The end ?!"],
 }
-CORPORA = [("wikitext", "articles"), ("wikitext_body", "articles_body")]
 # Words of every line and one end for each.
 TOKENS = {"train": 66, "valid": 4, "test": 15}
 
@@ -86,6 +84,8 @@ def test_the_original_tokens_are_counted_and_unknown_words_are_the_texts(folder,
     tokens, manifest = original(min_count=1)
     assert tokens == TOKENS | {"train": TOKENS["train"] + len(TEST_WORDS.split()) + 1}
     assert manifest.options["unknown_token"] == "<unk>"
+    # A run reads other text as lines of words.
+    assert manifest.text == TextOptions()
     assert manifest.splits["train"].oov_tokens == 1
     assert len(ids_of(tmp_path / "out")["test"]) == 2
     # Of another text than the original one the number would say nothing.
@@ -95,21 +95,6 @@ def test_the_original_tokens_are_counted_and_unknown_words_are_the_texts(folder,
     assert original(vocab_size=9)[0]["train"] == 0
     tokens, manifest = original(lowercase=True, min_count=1)
     assert manifest.splits["train"].oov_tokens == 1 and tokens["train"] == 0
-
-
-@pytest.mark.parametrize(("corpus", "format"), CORPORA)
-def test_other_text_is_read_like_that_of_the_corpus(folder, tmp_path, corpus, format):
-    documents = read(folder, corpus)
-    manifest = make_corpus(folder, tmp_path / "out", corpus, min_count=1)
-    assert manifest.training_text.options == TextOptions(format)
-    for split, text in (("train", TRAIN), ("test", TEST)):
-        of_text = [
-            document._replace(id=document.id.replace("text:", f"{split}/"))
-            for document in parse_documents(text, TextOptions(format))
-        ]
-        assert of_text == [document for document in documents if document.id.startswith(split)]
-    of_file = read(folder / "wiki.train.tokens", format)
-    assert [document.id for document in of_file] == ["wiki.train.tokens:2", "wiki.train.tokens:12"]
 
 
 def test_the_other_names_of_the_files_and_a_folder_without_one(folder):

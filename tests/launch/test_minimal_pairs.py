@@ -144,7 +144,7 @@ def test_the_rank_is_the_rank_of_the_right_alternative(space, tmp_path):
 PAIR = '{"good": "a b", "bad": "a c", "context": "x y", "n": 1}\n'
 
 
-@pytest.mark.parametrize("format", ["prose", "auto"])
+@pytest.mark.parametrize("format", ["prose", "lines"])
 def test_raw_text_is_divided_and_lists_have_words(tmp_path, format):
     """Of runs trained on raw text and on tokenized lines, as launch.score reads these formats."""
     pytest.importorskip("sentencex")

@@ -41,8 +41,7 @@ def test_parts_of_speech_are_measured_by_the_tags_of_the_text(space, tmp_path):
     text.write_text("\n".join(map(" ".join, tagged)))
     out = tmp_path / "out"
     vocabulary = f"--vocabulary={space.corpus / 'vocabulary.tsv'}"
-    report = launch("prepare", f"--test={text}", vocabulary, f"--output={out}").stdout
-    assert f"note: {text}: read as tagged text, WORD/TAG\n" in report
+    launch("prepare", f"--test={text}", "--format=tagged", vocabulary, f"--output={out}")
     # HanTa would be asked for tags otherwise, and know others.
     by_pos = space.evaluate("--by_pos", f"--data={out}")["by_pos"]
     assert by_pos == space.evaluate("--by_pos", f"--input={text}", "--format=tagged")["by_pos"]
@@ -86,11 +85,10 @@ def test_sentences_and_unknown_words_are_reported(tmp_path):
         return launch(*command).stdout.splitlines()
 
     lines = report("--min_count=3", "--unknown_token=<unk>")
-    assert not any(line.startswith("note: ") for line in lines[7:])
-    assert lines[:7] == [
+    assert not any(line.startswith("note: ") for line in lines[6:])
+    assert lines[:6] == [
         f"note: {text}: lines that begin with = and end a document: 1; title words "
         "omitted: 2, such as '= the cat' (--divider names another first word, or none)",
-        "--format=auto: read as lines",
         "first sentences of train, OOV words in [brackets]:",
         "  the [cat] [sat] [.]",
         "  the [dog]",
@@ -112,5 +110,5 @@ def test_sentences_and_unknown_words_are_reported(tmp_path):
     # Long sentences are cut, and signs for a terminal are not sent to it.
     text.write_text("v " * 39 + "x\x1b[2Jy w w\n")
     lines = report("--vocab_size=1")
-    assert lines[2] == "  " + "v " * 39 + "[x\\x1b[2Jy] ..."
-    assert lines[3] == "most frequent of 2 OOV words: w 2, x\\x1b[2Jy 1"
+    assert lines[1] == "  " + "v " * 39 + "[x\\x1b[2Jy] ..."
+    assert lines[2] == "most frequent of 2 OOV words: w 2, x\\x1b[2Jy 1"

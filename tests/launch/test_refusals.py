@@ -155,7 +155,7 @@ prepare --output=new --train=lines.txt --split=1,0,0 => inputs of given splits t
 prepare --output=new --input=lines.txt --split=0.5,x => write shares separated by commas
 prepare --output=new --input=lines.txt --train=lines.txt => the inputs are --train and --input
 prepare --output=new --corpus=bbc --input=x --train=lines.txt => --train cannot be used with --corp
-prepare --output=new --corpus=bbc --input=x --format=prose => --format has no effect with
+prepare --output=new --corpus=bbc --input=x --format=prose => format has no effect on text that is
 prepare --output=new --corpus=wsj => --corpus=wsj
 prepare --output=new --train_source=lines.txt => \
 the inputs are --train_source; choose --input alone, or any of --train, --valid and --test

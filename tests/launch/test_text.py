@@ -30,7 +30,6 @@ def raw_run(space: Workspace, tmp_path_factory) -> Path:
     command = ["prepare", f"--train={path}", f"--valid={path}", f"--output={root / 'corpus'}"]
     command += ["--text_key=review", "--encoding=cp1252", "--lowercase"]
     lines = launch(*command, "--normalize").stdout.splitlines()
-    assert f"note: {path}: read as CSV with raw text under 'review'" in lines
     assert "documents without words omitted: 2" in lines
     assert "a different corpus (normalize differ)" in refuse(*command)
     directory = f"--config.data.directory={root / 'corpus'}"
@@ -93,7 +92,7 @@ def test_flags_that_read_text_unlike_in_training_warn(raw_run, tmp_path):
     # The name of a file of words says that it is one.
     assert evaluate(words)[0] == nll
     for flag, read_as in (
-        ("--format=lines", "lines, its punctuation normalized, in lower case"),
+        ("--format=lines", "lines of words, its punctuation normalized, in lower case"),
         ("--nolowercase", "prose, its punctuation normalized"),
         ("--nonormalize", "prose, in lower case"),
     ):

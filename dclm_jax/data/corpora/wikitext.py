@@ -15,7 +15,7 @@ perplexities count the words of all lines and one end per line, including empty 
 
 import itertools
 import pathlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from dclm_jax.data.corpus import SPLITS
@@ -68,34 +68,17 @@ def read_articles(root: str | pathlib.Path, *, headings: bool) -> Iterator[Docum
     Text before the first title is a separate article.
     """
     for split, (file,) in article_files(root).items():
-        leave_out = None if headings else lambda words: None
-        for first, sentences in articles(read_lines(file), leave_out):
-            yield Document(f"{split}/{first}", sentences)
-
-
-def articles(
-    lines: Iterable[Line], leave_out: Callable[[list[str]], None] | None = None
-) -> Iterator[tuple[int, list[list[str]]]]:
-    """The number of the first line of each article, and its sentences; see `read_articles`.
-
-    Args:
-      lines: lines of the text.
-      leave_out: called with the words of each title and heading, which are then omitted; if None,
-        they are sentences.
-    """
-    first, sentences = 1, []
-    for line in _parsed(lines):
-        if line.is_title:
-            if sentences:
-                yield first, sentences
-            first, sentences = line.number, []
-        if not line.is_heading:
-            sentences += _sentences(line.words)
-        elif leave_out is None:
-            sentences.append(line.words)
-        else:
-            leave_out(line.words)
-    yield first, sentences
+        first, sentences = 1, []
+        for line in _parsed(read_lines(file)):
+            if line.is_title:
+                if sentences:
+                    yield Document(f"{split}/{first}", sentences)
+                first, sentences = line.number, []
+            if not line.is_heading:
+                sentences += _sentences(line.words)
+            elif headings:
+                sentences.append(line.words)
+        yield Document(f"{split}/{first}", sentences)
 
 
 class _Line(NamedTuple):
