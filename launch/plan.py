@@ -1,39 +1,53 @@
-"""Compiles a run for a target machine, and prints the run's memory and estimated speed.
+"""Compiles the training step of a configuration for TPUs or H100s, and prints its memory.
 
-    python -m launch.plan --config=configs/your_text.py:adclm --target=tpu-v5e:2x4 \\
+    pip install -e '.[plan]'                                    # the compilers, once
+    python -m launch.plan --config=configs/your_text.py:adclm --target=h100 \\
         --config.data.directory=data/ptb
-    python -m launch.plan --config=configs/your_text.py:adclm --target=h100:8 \\
+    python -m launch.plan --config=configs/your_text.py:adclm --target=v5e --devices=8 \\
         --shape=512,5,32 --vocab_size=10003
 
-The command compiles scoring, and the training step for each batch shape of the corpus or for
---shape. No device is needed and nothing is run. The command needs the optional packages of the
-extra `plan`:
-
-    pip install -e '.[plan]'
-
-On a TPU the time is XLA's estimate of the cycles of every kernel. XLA has no estimate for a fused
-token scan, whose time is the time of its memory traffic. On an H100 the time is a roofline
-estimate. Each loop takes its launch time or its memory-traffic time, whichever is longer. The total
-is at least the time of all matrix products. Neither time includes all-reduces between devices.
-Compilation takes seconds to minutes per shape.
+No device is needed and nothing is run. The compiled step is the step of the largest batch of the
+corpus, or of --shape. The command prints the memory of each device, whether the step fits, and the
+useful FLOPs: the FLOPs of matrix products at positions with a target, without padding and without
+recomputation. Compilation takes seconds to minutes.
 """
 
-import functools
+import dataclasses
+import math
+import os
+import pathlib
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import jax
 from absl import flags
+from jax.experimental import topologies
 
-from dclm_jax import files
+from dclm_jax import files, models
+from dclm_jax.allocation import peak_memory
+from dclm_jax.data.batches import Shape
 from dclm_jax.errors import InputError
-from dclm_jax.planning import report, targets
-from dclm_jax.planning.programs import Workload
+from dclm_jax.models.base import DocumentModel
+from dclm_jax.nn.plan import Plan, plan_of
+from dclm_jax.reading.likelihoods import earlier_sentences
+from dclm_jax.training.config import validated
+from dclm_jax.training.loop import first_shapes, open_job
+from dclm_jax.training.optimizer import create_optimizer
+from dclm_jax.training.step import TrainState, parallel_step
 from launch import _app, _training
 
+MEMORY = {"v5e": 16 * 2**30, "h100": 84_942_979_072}
+"""Bytes of memory per device."""
+_SLICES = {1: "1x1", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "8x16", 256: "16x16"}
+# One host has all chips of these slices.
+_ONE_HOST = {1: (1, 1, 1), 8: (2, 4, 1)}
+_H100 = pathlib.Path(__file__).with_name("h100.textproto")
+
 flags.adopt_module_key_flags(_training)
-_TARGET = flags.DEFINE_string("target", None, f"Machine to compile for: {targets.target_names()}.")
+_TARGET = flags.DEFINE_enum("target", None, list(MEMORY), "Kind of device to compile for.")
+_DEVICES = flags.DEFINE_integer("devices", 1, "Number of devices.", lower_bound=1)
 _SHAPE = flags.DEFINE_string(
     "shape",
     None,
@@ -43,22 +57,75 @@ _VOCAB_SIZE = flags.DEFINE_integer("vocab_size", None, "Size of the vocabulary, 
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")
 
 
+class Workload(NamedTuple):
+    """A training step: its arguments (see `training.step`), the shape of its global batch, and the
+    share of positions that have a target."""
+
+    model: DocumentModel
+    optimizer: Any
+    state: TrainState
+    loss_per: str
+    shape: Shape
+    share_real: float = 1.0
+
+    def step(self, plan: Plan, devices: Sequence[Any]) -> Any:
+        model = dataclasses.replace(self.model, plan=plan)
+        return parallel_step(model, self.optimizer, self.loss_per, devices)
+
+
 def main(argv: Sequence[str]) -> None:
     del argv
     # No device is opened; the CUDA plugin would refuse to work without cuDNN and a driver.
     jax.config.update("jax_platforms", "cpu")
     # JAX cannot load the programs of machines that are not there.
     jax.config.update("jax_enable_compilation_cache", False)
-    target = targets.parse_target(_app.required("target", "MACHINE, such as h100"))
+    target = _app.required("target", "h100")
     workload = _workload()
+    result = {
+        "target": target,
+        "devices": _DEVICES.value,
+        "jax": jax.__version__,
+        "model": workload.model.name,
+        "shape": workload.shape._asdict(),
+        "share_real": workload.share_real,
+        **costs(workload, _devices(target, _DEVICES.value), MEMORY[target]),
+    }
     # Standard output has only the JSON.
-    stream = sys.stderr if _OUTPUT.value == "-" else sys.stdout
-    say = functools.partial(print, file=stream, flush=True)
-    result = report.plan(workload, target, say=say)
-    for line in ("", *report.lines(result)):
-        say(line)
+    stream = sys.stderr if _OUTPUT.value == files.STDOUT else sys.stdout
+    print(*_lines(result), sep="\n", file=stream)
     if _OUTPUT.value:
-        files.write_json(_OUTPUT.value, report.as_json(result))
+        files.write_json(_OUTPUT.value, result)
+
+
+def costs(workload: Workload, devices: Sequence[Any], memory: int) -> dict[str, Any]:
+    """The bytes per device of a training step on devices with this memory, and its useful FLOPs
+    over all devices. `peak_bytes` is None if the compiler refused the step because of its memory.
+    """
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    batch = workload.shape.on_each(len(devices)).batch(len(devices))
+    step = workload.step(plan_of(devices[0]), devices)
+    # One chunk of the softmax has all positions, so that no loop has an unknown number of trips.
+    plain = Plan(chunk_logits=2**62, max_chunk=2**31 - 1, only_chunks=1)
+    plain_step = workload.step(plain, jax.devices("cpu")[:1])
+    products = jax.make_jaxpr(plain_step)(workload.state, workload.shape.batch(1), key)
+    result = {
+        "parameters": sum(leaf.size for leaf in jax.tree.leaves(workload.state.params)),
+        "useful_flops": _flops(products.jaxpr) * workload.share_real,
+    }
+    try:
+        compiled = step.lower(workload.state, batch, key).compile()
+    except RuntimeError as error:
+        if "RESOURCE_EXHAUSTED" in str(error):
+            return result | {"peak_bytes": None, "fits": False}
+        raise
+    peak = peak_memory(compiled)
+    analysis: Any = compiled.memory_analysis()
+    return result | {
+        "argument_bytes": analysis.argument_size_in_bytes,
+        "temporary_bytes": analysis.temp_size_in_bytes,
+        "peak_bytes": peak,
+        "fits": peak <= memory,
+    }
 
 
 def _workload() -> Workload:
@@ -66,13 +133,122 @@ def _workload() -> Workload:
     if _SHAPE.value is None:
         if _VOCAB_SIZE.value is not None:
             raise InputError("--vocab_size has no effect without --shape; give both or neither")
-        return report.workload_of_run(config)
+        job = open_job(config)
+        shapes = job.batches.shapes(range(job.batches.steps_per_epoch))
+        positions = sum(count * shape.num_positions for shape, count in shapes.items())
+        largest = max(shapes, key=lambda shape: shape.num_positions)
+        share = job.batches.num_targets / positions
+        loss_per = job.config.training.loss_per
+        return Workload(job.model, job.optimizer, job.state, loss_per, largest, share)
     if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*){2}", _SHAPE.value):
         raise InputError(f"--shape={_SHAPE.value}; expected SEGMENTS,SENTENCES,TOKENS, all above 0")
     if _VOCAB_SIZE.value is None or _VOCAB_SIZE.value < 1:
         raise InputError("--vocab_size is missing; add the size of the vocabulary, with --shape")
+    settings = validated(config)
     segments, sentences, tokens = map(int, _SHAPE.value.split(","))
-    return report.workload_of_shape(config, (segments, sentences, tokens), _VOCAB_SIZE.value)
+    model = models.create(vocab_size=_VOCAB_SIZE.value, **settings.model)
+    earlier = earlier_sentences(model, sentences if settings.data.carry_context else 0)
+    source = (sentences, tokens) if model.reads_source else None
+    optimizer = create_optimizer(settings.optimizer, 1)
+    return Workload(
+        model,
+        optimizer,
+        first_shapes(model, optimizer, settings.training.frozen),
+        settings.training.loss_per,
+        Shape(segments, sentences, tokens, earlier, source),
+    )
+
+
+def _devices(target: str, count: int) -> list[Any]:
+    """The compile-only devices of JAX."""
+    if target == "h100":
+        options: dict[str, Any] = {"platform": "cuda", "topology_name": "h100"}
+        options["target_config"] = _H100.read_text()
+        options["topology"] = f"1x1x{count}"
+    elif count in _SLICES:
+        # Without these variables libtpu asks the metadata server of Google Cloud and warns.
+        os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+        os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v5litepod-4")
+        os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
+        # Several processes compile at a time; none opens a device.
+        os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
+        options = {"platform": "tpu", "topology_name": f"v5e:{_SLICES[count]}"}
+        if count in _ONE_HOST:
+            options["chips_per_host_bounds"] = _ONE_HOST[count]
+    else:
+        numbers = ", ".join(map(str, _SLICES))
+        raise InputError(f"--devices is {count}; slices of TPUs have {numbers} devices")
+    try:
+        return list(topologies.get_topology_desc(**options).devices)
+    # The plugins raise errors of any type from C++.
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(
+            f"--target is {target}; JAX {jax.__version__} cannot compile for it: {reason}. "
+            "Install the compilers that belong to this JAX: pip install -e '.[plan]'"
+        ) from error
+
+
+def _flops(jaxpr: Any) -> float:
+    """FLOPs of the matrix products of a program, in all trips of its scans."""
+    total = 0.0
+    for equation in jaxpr.eqns:
+        inner = [_flops(part) for part in _parts(equation)]
+        match equation.primitive.name:
+            case "dot_general":
+                ((contracted, _), _) = equation.params["dimension_numbers"]
+                left, (result,) = equation.invars[0].aval, equation.outvars
+                length = math.prod(left.shape[axis] for axis in contracted)
+                total += 2.0 * length * math.prod(result.aval.shape)
+            case "scan":
+                total += equation.params["length"] * sum(inner)
+            case "cond":
+                total += max(inner)
+            case _:
+                total += sum(inner)
+    return total
+
+
+def _parts(equation: Any) -> Iterator[Any]:
+    """The jaxprs in the parameters of an equation."""
+    for value in equation.params.values():
+        for part in value if isinstance(value, (tuple, list)) else (value,):
+            # A closed jaxpr has a jaxpr; JAX exports the types of both in some versions only.
+            jaxpr = getattr(part, "jaxpr", part)
+            if hasattr(jaxpr, "eqns"):
+                yield jaxpr
+
+
+def _lines(result: dict[str, Any]) -> Iterator[str]:
+    count, memory = result["devices"], MEMORY[result["target"]]
+    segments, sentences, positions, *_ = result["shape"].values()
+    yield (
+        f"{result['model']}, {result['parameters'] / 1e6:.2f} M parameters: a training step of "
+        f"{segments} segments of {sentences} sentences of {positions} positions, "
+        f"{result['share_real']:.0%} with a target"
+    )
+    yield f"{result['target']}, {count} x {_size(memory)}, compiled and not run"
+    yield f"useful FLOPs per step and device: {result['useful_flops'] / count / 1e9:,.1f} GFLOP"
+    if result["fits"]:
+        share = result["peak_bytes"] / memory
+        yield (
+            f"it fits: {_size(result['peak_bytes'])} per device at the peak ({share:.1%}), "
+            f"{_size(result['argument_bytes'])} of parameters, optimizer state and batch and "
+            f"{_size(result['temporary_bytes'])} of activations and gradients"
+        )
+    else:
+        peak = "the compiler found too little memory"
+        if result["peak_bytes"]:
+            peak = f"{_size(result['peak_bytes'])} per device at the peak"
+        yield (
+            f"it does not fit: {peak}; use a smaller data.batch_size, model.remat=true or more "
+            "devices"
+        )
+
+
+def _size(num_bytes: float) -> str:
+    gib = num_bytes / 2**30
+    return f"{gib:,.2f} GiB" if gib >= 1 else f"{num_bytes / 2**20:,.1f} MiB"
 
 
 if __name__ == "__main__":

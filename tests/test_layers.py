@@ -23,7 +23,7 @@ LAYERS = [
     ("ngram",),
     ("score_types",),
     ("language_model",),
-    ("experiments", "benchmark", "planning"),
+    ("experiments",),
     ("lm_eval",),
     ("launch",),
 ]

@@ -30,9 +30,10 @@ EXCUSED = {
         1,
         "reads memory limits of the kernel, which are not regular files",
     ),
-    "dclm_jax/benchmark/report.py": (1, "reads /proc"),
-    "dclm_jax/benchmark/timing.py": (1, "reads /proc"),
-    "dclm_jax/benchmark/worker.py": (1, "reads /proc"),
+    "launch/benchmark/__main__.py": (1, "reads /proc"),
+    "launch/benchmark/timing.py": (1, "reads /proc"),
+    "launch/benchmark/worker.py": (1, "reads /proc"),
+    "launch/plan.py": (1, "reads a file of the project"),
     "launch/_app.py": (4, "opens /dev/null in the place of closed standard streams"),
     "launch/_cluster.py": (1, "opens /dev/null in the place of standard output"),
 }

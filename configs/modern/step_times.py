@@ -22,9 +22,8 @@ from collections.abc import Iterator
 import jax
 
 from dclm_jax import models
-from dclm_jax.benchmark import ours, workloads
-from dclm_jax.benchmark.workloads import Setting
 from dclm_jax.nn import recurrence
+from launch.benchmark import ours, workloads
 
 _RECIPE = {"embedding_dim": 160, "hidden_dim": 424, "num_layers": 1, "tie_embeddings": True}
 ROWS = {
@@ -73,7 +72,7 @@ def main(row: str, variants: str, *options: str) -> None:
     if variant == "plain_scan":
         recurrence.scan = _plain_scan  # pyright: ignore[reportAttributeAccessIssue]
     with tempfile.TemporaryDirectory() as folder:
-        batches = Setting(pathlib.Path(folder)).training_batches(segments, 2)
+        batches = workloads.training_batches(segments, 2)
         documents = [workloads.documents_of(batch) for batch in batches]
         targets = sum(map(workloads.count_targets, documents)) / len(batches)
         contender = ours.Training(model, batches)

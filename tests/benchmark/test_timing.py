@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from dclm_jax.benchmark import timing
-from dclm_jax.benchmark.timing import PeerError
-from dclm_jax.benchmark.worker import Job, Worker
+from launch.benchmark import timing
+from launch.benchmark.timing import PeerError
+from launch.benchmark.worker import Job, Worker
 
 
 def test_contenders_take_turns_and_the_median_counts(monkeypatch):
@@ -56,7 +56,12 @@ def test_a_loss_may_differ_by_rounding_only():
             assert part in str(raised.value)
 
 
-def test_a_process_that_dies_is_named_with_its_last_line():
-    with pytest.raises(PeerError, match="Peer failed: KeyError: 'embedding'"):
-        with Worker("Peer", "tests.benchmark.twin", Job("train", "ccdclm", {}, [])) as worker:
-            worker.call("turn")
+@pytest.mark.parametrize(("params", "method"), [({}, "turn"), ({"embedding": None}, "fail")])
+def test_a_peer_that_fails_is_named(params, method):
+    """It cannot be created, or has no such method."""
+    job = Job(False, "ccdclm", params, [])
+    with (
+        Worker("Peer", "tests.benchmark.twin", job, keep_memory=True) as worker,
+        pytest.raises(PeerError, match="^Peer failed: "),
+    ):
+        worker.call(method)

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 
 from dclm_jax import models
-from dclm_jax.benchmark.timing import Turn
-from dclm_jax.benchmark.worker import Job
 from dclm_jax.data.batches import pack_sentences
 from dclm_jax.reading.likelihoods import batch_likelihood
+from launch.benchmark.timing import Turn
+from launch.benchmark.worker import Job
 
 
 class Twin:
@@ -19,8 +19,7 @@ class Twin:
             job.model,
             vocab_size=vocab_size,
             embedding_dim=embedding_dim,
-            hidden_dim=job.params["stack"][0]["recurrent"].shape[0],
-            num_layers=len(job.params["stack"]),
+            hidden_dim=embedding_dim,
             cell="lstm",
         )
         rows = job.batches[0]

@@ -29,9 +29,10 @@ from absl.testing import flagsaver
 from tests.compiling import XLA_FLAGS
 
 REPOSITORY = Path(__file__).parents[2]
-COMMANDS = sorted(
-    path.stem for path in (REPOSITORY / "launch").glob("*.py") if not path.stem.startswith("_")
-)
+COMMANDS = [
+    "benchmark",
+    *sorted(path.stem for path in (REPOSITORY / "launch").glob("*.py") if path.stem[0] != "_"),
+]
 TOPICS, WORDS_PER_TOPIC = 5, 20
 STEPS = 24
 # Sums of some hundred float32 terms of about 5 nats, taken in another order.
@@ -169,6 +170,11 @@ def launcher_state(errors: io.TextIOWrapper) -> Iterator[None]:
         signal.signal(signal.SIGTERM, kept_reaction)
         for option, value in kept_options.items():
             jax.config.update(option, value)
+
+
+def entry_point(command: str) -> str:
+    """The module that `python -m` runs as a command; a package has it as `__main__`."""
+    return f"{command}.__main__" if command == "launch.benchmark" else command
 
 
 def of_launch(module: str) -> bool:

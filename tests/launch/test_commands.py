@@ -12,7 +12,14 @@ from absl import flags
 
 import dclm_jax
 from dclm_jax.training.workdir import restore_run
-from tests.launch.support import COMMANDS, REPOSITORY, launch, launcher_state, of_launch
+from tests.launch.support import (
+    COMMANDS,
+    REPOSITORY,
+    entry_point,
+    launch,
+    launcher_state,
+    of_launch,
+)
 
 _RAW_TEXT = {"format", "normalize", "text_key", "language", "divider", "quoted", "encoding"}
 _WITHOUT_EFFECT = {
@@ -30,7 +37,7 @@ _WITHOUT_EFFECT = {
 def flags_of(name: str) -> set[str]:
     """The flags that a command and the modules of commands that it imports define."""
     with launcher_state(io.TextIOWrapper(io.BytesIO())):
-        importlib.import_module(f"launch.{name}")
+        importlib.import_module(entry_point(f"launch.{name}"))
         modules = flags.FLAGS.flags_by_module_dict().items()
         return {flag.name for module, defined in modules if of_launch(module) for flag in defined}
 

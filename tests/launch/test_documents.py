@@ -18,7 +18,14 @@ from typing import Any
 import pytest
 from absl import flags
 
-from tests.launch.support import COMMANDS, REPOSITORY, copy_run, launch, launcher_state
+from tests.launch.support import (
+    COMMANDS,
+    REPOSITORY,
+    copy_run,
+    entry_point,
+    launch,
+    launcher_state,
+)
 from tests.printed_outputs import DOCUMENTS, Example, examples, run_python
 
 BASH = shutil.which("bash") or "bash"
@@ -66,7 +73,7 @@ def parse(module: str, arguments: list[str]) -> None:
         # ml_collections looks for its keys there, and loads files in a way that Python gives up.
         patch.setattr(sys, "argv", command)
         warnings.simplefilter("ignore", DeprecationWarning)
-        importlib.import_module(module)
+        importlib.import_module(entry_point(module))
         flags.FLAGS(command)
 
 
@@ -113,7 +120,8 @@ def test_flags_in_documents_exist(document, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_commands_in_manuals_are_accepted(name, tmp_path, monkeypatch):
     monkeypatch.chdir(REPOSITORY)
-    manual = ast.get_docstring(ast.parse(Path(f"launch/{name}.py").read_text())) or ""
+    path = Path(*entry_point(f"launch.{name}").split(".")).with_suffix(".py")
+    manual = ast.get_docstring(ast.parse(path.read_text())) or ""
     commands = re.findall(r"^ +python -m launch\.(?:.*\\\n)*.*", manual, re.MULTILINE)
     assert commands
     for command in commands:

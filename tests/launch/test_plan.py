@@ -1,36 +1,90 @@
-"""`launch.plan` from its flags to its table and its JSON, for this machine's CPU."""
+"""`launch.plan` on this machine's CPU, and with the compilers for TPUs and H100s."""
 
-import json
+import importlib.util
+import subprocess
+import sys
 
+import jax
 import pytest
 
-from tests.launch.support import launch
+from dclm_jax import models
+from dclm_jax.data.batches import Shape
+from dclm_jax.training.config import OptimizerConfig
+from dclm_jax.training.loop import first_shapes
+from dclm_jax.training.optimizer import create_optimizer
+from launch import plan
+from tests.launch.support import refuse
+
+V, K, H = 50, 8, 16
+B, S, N = 4, 2, 8
 
 
-@pytest.fixture(scope="module")
-def flags(space) -> list[str]:
-    """A run of a small model, whose batches have a shape that no corpus is read for."""
-    return [f"--config={space.config}:rnnlm", "--target=cpu", "--shape=4,2,8", "--vocab_size=50"]
+def workload(name: str, **options) -> plan.Workload:
+    model = models.create(name=name, vocab_size=V, embedding_dim=K, hidden_dim=H, **options)
+    optimizer = create_optimizer(OptimizerConfig(), 1)
+    source = (S, N) if model.reads_source else None
+    shape = Shape(B, S, N, model.context_order or 0, source)
+    return plan.Workload(model, optimizer, first_shapes(model, optimizer), "token", shape)
 
 
-def test_text_and_json(flags, tmp_path):
-    path = tmp_path / "plan.json"
-    printed = launch("plan", *flags, f"--output={path}").stdout
-    lines, saved = printed.splitlines(), json.loads(path.read_text())
-    assert lines[:2] == ["compiling training, 1 of 1: 4 x 2 x 8", "compiling scoring: 4 x 2 x 8"]
-    assert [line.split()[0] for line in lines if "4 x 2 x 8 " in line][:2] == [
-        *("training", "scoring")
-    ]
-    assert "estimate, nothing was run" in printed and "  it fits: " in printed
-    assert saved["fits"] and saved["target"] == "cpu"
-    assert [row["name"] for row in saved["programs"]] == ["training", "scoring"]
-    done = launch("plan", *flags, "--output=-", quiet=False)
-    assert (json.loads(done.stdout), done.stderr) == (saved, printed)
+def test_memory_and_flops_of_a_step():
+    work = workload("rnnlm", num_layers=1, cell="rnn")._replace(share_real=0.5)
+    cost = plan.costs(work, jax.devices("cpu")[:1], memory=2**20)
+    # Embedding, input, recurrence, bias, output kernel and bias; AdaGrad has one sum each.
+    parameters = V * K + K * H + H * H + H + H * V + V
+    assert cost["parameters"] == parameters
+    assert cost["argument_bytes"] >= 2 * 4 * parameters
+    assert cost["peak_bytes"] >= cost["argument_bytes"] + cost["temporary_bytes"]
+    assert cost["fits"]
+    # The input's product, the recurrence and the output layer, forward; twice that, backward, with
+    # the gradient of the output layer's bias.
+    forward = 2 * B * S * N * (K * H + H * H + H * V)
+    assert cost["useful_flops"] == 0.5 * (3 * forward + 2 * B * S * N * V)
+    assert not plan.costs(work, jax.devices("cpu")[:1], memory=1000)["fits"]
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_text(fits):
+    work = workload("rnnlm")
+    cost = plan.costs(work, jax.devices("cpu")[:1], memory=2**40 * fits)
+    result = {"target": "h100", "devices": 1, "model": "rnnlm", "share_real": 1.0}
+    *_, last = plan._lines({**result, "shape": work.shape._asdict(), **cost})
+    assert last.startswith("it fits: " if fits else "it does not fit: ")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("target", ["v5e", "h100"])
+def test_every_model_compiles(target):
+    """In a process of its own: the compilers set environment variables. Skipped without them."""
+    package = {"v5e": "libtpu", "h100": "jax_cuda13_plugin"}[target]
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is missing: pip install -e '.[plan]'")
+    subprocess.run([sys.executable, "-m", "tests.launch.test_plan", target], check=True)
+
+
+def compile_all(target: str) -> None:
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_enable_compilation_cache", False)
+    for count in (1, 4):
+        devices = plan._devices(target, count)
+        for name in models.MODELS:
+            is_lin = name in ("rnn_lin", "rnnslm", "hrnnlm_two_step")
+            work = workload(name, **({"hash_size": 1000, "embedding_dim": H} if is_lin else {}))
+            cost = plan.costs(work, devices, plan.MEMORY[target])
+            assert cost["fits"] and cost["useful_flops"] > 0, name
 
 
 def test_shapes_of_a_corpus(space):
     flags = [f"--config={space.config}", f"--config.data.directory={space.corpus}"]
-    result = json.loads(launch("plan", *flags, "--target=cpu", "--output=-", quiet=False).stdout)
-    training = [row for row in result["programs"] if row["name"] == "training"]
-    assert result["steps"] == 24 and sum(row["steps_per_epoch"] for row in training) > 0
-    assert 0 < result["share_real"] < 1
+    error = refuse("plan", *flags)
+    assert "--target is missing; add --target=h100" in error
+    for more, message in (
+        (["--vocab_size=9"], "--vocab_size has no effect without --shape"),
+        (["--shape=4,2"], "--shape=4,2; expected SEGMENTS,SENTENCES,TOKENS, all above 0"),
+        (["--shape=4,2,8"], "--vocab_size is missing"),
+    ):
+        assert message in refuse("plan", *flags, "--target=h100", *more)
+
+
+if __name__ == "__main__":
+    compile_all(sys.argv[1])

@@ -4,7 +4,6 @@ import pathlib
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import NamedTuple
 
 PAUSE = 0.05
@@ -70,22 +69,6 @@ def _seconds_waited() -> float | None:
     if not _PRESSURE.is_file():
         return None
     return int(_PRESSURE.read_text().split("\n")[0].rpartition("total=")[2]) / 1e6
-
-
-def alternate_work(work: Mapping[str, Callable[[], object]], rounds: int) -> Rounds:
-    """The rounds of functions, after one call of each for compilation. A function must return only
-    after its work has been done."""
-    for function in work.values():
-        function()
-    turns = {name: partial(stopwatch, function) for name, function in work.items()}
-    return alternate(turns, rounds)
-
-
-def stopwatch(work: Callable[[], object]) -> float:
-    """The seconds of a call; the function must return only after its work has been done."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 def require_same_loss(

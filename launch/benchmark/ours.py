@@ -6,29 +6,21 @@ from typing import Any
 import jax
 import numpy as np
 
-from dclm_jax.benchmark.timing import Turn
 from dclm_jax.data.batches import Batch, length_bucket, pack_sentences
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.reading.likelihoods import block_nll, open_documents
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import first_state, parallel_step, spread, spread_rows
-
-MATRIX_DIM = 2048
-DEFAULT_OPTIMIZER = OptimizerConfig()
+from launch.benchmark.timing import Turn
+from launch.benchmark.workloads import Document
 
 
 class Training:
     """Training steps as in `training/loop.py`, with donated state and numpy batches."""
 
-    def __init__(
-        self,
-        model: DocumentModel,
-        batches: list[Batch],
-        seed: int = 0,
-        options: OptimizerConfig = DEFAULT_OPTIMIZER,
-    ):
-        optimizer = create_optimizer(options, len(batches))
+    def __init__(self, model: DocumentModel, batches: list[Batch], seed: int = 0):
+        optimizer = create_optimizer(OptimizerConfig(), len(batches))
         self._step = parallel_step(model, optimizer)
         state = first_state(model.init(jax.random.key(seed)), optimizer)
         self.params: Params = jax.device_get(state.params)
@@ -46,25 +38,25 @@ class Training:
         seconds, first = time.perf_counter() - start, metrics[0]
         return Turn(seconds, float(first.nll + first.extra))
 
-    def temporary_memory(self) -> int:
+    def memory(self) -> int:
         """Bytes that the largest compiled step needs besides its arguments, on one device."""
         by_shape = {batch.mask_BxSxN.shape: batch for batch in self._batches}
-        compiled = [
-            self._step.lower(self._state, batch, self._key).compile() for batch in by_shape.values()
-        ]
-        return max(step.memory_analysis().temp_size_in_bytes for step in compiled)
+        return max(
+            _temporary(self._step, self._state, batch, self._key) for batch in by_shape.values()
+        )
 
 
 class Scoring:
     """Scoring of every target of whole documents; a batch is one block."""
 
-    def __init__(self, model: DocumentModel, params: Params, batches: list[list[Any]]):
+    def __init__(self, model: DocumentModel, batches: list[list[Document]], seed: int = 0):
         def nll(params: Params, batch: Batch) -> jax.Array:
             context = open_documents(model, params, len(batch.mask_BxSxN))
             return block_nll(model, params, context, batch)[1]
 
         self._nll = jax.jit(nll)
-        self._params = jax.device_put(params)
+        self._params = model.init(jax.random.key(seed))
+        self.params: Params = jax.device_get(self._params)
         self._batches = [_pack(documents) for documents in batches]
 
     def turn(self) -> Turn:
@@ -72,28 +64,15 @@ class Scoring:
         nll = jax.device_get([self._nll(self._params, batch) for batch in self._batches])
         return Turn(time.perf_counter() - start, float(nll[0].sum(dtype=np.float64)))
 
+    def memory(self) -> int:
+        """Bytes that the largest compiled block needs besides its arguments."""
+        return max(_temporary(self._nll, self._params, batch) for batch in self._batches)
 
-def _pack(documents: list[list[np.ndarray]]) -> Batch:
+
+def _temporary(function: Any, *arguments: Any) -> int:
+    return function.lower(*arguments).compile().memory_analysis().temp_size_in_bytes
+
+
+def _pack(documents: list[Document]) -> Batch:
     longest = max(len(sentence) for document in documents for sentence in document)
     return pack_sentences(documents, max(map(len, documents)), length_bucket(longest + 1))
-
-
-class MatrixProduct:
-    """The float32 product of two 2048 x 2048 matrices, a measure of the device's speed."""
-
-    flops = 2 * MATRIX_DIM**3
-
-    def __init__(self):
-        keys = jax.random.split(jax.random.key(0))
-        self._factors = [jax.random.normal(key, (MATRIX_DIM, MATRIX_DIM)) for key in keys]
-        self._product = jax.jit(jax.numpy.matmul)
-
-    def turn(self) -> float:
-        start = time.perf_counter()
-        jax.block_until_ready(self._product(*self._factors))
-        return time.perf_counter() - start
-
-
-def create(job: tuple[DocumentModel, list[Batch]]) -> Training:
-    """A contender for a separate process, in which the time until the first step is measured."""
-    return Training(*job)

@@ -21,9 +21,9 @@ import torch  # pyright: ignore[reportMissingImports]
 import torch.nn.functional as F  # pyright: ignore[reportMissingImports]
 from torch import nn  # pyright: ignore[reportMissingImports]
 
-from dclm_jax.benchmark.timing import Turn
-from dclm_jax.benchmark.worker import Job, peak_memory, usable_cores
 from dclm_jax.data.vocabulary import END, START
+from launch.benchmark.timing import Turn
+from launch.benchmark.worker import Job, peak_memory, usable_cores
 
 LEARNING_RATE, CLIP_NORM = 0.1, 5.0
 
@@ -438,4 +438,4 @@ _MEMORY_OF_LIBRARIES = peak_memory()
 
 
 def create(job: Job) -> Contender:
-    return {"train": Training, "score": Scoring}[job.task](job)
+    return Scoring(job) if job.scores else Training(job)

@@ -1,1 +1,0 @@
-"""The programs of a run, compiled without the target machine, and their costs."""

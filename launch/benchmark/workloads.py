@@ -1,0 +1,88 @@
+"""The measured work: synthetic documents and their batches.
+
+Word ids are uniform over the vocabulary: no speed depends on their distribution. Sentences are as
+long as in news text, because sentence lengths determine the shapes.
+"""
+
+import pathlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from dclm_jax.data.batches import Batch, TrainingBatches
+from dclm_jax.data.corpus import Corpus, Manifest
+from dclm_jax.data.documents import PLAIN
+from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+Document = list[np.ndarray]
+
+VOCAB_SIZE, SEGMENT_LENGTH = 10_003, 5
+LENGTH_MEAN, LENGTH_SD = 24, 9
+LENGTH_LEAST, LENGTH_MOST = 4, 60
+
+
+def sentence_lengths(rng: np.random.Generator, count: int) -> np.ndarray:
+    """The numbers of words of `count` sentences, without END."""
+    drawn = np.rint(rng.normal(LENGTH_MEAN, LENGTH_SD, size=count))
+    return np.clip(drawn, LENGTH_LEAST, LENGTH_MOST).astype(np.int64)
+
+
+def synthetic_documents(
+    seed: int, vocab_size: int, sentences: Sequence[int] | np.ndarray
+) -> list[Document]:
+    """Documents with the given numbers of sentences; each sentence holds int32 ids of words."""
+    rng = np.random.default_rng(seed)
+    lengths = sentence_lengths(rng, int(np.sum(sentences)))
+    ids = rng.integers(len(SPECIAL_TOKENS), vocab_size, size=lengths.sum(), dtype=np.int32)
+    split = iter(np.split(ids, np.cumsum(lengths)[:-1]))
+    return [[next(split) for _ in range(count)] for count in sentences]
+
+
+def synthetic_corpus(seed: int, vocab_size: int = VOCAB_SIZE, num_documents: int = 1_000) -> Corpus:
+    """A corpus in memory with documents of 8 to 14 sentences."""
+    sentences = np.random.default_rng(seed).integers(8, 15, size=num_documents)
+    documents = synthetic_documents(seed, vocab_size, sentences)
+    lengths = [len(sentence) for document in documents for sentence in document]
+    words = (*SPECIAL_TOKENS, *(f"w{index}" for index in range(len(SPECIAL_TOKENS), vocab_size)))
+    return Corpus(
+        directory=pathlib.Path(),
+        split="train",
+        tokens=np.concatenate([np.concatenate(document) for document in documents]),
+        sentence_offsets=np.concatenate([[0], np.cumsum(lengths)]),
+        document_offsets=np.concatenate([[0], np.cumsum(sentences)]),
+        vocabulary=Vocabulary(words, (0,) * vocab_size),
+        manifest=Manifest(2, vocab_size, {}, {}, {}, PLAIN, {}),
+    )
+
+
+def training_batches(
+    batch_size: int, count: int, seed: int = 0, vocab_size: int = VOCAB_SIZE
+) -> list[Batch]:
+    """The first `count` training batches without empty batch elements."""
+    batches = TrainingBatches(
+        synthetic_corpus(seed, vocab_size),
+        segment_length=SEGMENT_LENGTH,
+        batch_size=batch_size,
+        seed=seed,
+    )
+    full = (
+        batch
+        for batch in map(batches, range(batches.steps_per_epoch))
+        if batch.mask_BxSxN[:, 0, 0].all()
+    )
+    return [batch for batch, _ in zip(full, range(count), strict=False)]
+
+
+def documents_of(batch: Batch) -> list[Document]:
+    """The sentences of each batch element, without START, END and padding; peers pack them."""
+    lengths_BxS = np.asarray(batch.mask_BxSxN).sum(axis=2) - 1
+    targets_BxSxN = np.asarray(batch.targets_BxSxN)
+    return [
+        [words[:length] for words, length in zip(row, lengths, strict=True) if length >= 0]
+        for row, lengths in zip(targets_BxSxN, lengths_BxS, strict=True)
+    ]
+
+
+def count_targets(documents: list[Document]) -> int:
+    """The number of targets: words and ENDs."""
+    return sum(len(sentence) + 1 for document in documents for sentence in document)

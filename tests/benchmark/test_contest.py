@@ -1,0 +1,98 @@
+"""Benchmarks from end to end at tiny sizes, with a peer that needs no library. Nothing is timed."""
+
+import json
+
+import numpy as np
+import pytest
+
+from launch.benchmark import contest, workloads
+from launch.benchmark.contest import Peer, Result, Work
+from launch.benchmark.timing import PeerError, Rounds
+from tests.launch.support import launch, refuse
+
+V = 30
+
+
+def twin(factor: float = 1.0) -> Peer:
+    return Peer("Twin", "tests.benchmark.twin", {"factor": factor})
+
+
+@pytest.fixture
+def peers(monkeypatch):
+    """Replaces the peers that are installed."""
+    return lambda *chosen: monkeypatch.setattr(contest, "peers", lambda: chosen)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        Work("rnnlm", 2, 1, hidden_dim=4),
+        Work("hierarchical_attention_autoencoder", 2, 1, hidden_dim=4),
+        Work("ccdclm", 2, 1, hidden_dim=4, scores=True),
+    ],
+    ids=str,
+)
+def test_a_benchmark_compares_speeds_and_memory(peers, work):
+    peers(twin())
+    result = contest.run(work, 1, 0, V)
+    assert set(result.targets_per_second) == {"ours", "Twin"}
+    assert result.memory["ours"] > 1 and result.memory["Twin"] == 1
+    assert result.device == {"Twin": "cpu"}
+    saved = json.loads(json.dumps(result.to_json()))
+    assert saved["ratios"]["Twin"] == pytest.approx(
+        saved["targets_per_second"]["ours"] / saved["targets_per_second"]["Twin"]
+    )
+
+
+def test_a_peer_with_another_loss_is_refused(peers):
+    peers(twin(1.001))
+    # The losses of float32 are nearer to each other than those of bfloat16.
+    contest.run(Work("rnnlm", 2, 1, hidden_dim=4, precision="bfloat16"), 1, 0, V)
+    with pytest.raises(PeerError, match="Twin computes a different rnnlm"):
+        contest.run(Work("rnnlm", 2, 1, hidden_dim=4), 1, 0, V)
+
+
+def test_models_without_a_peer_are_measured_alone(peers):
+    peers(twin())
+    assert set(contest.run(Work("drnnlm", 2, 1, hidden_dim=4), 1, 0, V).memory) == {"ours"}
+
+
+def test_a_disturbed_result_says_so():
+    result = Result({"ours": 100.0, "Peer": 50.0}, {"ours": 2**20}, {}, Rounds({}, 0.9))
+    ours, peer, disturbed = result.lines()
+    assert "100 targets/s" in ours and "1 MiB" in ours
+    assert peer.endswith("ours is 2.00 times as fast")
+    assert "other programs used the cores" in disturbed
+
+
+def test_the_command_writes_json_on_standard_output():
+    done = launch("benchmark", "--rows=score_ccdclm_16", "--rounds=1", "--output=-", quiet=False)
+    result = json.loads(done.stdout)
+    assert result["machine"]["cores"] >= 1 and result["machine"]["versions"]["jax"]
+    (row,) = result["rows"]
+    assert row["name"] == "score_ccdclm_16" and row["targets_per_second"]["ours"] > 0
+    assert "score_ccdclm_16: score ccdclm, 16 documents" in done.stderr
+
+
+def test_the_command_refuses_unknown_benchmarks():
+    assert "'score_ccdclm_61'; did you mean" in refuse("benchmark", "--rows=score_ccdclm_61")
+    both = refuse("benchmark", "--rows=score_ccdclm_16", "--suite=quick")
+    assert "--rows replaces --suite" in both
+
+
+def test_documents_of_batches_have_the_words_of_the_corpus():
+    corpus = workloads.synthetic_corpus(0, V)
+    sentences = {tuple(words) for i in range(corpus.num_documents) for words in corpus.document(i)}
+    batches = workloads.training_batches(4, 3, 0, V)
+    for batch in batches:
+        assert batch.mask_BxSxN.shape[:2] == (4, workloads.SEGMENT_LENGTH)
+        documents = workloads.documents_of(batch)
+        assert {tuple(words) for document in documents for words in document} <= sentences
+        assert workloads.count_targets(documents) == batch.mask_BxSxN.sum()
+
+
+def test_sentence_lengths_are_those_asked_for():
+    lengths = workloads.sentence_lengths(np.random.default_rng(0), 100_000)
+    assert lengths.min() == workloads.LENGTH_LEAST and lengths.max() == workloads.LENGTH_MOST
+    assert lengths.mean() == pytest.approx(24, abs=0.2)
+    assert lengths.std() == pytest.approx(9, abs=0.2)
