@@ -3,7 +3,7 @@
     python -m launch.reading_times --workdirs=runs/rnnlm,runs/adclm --input=times.tsv \\
         --text_key=word --story=item --time=meanItemRT
     python -m launch.reading_times --workdir=runs/adclm --input=times.csv --predictors=gpt3 \\
-        --output=gains.json --plot=gains.png
+        --output=gains.json --words=words.tsv --plot=gains.png
 
 --input is a table with one row per word, in the order of the text: the word with its punctuation
 (--text_key), its story (--story), and its mean reading time (--time). --predictors names further
@@ -31,18 +31,21 @@ that are OOV, or follow an OOV word, are omitted for all predictors, as are firs
 words without a reading time (an empty cell or NA), and words for which, or before which, a
 --predictors column is empty. The numbers of omitted words are printed. Intervals and p describe
 other sentences of the same stories.
+
+--words=FILE writes the words that the linear models predict as TSV: story, sentence and position
+(as document, sentence and position in the output of launch.score), word, time (in the unit of
+--input), length (characters), log_frequency (natural logarithm), surprisal:RUN,
+surprisal_no_context:RUN, divergence:RUN and entropy:RUN (nats), and input_NAME of each column of
+--predictors. NAME_before is the value of the word before.
 """
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from absl import flags
 
 from dclm_jax import files
 from dclm_jax.errors import InputError, brief
-from dclm_jax.experiments import figures
-from dclm_jax.experiments.reading_times import OF_WORDS, Gains, words_of
-from dclm_jax.score_types import DocumentScore
+from dclm_jax.experiments import figures, reading_times
 from launch import _app, _evaluation
 
 # --divider, of texts in other formats, has no effect.
@@ -56,51 +59,43 @@ _STORY = flags.DEFINE_string("story", "story", "Column that identifies the story
 _TIME = flags.DEFINE_string("time", "time", "Column of the mean reading times, such as ms.")
 _PREDICTORS = flags.DEFINE_list("predictors", [], "Columns of further predictors.")
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the gains.")
+_WORDS = flags.DEFINE_string("words", None, "TSV file for the words and their predictors.")
 _PLOT = flags.DEFINE_string("plot", None, "Figure of the gains (PNG, PDF or SVG).")
 
 
 def main(argv: Sequence[str]) -> None:
     del argv
     path = _app.required("input", "PATH, a table of words")
-    _check_names()
+    names = [_STORY.value, _TIME.value, *_PREDICTORS.value]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(
+                f"--story, --time and --predictors name {brief(name)} twice; name different columns"
+            )
     if _PLOT.value:
         figures.check_target(_PLOT.value)
     runs = _evaluation.restore_all()
-    models = [run.lm for run in runs]
-    _evaluation.require_language_models(models, "launch.reading_times")
-    for lm in models:
-        lm.require_distribution()
-    documents = list(_evaluation.read_text(models, path, joined_by=[_STORY.value]))
-    by_model = (lm.score(documents, no_context_too=True, measures=OF_WORDS) for lm in models)
-    with _evaluation.Progress("scoring", len(documents)) as progress:
-
-        def scores() -> Iterator[Sequence[DocumentScore]]:
-            for number, by_run in enumerate(zip(*by_model, strict=True), start=1):
-                yield by_run
-                progress(number)
-
-        vocabulary = models[0].vocabulary
-        time, predictors = _TIME.value, _PREDICTORS.value
-        words = words_of(documents, scores(), vocabulary, time, predictors, source=path)
-    gains = Gains(words, [run.label for run in runs], _PREDICTORS.value)
-    print(gains.text())
+    models = {run.label: run.lm for run in runs}
+    _evaluation.require_language_models(models.values(), "launch.reading_times")
+    stories = list(_evaluation.read_text([*models.values()], path, joined_by=[_STORY.value]))
+    words = reading_times.words_of(models, stories, _TIME.value, _PREDICTORS.value)
+    result = reading_times.gains_of(words, list(models), _PREDICTORS.value)
+    print(reading_times.text(words, result, list(models)))
+    if _WORDS.value:
+        with files.open_output(_WORDS.value) as file:
+            file.writelines(words.lines())
     if _OUTPUT.value:
-        value = {"runs": [run.to_json() for run in runs], "input": path, **gains.to_json()}
+        value = {
+            "runs": [run.to_json() for run in runs],
+            "input": path,
+            **words.counts,
+            "omitted": words.omitted,
+            "gains": [gain._asdict() for gain in result.gains],
+            "differences": [pair.to_json(list(models)) for pair in result.differences],
+        }
         files.write_json(_OUTPUT.value, value)
     if _PLOT.value:
-        figures.plot(gains.figure(), _PLOT.value)
-
-
-def _check_names() -> None:
-    """Refuses columns with two uses."""
-    columns = [(_STORY, _STORY.value), (_TIME, _TIME.value)]
-    columns += [(_PREDICTORS, name) for name in _PREDICTORS.value]
-    for (flag, name), (other_flag, other_name) in itertools.combinations(columns, 2):
-        if name and name == other_name:
-            problem = f"--{flag.name} and --{other_flag.name} both name"
-            if flag is other_flag:
-                problem = f"--{flag.name} repeats"
-            raise InputError(f"{problem} {brief(name)}; name different columns")
+        figures.plot(reading_times.figure(result.gains), _PLOT.value)
 
 
 if __name__ == "__main__":

@@ -6,247 +6,198 @@ The gain of a predictor is the log-likelihood of the reading times with the pred
 log-likelihood without it (Goodkind and Bicknell 2018), both for stories that the linear model was
 not fitted to. A gain above 0 means that the predictor helps to predict reading times.
 
-Shapes: N words, X predictors, D sentences, R runs.
+Shapes: N words, X predictors, D sentences.
 """
 
 import functools
-import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dclm_jax.data.documents import Document, cell_text, column_names
-from dclm_jax.data.formats import listed
-from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from dclm_jax.data.documents import Document, cell_text
+from dclm_jax.data.vocabulary import SPECIAL_TOKENS
 from dclm_jax.errors import InputError, brief
-from dclm_jax.evaluation import distributions, significance
+from dclm_jax.evaluation import significance
 from dclm_jax.experiments.figures import Figure, Line
-from dclm_jax.score_types import DocumentScore
-from dclm_jax.tables import aligned
+from dclm_jax.language_model import LanguageModel
+from dclm_jax.tables import aligned, separated
 
-LENGTH, LOG_FREQUENCY = "length", "log frequency"
-BASELINE = (LENGTH, LOG_FREQUENCY)
+SURPRISAL, NO_CONTEXT = "surprisal", "surprisal_no_context"
+BASELINE = ("length", "log_frequency")
 """Predictors of every linear model."""
-SURPRISAL, NO_CONTEXT = "surprisal", "surprisal, no context"
-ENTROPY, DIVERGENCE = "entropy", "divergence"
-OF_WORDS = (SURPRISAL, ENTROPY, DIVERGENCE)
+COMPARISONS = {
+    "surprisal, no context": (NO_CONTEXT,),
+    SURPRISAL: (SURPRISAL,),
+    "entropy": ("entropy",),
+    "divergence": ("divergence",),
+    "surprisal beyond surprisal, no context": (NO_CONTEXT, SURPRISAL),
+    "entropy beyond surprisal": (SURPRISAL, "entropy"),
+    "divergence beyond surprisal": (SURPRISAL, "divergence"),
+}
+"""Predictors of a linear model after BASELINE; the other linear model lacks the last predictor."""
 COLUMN = "column of the input"
-OMITTED = (
-    *("first of a story", "OOV, or after an OOV word", "without a reading time"),
-    "without a predictor of the word or of the word before",
-)
-"""Reasons to omit a word."""
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_LARGEST = 1e15
-
-
-class Comparison(NamedTuple):
-    """Two linear models: with and without `added`, both with BASELINE and with `given`."""
-
-    added: str
-    given: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return f"{self.added} beyond {' and '.join(self.given)}" if self.given else self.added
-
-
-COMPARISONS = (
-    *map(Comparison, (NO_CONTEXT, SURPRISAL, ENTROPY, DIVERGENCE)),
-    Comparison(SURPRISAL, (NO_CONTEXT,)),
-    Comparison(ENTROPY, (SURPRISAL,)),
-    Comparison(DIVERGENCE, (SURPRISAL,)),
-)
 
 
 class Words(NamedTuple):
-    """The words of stories whose reading times are predicted.
+    """The words whose reading times are predicted.
 
     Attributes:
-      times_N: mean reading times.
-      stories_N, sentences_N: the numbers of each word's story, and of its sentence among the
-        sentences of all stories.
-      by_run: all predictors [N, 2] (of the word, of the word before) by name, one mapping per run.
+      table: columns [N] by name: story, numbers of the sentence and of the word in it (from 1), the
+        word, and its mean reading time.
+      predictors: predictors [N, 2] (of the word, of the word before) by name. A measure of a run is
+        called NAME:RUN, and a column of the input input_NAME.
       omitted: numbers of omitted words by reason.
     """
 
-    times_N: np.ndarray
-    stories_N: np.ndarray
-    sentences_N: np.ndarray
-    by_run: Sequence[Mapping[str, np.ndarray]]
+    table: Mapping[str, np.ndarray]
+    predictors: Mapping[str, np.ndarray]
     omitted: Mapping[str, int]
+
+    def lines(self) -> Iterator[str]:
+        """The lines of a TSV file with one row per word; NAME_before is of the word before."""
+        names = [f"{name}{end}" for name in self.predictors for end in ("", "_before")]
+        yield separated([*self.table, *names])
+        values_NxX = np.concatenate([*self.predictors.values()], axis=1)
+        columns = [column.tolist() for column in (*self.table.values(), *values_NxX.T)]
+        yield from map(separated, zip(*columns, strict=True))
+
+    @property
+    def sentence_N(self) -> np.ndarray:
+        """The number of each word's sentence, from 0 without gaps, over all stories."""
+        return np.cumsum(_changes(self.table["story"], self.table["sentence"])) - 1
 
     @property
     def counts(self) -> dict[str, int]:
         """The numbers of words, stories and sentences."""
-        stories, sentences = (len(np.unique(x)) for x in (self.stories_N, self.sentences_N))
-        return {"words": len(self.times_N), "stories": stories, "sentences": sentences}
-
-
-class _Word(NamedTuple):
-    """A row of the table: its time, the numbers of its story and sentence, whether it is in the
-    vocabulary, whether it has all predictors of the text and the columns, and its predictors by
-    run."""
-
-    time: float
-    story: int
-    sentence: int
-    known: bool
-    has_predictors: bool
-    by_run: Sequence[Mapping[str, float]]
+        stories, sentences = (len(np.unique(x)) for x in (self.table["story"], self.sentence_N))
+        return {"words": len(self.sentence_N), "stories": stories, "sentences": sentences}
 
 
 def words_of(
+    models: Mapping[str, LanguageModel],
     stories: Sequence[Document],
-    scores: Iterable[Sequence[DocumentScore]],
-    vocabulary: Vocabulary,
     time: str,
     columns: Sequence[str] = (),
-    *,
-    source: str = "the input",
 ) -> Words:
     """The words with a reading time that are, like the word before them, in the vocabulary and have
     a number in every column of predictors.
 
     Args:
+      models: language models with one vocabulary, by the labels of their runs.
       stories: documents joined from rows of a table, each row a word.
-      scores: for each story its scores by every run, with OF_WORDS and with no context. They are
-        read after all cells have been checked.
-      vocabulary: vocabulary of the runs, with the counts of the training text.
       time: column of the mean reading times.
       columns: columns of further predictors.
-      source: name of the table in messages.
     """
+    numbers, numbered = [], []
+    for story in stories:
+        rows = [{"row": str(len(numbers) + index)} for index in range(len(story.rows))]
+        numbered.append(story._replace(rows=rows))
+        for index, cells in enumerate(story.rows, start=1):
+            where = f"story {brief(story.id)}, row {index}"
+            numbers.append([_number(cells, name, where, name == time) for name in (time, *columns)])
+    if len(stories) < 2:
+        raise InputError(
+            "the input has fewer than two stories, and every story is predicted from the others; "
+            "add stories, or choose another --story"
+        )
+    vocabulary = next(iter(models.values())).vocabulary
     total = sum(vocabulary.counts[len(SPECIAL_TOKENS) :])
     if not total:
         raise InputError(
             "the vocabulary has no word counts, which log frequencies require; train on a corpus "
             "that launch.prepare made without --vocabulary"
         )
-    numbers = _numbers(stories, time, columns, source)
-    omitted, pairs, num_sentences = dict.fromkeys(OMITTED, 0), [], 0
-    for index, (story, by_run) in enumerate(zip(stories, scores, strict=True)):
-        places: list[list[tuple[int, int]]] = [[] for _ in story.rows]
-        one_row = [[0] * len(words) for words in story.sentences]
-        for sentence, rows in enumerate(story.row_of_word or one_row):
-            for position, row in enumerate(rows):
-                places[row].append((sentence, position))
-        before = None
-        for (word_time, *others), tokens in zip(numbers[index], places, strict=True):
-            if not tokens:
-                continue
-            words = [story.sentences[sentence][position] for sentence, position in tokens]
-            # Of a row's words the rarest counts, so that punctuation has no effect.
-            count = min(vocabulary.counts[word_id] for word_id in vocabulary.encode(words))
-            predictors = {
-                LENGTH: float(sum(map(len, words))),
-                LOG_FREQUENCY: math.log(count) - math.log(total) if count else math.nan,
-                **dict(zip(map(_column, columns), others, strict=True)),
-            }
-            word = _Word(
-                word_time,
-                index,
-                num_sentences + tokens[0][0],
-                all(by_run[0].sentences[s].known[position] for s, position in tokens),
-                not any(map(math.isnan, predictors.values())),
-                [predictors | _measures(score, tokens) for score in by_run],
-            )
-            if before is None:
-                omitted[OMITTED[0]] += 1
-            elif not (word.known and before.known):
-                omitted[OMITTED[1]] += 1
-            elif math.isnan(word.time):
-                omitted[OMITTED[2]] += 1
-            elif not (word.has_predictors and before.has_predictors):
-                omitted[OMITTED[3]] += 1
-            else:
-                pairs.append((word, before))
-            before = word
-        num_sentences += len(story.sentences)
-    if not pairs:
+    scores = {
+        label: lm.surprisals(numbered, no_context_too=True, measures=["entropy", "divergence"])
+        for label, lm in models.items()
+    }
+    tokens, *_ = scores.values()
+    # END closes a sentence.
+    is_word = ~np.roll(_changes(tokens["document"], tokens["sentence"]), -1)
+    scores = {run: {key: x[is_word] for key, x in of.items()} for run, of in scores.items()}
+    tokens, *_ = scores.values()
+    row_T = tokens["row"].astype(int)
+    # The tokens of a row are added; of the rarest token is the frequency, so that punctuation has
+    # no effect.
+    first_N = np.flatnonzero(_changes(row_T))
+    counts_T = np.array(vocabulary.counts)[vocabulary.encode(tokens["word"].tolist())]
+    with np.errstate(divide="ignore"):
+        frequency_N = np.log(np.minimum.reduceat(counts_T, first_N)) - np.log(total)
+    values = {
+        "length": np.add.reduceat(np.array([*map(len, tokens["word"])], float), first_N),
+        "log_frequency": frequency_N,
+    }
+    for run, of_run in scores.items():
+        for name in (SURPRISAL, NO_CONTEXT, "divergence"):
+            values[f"{name}:{run}"] = np.add.reduceat(of_run[name], first_N)
+        values[f"entropy:{run}"] = of_run["entropy"][first_N]
+    times_N, *others = np.array(numbers)[row_T[first_N]].T
+    values |= {f"input_{name}": column for name, column in zip(columns, others, strict=True)}
+    known_N = np.logical_and.reduceat(tokens["known"], first_N)
+    # The first word of the table is the first word of a story, and omitted.
+    predictors = {name: np.stack([x, np.roll(x, 1)], axis=1) for name, x in values.items()}
+    reasons = {
+        "first of a story": _changes(tokens["document"][first_N]),
+        "OOV, or after an OOV word": ~(known_N & np.roll(known_N, 1)),
+        "without a reading time": np.isnan(times_N),
+        "without a predictor of the word or of the word before": ~np.isfinite(
+            [*predictors.values()]
+        ).all(axis=(0, 2)),
+    }
+    omitted, remains_N = {}, np.ones(len(first_N), bool)
+    for reason, applies_N in reasons.items():
+        omitted[reason] = int((remains_N & applies_N).sum())
+        remains_N &= ~applies_N
+    if not remains_N.any():
         raise InputError(
             f"no word remains; omitted: {_counted(omitted)}; choose runs trained on text like the "
             "stories, or fill the columns"
         )
+    texts = np.array([" ".join(part) for part in np.split(tokens["word"], first_N[1:])])
+    table = {
+        "story": tokens["document"][first_N],
+        "sentence": tokens["sentence"][first_N],
+        "position": tokens["position"][first_N],
+        "word": texts,
+        "time": times_N,
+    }
     return Words(
-        np.array([word.time for word, _ in pairs]),
-        np.array([word.story for word, _ in pairs]),
-        np.array([word.sentence for word, _ in pairs]),
-        [
-            {
-                name: np.array([[word.by_run[run][name] for word in pair] for pair in pairs])
-                for name in predictors
-            }
-            for run, predictors in enumerate(pairs[0][0].by_run)
-        ],
+        {name: column[remains_N] for name, column in table.items()},
+        {name: pairs_Nx2[remains_N] for name, pairs_Nx2 in predictors.items()},
         omitted,
     )
 
 
-def _numbers(
-    stories: Sequence[Document], time: str, columns: Sequence[str], source: str
-) -> list[list[list[float]]]:
-    """The reading time and further predictors of every row, by story; nan for an empty cell or NA.
-    Stories that cannot be used are refused."""
-    names = list(dict.fromkeys(name for story in stories for name in column_names(story)))
-    for name in (time, *columns):
-        if name not in names:
-            raise InputError(
-                f"{source} has no column {brief(name)} of numbers; choose --time and "
-                f"--predictors from: {listed(names)}"
-            )
-    if len(stories) < 2:
+def _changes(*columns: np.ndarray) -> np.ndarray:
+    """Whether each row is the first, or differs from the row before in a column, bool [N]."""
+    differs = [column[1:] != column[:-1] for column in columns]
+    return np.append(True, np.any(differs, axis=0))
+
+
+def _number(cells: Mapping[str, Any], name: str, where: str, is_time: bool) -> float:
+    """The number in a cell; nan for an empty cell or NA."""
+    if name not in cells:
         raise InputError(
-            f"{source} has fewer than two stories, and every story is predicted from the others; "
-            "add stories, or choose another --story"
+            f"{where}: there is no column {brief(name)}; choose --time and --predictors from: "
+            f"{', '.join(map(brief, cells))}"
         )
-
-    def parse(row: Mapping[str, Any], name: str, where: str) -> float:
-        cell = cell_text(row.get(name)).strip()
-        if cell in ("", "NA"):
-            return math.nan
-        value = float(cell) if _NUMBER.fullmatch(cell) else math.inf
-        if abs(value) > _LARGEST or (name == time and value <= 0):
-            kind = "reading time above 0" if name == time else "number"
-            raise InputError(
-                f"{where}: {brief(cell)} in the column {brief(name)} is not a {kind}; correct the "
-                "cell, or leave it empty"
-            )
-        return value
-
-    return [
-        [
-            [parse(row, name, f"story {brief(story.id)}, row {n}") for name in (time, *columns)]
-            for n, row in enumerate(story.rows, start=1)
-        ]
-        for story in stories
-    ]
+    text = cell_text(cells[name]).strip()
+    try:
+        value = np.nan if text in ("", "NA") else float(text)
+    except ValueError:
+        value = np.inf
+    if abs(value) > 1e15 or (is_time and value <= 0):
+        kind = "reading time above 0" if is_time else "number"
+        raise InputError(
+            f"{where}: {brief(text)} in the column {brief(name)} is not a {kind}; correct the "
+            "cell, or leave it empty"
+        )
+    return value
 
 
 def _counted(omitted: Mapping[str, int]) -> str:
     return ", ".join(f"{number:,} ({reason})" for reason, number in omitted.items())
-
-
-def _column(name: str) -> str:
-    """The key of a column among predictors, which may have the name of another predictor."""
-    return f"{COLUMN}: {name}"
-
-
-def _measures(score: DocumentScore, tokens: Sequence[tuple[int, int]]) -> dict[str, float]:
-    """The measures of a row: sums over its words, and the entropy before its first word."""
-    no_context = f"{SURPRISAL}{distributions.NO_CONTEXT}"
-    surprisal, surprisal_no_context, divergence = (
-        sum(score.sentences[sentence].measures[name][position] for sentence, position in tokens)
-        for name in (SURPRISAL, no_context, DIVERGENCE)
-    )
-    sentence, position = tokens[0]
-    return {
-        SURPRISAL: surprisal,
-        NO_CONTEXT: surprisal_no_context,
-        ENTROPY: score.sentences[sentence].measures[ENTROPY][position],
-        DIVERGENCE: divergence,
-    }
 
 
 def log_likelihoods(
@@ -303,85 +254,38 @@ class Gain(NamedTuple):
     high: float
 
 
-class Gains:
-    """The gains of all predictors on the same words.
+class Gains(NamedTuple):
+    """The gains of all predictors on the same words, and the differences of the gain of the
+    surprisal between runs, with tests."""
 
-    Attributes:
-      words: the words.
-      labels: labels of the runs.
-      gains: the gain of every comparison and run, then of every further column.
-      differences: differences of the gain of the surprisal between runs, with tests.
-    """
+    gains: Sequence[Gain]
+    differences: Sequence[significance.Difference]
 
-    def __init__(self, words: Words, labels: Sequence[str], columns: Sequence[str] = ()):
-        self.words, self.labels = words, labels
-        names, by_sentence = [], []
-        _, sentence_N = np.unique(words.sentences_N, return_inverse=True)
-        counts_D = np.bincount(sentence_N).astype(float)
 
-        @functools.cache
-        def fit(run: int, predictors: tuple[str, ...]) -> np.ndarray:
-            arrays = [words.by_run[run][name] for name in (*BASELINE, *predictors)]
-            predictors_NxX = np.concatenate(arrays, axis=1)
-            return log_likelihoods(words.times_N, predictors_NxX, words.stories_N)
+def gains_of(words: Words, labels: Sequence[str], columns: Sequence[str] = ()) -> Gains:
+    """The gain of every comparison and run, then of every further column of the input."""
 
-        for comparison in COMPARISONS:
-            for run, label in enumerate(labels):
-                names.append((label, str(comparison)))
-                with_added = fit(run, (*comparison.given, comparison.added))
-                by_sentence.append(with_added - fit(run, comparison.given))
-        for name in columns:
-            names.append((name, COLUMN))
-            by_sentence.append(fit(0, (_column(name),)) - fit(0, ()))
-        sums_DxX = np.stack([np.bincount(sentence_N, gain_N) for gain_N in by_sentence], axis=1)
-        means_3xX = significance.means(sums_DxX, counts_D[:, None])
-        surprisal_columns = [index for index, name in enumerate(names) if name[1] == SURPRISAL]
-        self.gains = [
-            Gain(*name, *values.tolist()) for name, values in zip(names, means_3xX.T, strict=True)
-        ]
-        sums = significance.Sums(sums_DxX[:, surprisal_columns], counts_D[:, None])
-        self.differences = significance.differences(sums)
+    @functools.cache
+    def fit(names: tuple[str, ...]) -> np.ndarray:
+        predictors_NxX = np.hstack([words.predictors[name] for name in (*BASELINE, *names)])
+        return log_likelihoods(words.table["time"], predictors_NxX, words.table["story"])
 
-    def text(self) -> str:
-        """The tables of gains and of differences, for a terminal."""
-        counts = self.words.counts
-        lines = [
-            "gain in log-likelihood of reading times, nats per 1,000 words [95% interval]",
-            *aligned(cells_of_gains(self.gains)),
-            f"{counts['words']:,} words in {counts['sentences']:,} sentences of "
-            f"{counts['stories']} stories; omitted: {_counted(self.words.omitted)}",
-        ]
-        differences = significance.difference_table(
-            {SURPRISAL: self.differences},
-            self.labels,
-            group="predictor",
-            unit="nats per 1,000 words",
-            scale=1e3,
-            digits=1,
-        )
-        if differences:
-            lines += ["", *differences]
-        return "\n".join(lines)
-
-    def figure(self) -> Figure:
-        """The gains with their intervals, one line per run or column."""
-        ticks = list(dict.fromkeys(gain.comparison for gain in self.gains))
-        lines = []
-        for label in dict.fromkeys(gain.label for gain in self.gains):
-            gains = [gain for gain in self.gains if gain.label == label]
-            places = [ticks.index(gain.comparison) for gain in gains]
-            values = [[1e3 * value for value in gain[2:]] for gain in gains]
-            lines.append(Line(label, places, *np.array(values).T))
-        y = "gain in log-likelihood, nats per 1,000 words"
-        return Figure("Gain in log-likelihood of reading times", "predictor", y, lines, ticks)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            **self.words.counts,
-            "omitted": self.words.omitted,
-            "gains": [gain._asdict() for gain in self.gains],
-            "differences": [pair.to_json(self.labels) for pair in self.differences],
-        }
+    compared = {
+        (label, comparison): tuple(f"{name}:{label}" for name in names)
+        for comparison, names in COMPARISONS.items()
+        for label in labels
+    }
+    compared |= {(name, COLUMN): (f"input_{name}",) for name in columns}
+    sentence_N = words.sentence_N
+    counts_Dx1 = np.bincount(sentence_N).astype(float)[:, None]
+    gain_of = {key: fit(names) - fit(names[:-1]) for key, names in compared.items()}
+    sums_DxX = np.stack([np.bincount(sentence_N, gain_N) for gain_N in gain_of.values()], axis=1)
+    means_Xx3 = significance.means(sums_DxX, counts_Dx1).T.tolist()
+    of_surprisal_X = [comparison == SURPRISAL for _, comparison in compared]
+    return Gains(
+        [Gain(*key, *values) for key, values in zip(compared, means_Xx3, strict=True)],
+        significance.differences(significance.Sums(sums_DxX[:, of_surprisal_X], counts_Dx1)),
+    )
 
 
 def cells_of_gains(gains: Sequence[Gain]) -> list[list[str]]:
@@ -393,3 +297,36 @@ def cells_of_gains(gains: Sequence[Gain]) -> list[list[str]]:
     labels = list(dict.fromkeys(gain.label for gain in gains))
     cells = [[name, *(row.get(label, "") for label in labels)] for name, row in rows.items()]
     return [["predictor", *labels], *cells]
+
+
+def text(words: Words, result: Gains, labels: Sequence[str]) -> str:
+    """The tables of gains and of differences, for a terminal."""
+    counts = words.counts
+    lines = [
+        "gain in log-likelihood of reading times, nats per 1,000 words [95% interval]",
+        *aligned(cells_of_gains(result.gains)),
+        f"{counts['words']:,} words in {counts['sentences']:,} sentences of "
+        f"{counts['stories']} stories; omitted: {_counted(words.omitted)}",
+    ]
+    differences = significance.difference_table(
+        {SURPRISAL: result.differences},
+        labels,
+        group="predictor",
+        unit="nats per 1,000 words",
+        scale=1e3,
+        digits=1,
+    )
+    return "\n".join([*lines, *([""] if differences else []), *differences])
+
+
+def figure(gains: Sequence[Gain]) -> Figure:
+    """The gains with their intervals, one line per run or column."""
+    ticks = list(dict.fromkeys(gain.comparison for gain in gains))
+    lines = []
+    for label in dict.fromkeys(gain.label for gain in gains):
+        of_label = [gain for gain in gains if gain.label == label]
+        places = [ticks.index(gain.comparison) for gain in of_label]
+        values = 1e3 * np.array([gain[2:] for gain in of_label])
+        lines.append(Line(label, places, *values.T))
+    y = "gain in log-likelihood, nats per 1,000 words"
+    return Figure("Gain in log-likelihood of reading times", "predictor", y, lines, ticks)

@@ -1,6 +1,7 @@
 """launch.reading_times, its gains by normal equations, and the table of Natural Stories."""
 
 import csv
+import dataclasses
 import json
 import math
 
@@ -9,24 +10,23 @@ import pytest
 
 import dclm_jax
 from configs.reading_times import natural_stories
-from dclm_jax.data.documents import Document
+from dclm_jax.data.documents import Document, columns
 from dclm_jax.data.readers import read_documents
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import significance
 from dclm_jax.experiments.reading_times import (
     COMPARISONS,
-    DIVERGENCE,
-    ENTROPY,
     NO_CONTEXT,
-    OF_WORDS,
     SURPRISAL,
-    Comparison,
-    Gains,
     Words,
+    figure,
+    gains_of,
     log_likelihoods,
+    text,
     words_of,
 )
+from dclm_jax.language_model import LanguageModel
 from dclm_jax.score_types import DocumentScore, SentenceScore
 from tests.launch.support import launch
 
@@ -80,21 +80,21 @@ def test_likelihoods_are_of_stories_that_were_not_fitted():
 
 def test_gains_are_those_of_python(space, times, tmp_path):
     path, plot = times, tmp_path / "gains.png"
-    output = tmp_path / "gains.json"
+    output, table = tmp_path / "gains.json", tmp_path / "words.tsv"
     flags = [f"--workdirs={space.run},{space.rnnlm}", f"--input={path}", "--predictors=length"]
-    printed = launch("reading_times", *flags, f"--output={output}", f"--plot={plot}", quiet=False)
+    flags += [f"--output={output}", f"--words={table}", f"--plot={plot}"]
+    printed = launch("reading_times", *flags, quiet=False)
     saved = json.loads(output.read_text())
     assert plot.stat().st_size > 1000
 
-    models = [dclm_jax.restore(run) for run in (space.run, space.rnnlm)]
+    models = {"ccdclm": dclm_jax.restore(space.run), "rnnlm": dclm_jax.restore(space.rnnlm)}
     stories = list(read_documents(path, joined_by=["story"]))
-    scores = (lm.score(stories, no_context_too=True, measures=OF_WORDS) for lm in models)
-    words = words_of(stories, zip(*scores, strict=True), models[0].vocabulary, "time", ["length"])
-    expected = Gains(words, ["ccdclm", "rnnlm"], ["length"]).to_json()
-    for gain, expected_gain in zip(saved["gains"], expected["gains"], strict=True):
-        assert gain == pytest.approx(expected_gain, abs=2e-5)
-    for name in ("words", "stories", "sentences", "omitted"):
-        assert saved[name] == expected[name]
+    words = words_of(models, stories, "time", ["length"])
+    expected = gains_of(words, list(models), ["length"]).gains
+    for gain, expected_gain in zip(saved["gains"], expected, strict=True):
+        assert gain == pytest.approx(expected_gain._asdict(), abs=2e-5)
+    assert saved["omitted"] == words.omitted
+    assert {name: saved[name] for name in words.counts} == words.counts
     assert sum(saved["omitted"].values()) == 120 - saved["words"]
     # "." is OOV in the vocabulary of `space`, as is the word "unheard".
     assert (saved["stories"], saved["omitted"]["first of a story"]) == (3, 3)
@@ -103,70 +103,97 @@ def test_gains_are_those_of_python(space, times, tmp_path):
     assert beyond == pytest.approx(0, abs=1e-9)
     assert f"{saved['words']} words" in printed.stdout and "ccdclm - rnnlm" in printed.stdout
 
+    # The table of words has what the linear models are fitted to, at the places of the scores.
+    with table.open(newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    scored = {}
+    for score in models["ccdclm"].score(stories, no_context_too=True):
+        scored |= {row[:3]: row for row in score.rows()}
+    for row in rows:
+        token = scored[row["story"], int(row["sentence"]), int(row["position"])]
+        assert row["word"] == token.word
+        assert float(row["surprisal:ccdclm"]) == pytest.approx(
+            token.measures["surprisal"], abs=1e-4
+        )
+    names = ["length", "log_frequency", "surprisal:rnnlm"]
+    names = [f"{name}{end}" for name in names for end in ("", "_before")]
+    stories_N, times_N = [row["story"] for row in rows], [float(row["time"]) for row in rows]
+    full, shorter = (
+        held_out(times_N, [[float(row[name]) for name in chosen] for row in rows], stories_N)
+        for chosen in (names, names[:-2])
+    )
+    assert means["rnnlm", "surprisal"] == pytest.approx(
+        np.mean(np.subtract(full, shorter)), abs=1e-5
+    )
+
 
 def made_up(rng, surprisals, offset=0.0, scale=1.0):
     """60 words in 12 sentences of 3 stories, whose times depend on the surprisals of one run."""
     sentences = np.repeat(np.arange(12), 5)
     times = 300 + 40 * surprisals[:, 0] + rng.standard_normal(60)
-    shared = {name: rng.standard_normal((60, 2)) for name in ("length", "log frequency")}
+    predictors = {name: rng.standard_normal((60, 2)) for name in ("length", "log_frequency")}
     entropy = rng.standard_normal((60, 2))
     measures = {
         SURPRISAL: scale * surprisals + offset,
         NO_CONTEXT: rng.standard_normal((60, 2)),
-        ENTROPY: entropy,
-        DIVERGENCE: rng.standard_normal((60, 2)),
+        "entropy": entropy,
+        "divergence": rng.standard_normal((60, 2)),
     }
     other = {**measures, SURPRISAL: entropy}
-    by_run = [shared | measures, shared | other]
-    return Words(times, sentences % 3, sentences, by_run, {"first": 3})
+    for run, of_run in (("a", measures), ("b", other)):
+        predictors |= {f"{name}:{run}": values for name, values in of_run.items()}
+    table = {"story": sentences // 4, "sentence": sentences, "time": times}
+    return Words(table, predictors, {"first": 3})
 
 
 def test_intervals_draw_sentences_and_runs_are_compared_by_their_surprisal():
     rng = np.random.default_rng(2)
     words = made_up(rng, rng.standard_normal((60, 2)))
-    result = Gains(words, ["a", "b"])
+    result = gains_of(words, ["a", "b"])
 
     def sums_of_sentences(run, comparison):
-        pool = words.by_run[run]
-        base = ("length", "log frequency", *comparison.given)
         full, shorter = (
-            held_out(words.times_N, np.hstack([pool[name] for name in names]), words.stories_N)
-            for names in ((*base, comparison.added), base)
+            held_out(
+                words.table["time"],
+                np.hstack([words.predictors[name] for name in names]),
+                words.table["story"],
+            )
+            for measures in (COMPARISONS[comparison], COMPARISONS[comparison][:-1])
+            for names in [["length", "log_frequency", *(f"{name}:{run}" for name in measures)]]
         )
-        return np.bincount(words.sentences_N, np.subtract(full, shorter))
+        return np.bincount(words.table["sentence"], np.subtract(full, shorter))
 
     gains = {gain[:2]: gain for gain in result.gains}
     for comparison in COMPARISONS:
-        sums_D = sums_of_sentences(0, comparison)
+        sums_D = sums_of_sentences("a", comparison)
         means = significance.resample(sums_D[:, None], np.full((12, 1), 5.0))
         low, high = np.percentile(means[:, 0], (2.5, 97.5))
         expected = [sums_D.sum() / 60, low, high]
-        np.testing.assert_allclose(gains["a", str(comparison)][2:], expected, rtol=1e-6)
+        np.testing.assert_allclose(gains["a", comparison][2:], expected, rtol=1e-6)
     gain = gains["a", "surprisal"]
-    assert result.words.counts == {"words": 60, "stories": 3, "sentences": 12}
+    assert words.counts == {"words": 60, "stories": 3, "sentences": 12}
     (pair,) = result.differences
-    expected = gain.mean - sums_of_sentences(1, Comparison(SURPRISAL)).sum() / 60
+    expected = gain.mean - sums_of_sentences("b", "surprisal").sum() / 60
     assert (pair.a, pair.b) == (0, 1) and pair.difference == pytest.approx(expected)
-    row, differences = (
-        line for line in result.text().splitlines() if line.startswith("surprisal  ")
-    )
+    printed = text(words, result, ["a", "b"]).splitlines()
+    row, differences = (line for line in printed if line.startswith("surprisal  "))
     assert f"{1e3 * gain.mean:.1f} [{1e3 * gain.low:.1f}, {1e3 * gain.high:.1f}]" in row
     assert f"a - b {1e3 * pair.difference:+.1f} [" in " ".join(differences.split())
-    line = result.figure().lines[0]
+    line = figure(result.gains).lines[0]
     assert [line.y[1], line.low[1], line.high[1]] == pytest.approx([1e3 * x for x in gain[2:]])
 
 
 def test_units_of_predictors_have_no_effect():
     surprisals = np.random.default_rng(3).standard_normal((60, 2))
     plain, scaled = (
-        Gains(made_up(np.random.default_rng(4), surprisals, *unit), ["a", "b"]).gains
+        gains_of(made_up(np.random.default_rng(4), surprisals, *unit), ["a", "b"]).gains
         for unit in ((0.0, 1.0), (1.7e12, 1e9))
     )
     for a, b in zip(plain, scaled, strict=True):
         np.testing.assert_allclose(a[2:], b[2:], atol=1e-4)
 
 
-def test_rows_of_several_words_are_summed_and_follow_their_previous_row():
+def test_rows_of_several_words_are_summed_and_follow_their_previous_row(monkeypatch):
     """By hand: the rows "b", "aa b.", "unheard", "b", "b", "b", "b" of a story."""
     words = ("<START>", "<END>", "<UNKNOWN>", "aa", "b", ".")
     vocabulary = Vocabulary(words, (0, 0, 0, 2, 5, 13))
@@ -179,30 +206,46 @@ def test_rows_of_several_words_are_summed_and_follow_their_previous_row():
             [*words, "<END>"],
             [*(word != "unheard" for word in words), True],
             {
-                "surprisal": [1.0 + n for n in range(9)],
-                "surprisal_no_context": [10.0 + n for n in range(9)],
-                ENTROPY: [20.0 + n for n in range(9)],
-                DIVERGENCE: [30.0 + n for n in range(9)],
+                "surprisal": [1.0 + n for n in range(len(words) + 1)],
+                "surprisal_no_context": [10.0 + n for n in range(len(words) + 1)],
+                "entropy": [20.0 + n for n in range(len(words) + 1)],
+                "entropy_no_context": [0.0] * (len(words) + 1),
+                "divergence": [30.0 + n for n in range(len(words) + 1)],
             },
         )
         for words in texts
     ]
+    lm = dataclasses.replace(dclm_jax.restore("english"), vocabulary=vocabulary)
+    monkeypatch.setattr(
+        LanguageModel,
+        "score",
+        lambda lm, documents, **options: (
+            DocumentScore.of(document.id, scores, columns(document)) for document in documents
+        ),
+    )
     story = Document("s", texts, rows=[{"time": t, "x": x} for t, x in cells], row_of_word=rows)
-    kept = words_of([story] * 2, [[DocumentScore.of("s", scores)]] * 2, vocabulary, "time", ["x"])
+    kept = words_of({"a": lm}, [story, story._replace(id="t")], "time", ["x"])
     assert kept.omitted == {
         "first of a story": 2,
         "OOV, or after an OOV word": 4,
         "without a reading time": 2,
         "without a predictor of the word or of the word before": 4,
     }
-    assert kept.times_N.tolist() == [9, 9] and kept.stories_N.tolist() == [0, 1]
-    assert kept.sentences_N.tolist() == [0, 3]
+    assert {name: column.tolist() for name, column in kept.table.items()} == {
+        "story": ["s", "t"],
+        "sentence": [1, 1],
+        "position": [2, 2],
+        "word": ["aa b ."] * 2,
+        "time": [9, 9],
+    }
+    assert kept.sentence_N.tolist() == [0, 1]
     logs = np.log([2 / 20, 5 / 20])
-    expected = {"length": [4, 1], "log frequency": logs, "column of the input: x": [2, 1]}
-    expected |= {SURPRISAL: [2 + 3 + 4, 1], NO_CONTEXT: [11 + 12 + 13, 10]}
-    expected |= {ENTROPY: [21, 20], DIVERGENCE: [31 + 32 + 33, 30]}
+    expected = {"length": [4, 1], "log_frequency": logs, "input_x": [2, 1]}
+    expected |= {"surprisal:a": [2 + 3 + 4, 1], "surprisal_no_context:a": [11 + 12 + 13, 10]}
+    expected |= {"entropy:a": [21, 20], "divergence:a": [31 + 32 + 33, 30]}
+    assert kept.predictors.keys() == expected.keys()
     for name, values in expected.items():
-        np.testing.assert_allclose(kept.by_run[0][name][0], values)
+        np.testing.assert_allclose(kept.predictors[name][0], values)
 
 
 def test_wrong_tables_are_refused(space, tmp_path):
@@ -216,7 +259,7 @@ def test_wrong_tables_are_refused(space, tmp_path):
     error = error_of(f"--input={bad}")
     assert "story 'b', row 1: 'fast' in the column 'time' is not a reading time above 0" in error
     bad.write_text("story,text,time\na,w1,3\na,w2,3\n")
-    assert "bad.csv has fewer than two stories" in error_of(f"--input={bad}")
+    assert "the input has fewer than two stories" in error_of(f"--input={bad}")
     bad.write_text("story,text,time\na,unheard,3\na,unseen,3\nb,unheard,3\nb,unseen,3\n")
     assert "no word remains; omitted: 2 (first of a story), 2 (OOV" in error_of(f"--input={bad}")
     bad.write_text("story,text,time\na,w1,3\na,w2,3\nb,w1,3\nb,w2,3\n")
@@ -226,8 +269,11 @@ def test_wrong_tables_are_refused(space, tmp_path):
         log_likelihoods(
             np.full(12, 3.0), np.random.default_rng(0).random((12, 1)), np.arange(12) % 3
         )
+    bare = Vocabulary(("<START>", "<END>", "<UNKNOWN>", "a"), (0, 0, 0, 0))
+    lm = dataclasses.replace(dclm_jax.restore(space.run), vocabulary=bare)
+    stories = [Document(name, [["a"]], rows=[{"time": "3"}]) for name in "ab"]
     with pytest.raises(InputError, match="no word counts, which log frequencies require"):
-        words_of([], [], Vocabulary(("<START>", "<END>", "<UNKNOWN>", "a"), (0, 0, 0, 0)), "time")
+        words_of({"a": lm}, stories, "time")
 
 
 def test_subwords_are_added_to_the_words_that_they_begin_in():

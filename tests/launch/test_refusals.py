@@ -177,11 +177,11 @@ prepare --show=corpus --input=corpus => --input cannot be used with --show; remo
 
 reading_times --workdir=run => --input is missing
 reading_times --workdir=run --input=times.csv --time=ms => \
-times.csv has no column 'ms' of numbers; choose --time and --predictors from: 'story', 'time',
+story 'a', row 1: there is no column 'ms'; choose --time and --predictors from: 'story', 'time',
 reading_times --workdir=run --input=times.csv --predictors=time => \
---time and --predictors both name 'time'; name different columns
-reading_times --workdir=run --input=times.csv --predictors=x,x => --predictors repeats 'x'; name di
-reading_times --workdir=run --input=times.csv --predictors=gpt3 => no column 'gpt3'
+--story, --time and --predictors name 'time' twice; name different columns
+reading_times --workdir=run --input=times.csv --predictors=x,x => --predictors name 'x' twice; name
+reading_times --workdir=run --input=times.csv --predictors=gpt3 => there is no column 'gpt3'
 reading_times --workdir=run --input=times.csv --output=times.csv => \
 --input and --output are both times.csv; choose two files
 
