@@ -4,7 +4,6 @@
     python -m launch.coherence --workdir=runs/ccdclm --bootstrap=1000 --permutation_pool=50
     python -m launch.coherence --workdirs=runs/rnnlm,runs/ccdclm --extra_tests=all --output=all.json
     python -m launch.coherence --workdir=runs/ccdclm --permuted=data1-test --format=lines
-    python -m launch.coherence --baseline=maximum_entropy --data=data/ptb
 
 The accuracy is the percentage of permutations that are less probable than their document. Chance
 is 50%, and ties count half. Every document of at least two sentences is compared with fixed random
@@ -17,7 +16,6 @@ between runs and --tsv use only the fixed permutations.
 
     blocks     permutations of blocks of 1, 2, 4 and 8 sentences
     swaps      two neighbouring sentences swapped
-    windows    three neighbouring sentences permuted
     insertion  each sentence removed and inserted at every position: the share of sentences whose
                original position is the most probable (ties shared), mean reciprocal rank, chance
 
@@ -33,23 +31,17 @@ to every order of every document (launch.evaluate --help).
 --permuted reads permutations from a folder with one text per file (Barzilay and Lapata 2008):
 NAME.perm-1 is a document, and NAME.perm-2, ... are its permutations.
 
---baseline measures a baseline of sentence ordering (Lin et al. 2015, section 6.1) instead of a run:
-a maximum-entropy classifier of neighbouring sentences, or a recurrent classifier of three sentences
-after Li and Hovy (2014). --seed also seeds its training.
-
 --tsv has one row per run, test and document: name, sentences, words, pairs (in insertion: inserted
 sentences), accuracy, and log P in nats of the document and of its other orders (mean), also per
-target (words and END). For a baseline, scores of the baseline replace log P.
+target (words and END).
 
 --output has the accuracies as JSON, between 0 and 1. With --bootstrap the first values are of the
 bootstrap, and "fixed" has the result of the fixed permutations. "first_sentence", "by_length",
-"blocks", "swaps", "windows" and "insertion" are further results. Several runs have
+"blocks", "swaps" and "insertion" are further results. Several runs have
 {"runs": [...], "pairs": [...]}.
 """
 
 import dataclasses
-import functools
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,18 +50,13 @@ from absl import flags
 
 from dclm_jax import files
 from dclm_jax.coherence import measure
-from dclm_jax.coherence.baselines import MaximumEntropy, OrderingBaseline
 from dclm_jax.coherence.compare import OrderTest
 from dclm_jax.coherence.measure import INSERTION, CoherenceOptions
 from dclm_jax.coherence.permutation_files import open_permutations
 from dclm_jax.coherence.results import OrderResult
-from dclm_jax.coherence.window_classifier import WindowClassifier
-from dclm_jax.data.corpus import open_corpus
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.datasets import Dataset
-from dclm_jax.experiments.results import Store
 from dclm_jax.experiments.subjects import Subject
-from dclm_jax.language_model import LanguageModel
 from launch import _adaptation, _app, _cluster, _evaluation
 from launch._fields import define_fields, values_of
 
@@ -78,15 +65,6 @@ _evaluation.define_workdirs()
 flags.adopt_module_key_flags(_evaluation)
 flags.adopt_module_key_flags(_adaptation)
 flags.adopt_module_key_flags(_cluster)
-_BASELINES: dict[str, type[OrderingBaseline]] = {
-    baseline.name: baseline for baseline in (MaximumEntropy, WindowClassifier)
-}
-_BASELINE = flags.DEFINE_enum(
-    "baseline",
-    None,
-    list(_BASELINES),
-    "Baseline in place of --workdir, trained on the splits train and valid of --data.",
-)
 _OPTIONS = define_fields(CoherenceOptions)
 _PERMUTED = flags.DEFINE_string(
     "permuted", None, "Folder of permutations in place of random permutations."
@@ -105,10 +83,10 @@ def main(argv: Sequence[str]) -> None:
     del argv
     _cluster.join()
     options, store = _options(), _evaluation.store()
-    name = _BASELINE.value
-    subjects, dataset, permutations = (
-        _models(store) if name is None else _baseline(_BASELINES[name])
-    )
+    runs = _evaluation.restore_all()
+    _evaluation.require_language_models((run.lm for run in runs), "launch.coherence")
+    dataset, permutations = _open(runs)
+    subjects = [*runs, *_adaptation.adapt(runs, store)]
 
     def results_of(subject: Subject) -> measure.CoherenceResults:
         def measured(test: OrderTest[Any]) -> OrderResult[Any]:
@@ -147,60 +125,23 @@ def main(argv: Sequence[str]) -> None:
 def _options() -> CoherenceOptions:
     """The tests that flags request. Refuses combinations of flags that have no effect."""
     _app.refuse_without("bootstrap", "permutation_pool")
-    _app.refuse_together("baseline", "adapt")
     _app.refuse_together(
         "permuted", "permutations", "bootstrap", "fix_first", "extra_tests", "input", "split"
     )
     options = CoherenceOptions(**values_of(_OPTIONS))
     if _PERMUTED.value is not None:
-        if _BASELINE.value is None and not _adaptation.reads_split():
+        if not _adaptation.reads_split():
             _app.refuse_together("permuted", "data")
     elif _TSV.value and not options.permutations and not options.asks_for(INSERTION):
         raise InputError(
             "--tsv has no rows without a test; add --permutations=20 or --extra_tests=insertion"
         )
-    is_baseline = _BASELINE.value is not None
     _adaptation.check_flags()
     _evaluation.check_data_flags(
-        other_split=is_baseline or _adaptation.reads_split(),
+        other_split=_adaptation.reads_split(),
         other_text=_PERMUTED.value is not None,
     )
     return options
-
-
-def _models(store: Store) -> tuple[list[Subject], Dataset, Permutations]:
-    """The runs, also with test-time adaptation, and the documents to measure."""
-    runs = _evaluation.restore_all()
-    _evaluation.require_language_models((run.lm for run in runs), "launch.coherence")
-    dataset, permutations = _open(runs)
-    return [*runs, *_adaptation.adapt(runs, store)], dataset, permutations
-
-
-def _baseline(kind: type[OrderingBaseline]) -> tuple[list[Subject], Dataset, Permutations]:
-    """A trained baseline as a model that scores documents, and the documents to measure."""
-    values = flags.FLAGS
-    _app.refuse_together("baseline", "workdir", "workdirs", "batch_size", "matmul_precision")
-    if not values.data:
-        raise InputError("--baseline needs a prepared corpus to train on; add --data=DIR")
-    train, valid = (open_corpus(values.data, split) for split in ("train", "valid"))
-
-    @functools.cache
-    def trained() -> Any:
-        report = functools.partial(print, file=sys.stderr, flush=True)
-        return kind.train(train, valid, seed=_OPTIONS["seed"].value, report=report)
-
-    lm = LanguageModel(
-        name=kind.name,
-        num_parameters=0,
-        vocabulary=train.vocabulary,
-        config={"data": {"directory": values.data}},
-        make_scorer=trained,
-        text=train.manifest.training_text,
-    )
-    # Bad text is refused before training.
-    dataset, permutations = _open([Subject(kind.name, "", lm)])
-    lm = dataclasses.replace(lm, num_parameters=trained().num_parameters)
-    return [Subject(kind.name, "", lm)], dataset, permutations
 
 
 def _open(runs: Sequence[Subject]) -> tuple[Dataset, Permutations]:

@@ -1,6 +1,6 @@
 """Rescores n-best lists with language models, document by document.
 
-    python -m launch.corrupt --data=data/sotu --split=valid --max_sentences=10 --output=data/nbest
+    python -m configs.hierarchical_rnn.corrupt data/sotu valid data/nbest
     python -m launch.rescore --workdir=runs/tour --nbest=data/nbest/nbest.txt --tune \\
         --documents=data/nbest/documents.txt --references=data/nbest/references.txt \\
         --output=best.txt --metrics=tuned.json

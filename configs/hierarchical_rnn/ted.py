@@ -15,14 +15,14 @@ tst2012:
     python -m launch.train --config=$config:rnn_lin --workdir=runs/ted/rnn_lin \
         --config.data.directory=data/ted
 
-These commands measure coherence accuracy, also of the baselines (section 6.1), and perplexity
+These commands measure coherence accuracy, also of baselines (section 6.1), and perplexity
 (6.2), and rescore the candidates of a translation system, one list per test sentence (6.3):
 
     for run in rnnslm two_step; do
         python -m launch.coherence --workdir=runs/ted/$run --output=runs/ted/$run/coherence.json
     done
     for baseline in maximum_entropy neural; do
-        python -m launch.coherence --baseline=$baseline --data=data/ted
+        python -m configs.hierarchical_rnn.baselines data/ted $baseline
     done
     python -m launch.evaluate --workdirs=runs/ted/rnn_lin,runs/ted/two_step
     python -m launch.rescore --workdir=runs/ted/two_step --nbest=dev.nbest --documents=dev.docs \

@@ -1,7 +1,7 @@
 """Tests of local coherence: is a document likelier than its sentences in another order?
 
 A test samples orders and summarizes their scores; `compare` scores the orders of any test, such as
-`Fixed(permutations=20)`, or `Fixed(Shuffle(window=2))` for swaps.
+`Fixed(permutations=20)`, or `Fixed(Shuffle(swap=True))` for swaps.
 
 The tests follow Barzilay and Lapata (2008) and Ji et al. (2015), section 4.2, without supervised
 training: the order with the higher likelihood counts as coherent. A permutation is never the
@@ -60,7 +60,7 @@ class OrderTest(abc.ABC, Generic[ResultT]):
     def title(self) -> str:
         """The test and the movable sentences, for messages."""
         parts = ["coherence", self.name]
-        if self.shuffle.block > 1 or self.shuffle.window:
+        if self.shuffle.block > 1 or self.shuffle.swap:
             parts.append(self.shuffle.name)
         if fixed := self.shuffle.fix_first:
             parts.append("first sentence fixed" if fixed == 1 else f"{fixed} sentences fixed")
@@ -72,7 +72,7 @@ class OrderTest(abc.ABC, Generic[ResultT]):
         # On the Penn Treebank 20 permutations of a document share 2% of their prefixes, 20
         # permutations of blocks of eight share 15%, and 20 swaps share 45% and the text after each
         # swap.
-        return self.shuffle.window > 0
+        return self.shuffle.swap
 
     @abc.abstractmethod
     def orders(self, documents: Sequence[Document]) -> Iterator[Orders]:
@@ -107,7 +107,7 @@ class OrderTest(abc.ABC, Generic[ResultT]):
             keep_first=shuffle.fix_first,
             left_out=compared.left_out,
             block=shuffle.block,
-            window=shuffle.window,
+            swap=shuffle.swap,
             unchanged=sum(not shuffle.changes(document) for document in documents),
             **{"pairs": replicates * len(documents), **sampling},
         )

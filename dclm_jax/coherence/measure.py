@@ -28,8 +28,7 @@ BLOCK_SIZES = (1, 2, 4, 8)
 """Numbers of sentences per block in the extra test `blocks`."""
 EXTRA_TESTS = {
     "blocks": tuple(Shuffle(block=size) for size in BLOCK_SIZES),
-    "swaps": (Shuffle(window=2),),
-    "windows": (Shuffle(window=3),),
+    "swaps": (Shuffle(swap=True),),
     "insertion": (),
 }
 """The shuffles of each extra test."""
@@ -47,7 +46,7 @@ class CoherenceOptions:
       permutation_pool: number of permutations per document from which test sets draw. Each takes
         the time of one test set. 0 shuffles every draw, as in Ji et al. (2015).
       fix_first: number of sentences at the start of each document that stay in place.
-      extra_tests: extra tests: blocks, swaps, windows, insertion, or all.
+      extra_tests: extra tests: blocks, swaps, insertion, or all.
       seed: random seed for permutations and test sets.
     """
 

@@ -33,7 +33,7 @@ class Coherence:
       left_out: number of documents with too few sentences to permute.
       first_sentence: accuracy if only the first sentence is moved, see `FirstSentence`; None if not
         measured.
-      block, window: as in `Shuffle`.
+      block, swap: as in `Shuffle`.
       unchanged: number of documents whose orders are all the same text, which can only tie.
     """
 
@@ -52,7 +52,7 @@ class Coherence:
     left_out: int = 0
     first_sentence: float | None = None
     block: int = 1
-    window: int = 0
+    swap: bool = False
     unchanged: int = 0
 
     @property
@@ -69,7 +69,7 @@ class Coherence:
         return warning if self.kind == "given" else warning + advice
 
     def __str__(self) -> str:
-        shuffle = Shuffle(self.block, self.window)
+        shuffle = Shuffle(self.block, self.swap)
         name = "" if shuffle == Shuffle() else f", {shuffle.name}"
         spread = "" if self.sd is None else f", standard deviation {100 * self.sd:.2f}%"
         over = {

@@ -18,19 +18,17 @@ class Shuffle:
 
     By default all sentences are shuffled (Barzilay and Lapata, 2008). Blocks of consecutive
     sentences can be shuffled instead. The order of sentences in a block is retained, so that longer
-    blocks test longer dependencies. A third way is to permute one window of consecutive sentences;
-    a window of 2 is a swap.
+    blocks test longer dependencies. A third way is to swap two neighbouring sentences.
 
     Attributes:
       block: number of sentences per block, from the first movable sentence; the last block may have
         fewer.
-      window: number of consecutive sentences that are permuted, anywhere in the document; 0 for all
-        sentences. With a window, `block` is 1.
+      swap: whether only two neighbouring sentences are swapped; `block` is then 1.
       fix_first: number of sentences at the start of each document that keep their position.
     """
 
     block: int = 1
-    window: int = 0
+    swap: bool = False
     fix_first: int = 0
 
     def __post_init__(self) -> None:
@@ -39,21 +37,18 @@ class Shuffle:
     @property
     def name(self) -> str:
         """The name of the test with this shuffle, in tables and results."""
-        if self.window:
-            return "swaps" if self.window == 2 else f"windows of {self.window}"
+        if self.swap:
+            return "swaps"
         return "permutations" if self.block == 1 else f"blocks of {self.block}"
 
     @property
     def minimum(self) -> str:
         """The minimum length of a document, for messages."""
-        if self.window > 2:
-            return f"{self.window} sentences"
         return "two sentences" if self.block == 1 else f"two blocks of {self.block} sentences"
 
     def fits(self, document: Document) -> bool:
-        """Whether enough sentences are movable: two blocks, or one window."""
-        movable = len(document) - self.fix_first
-        return movable > self.block and movable >= self.window
+        """Whether at least two blocks are movable."""
+        return len(document) - self.fix_first > self.block
 
     def changes(self, document: Document) -> bool:
         """Whether any order is a different text; otherwise all movable sentences are equal."""
@@ -79,13 +74,12 @@ class Shuffle:
         return orders
 
     def _shuffled(self, num_sentences: int, count: int, rng: np.random.Generator) -> np.ndarray:
-        """Orders int [count, S]: all windows, and all orders of the movable parts, are equally
-        likely."""
-        if self.window:
-            starts = rng.integers(num_sentences - self.window + 1, size=(count, 1))
-            inside = rng.permuted(np.tile(np.arange(self.window), (count, 1)), axis=1)
+        """Orders int [count, S]. All swaps are equally likely, and so are all orders of blocks."""
+        if self.swap:
+            starts = rng.integers(num_sentences - 1, size=(count, 1))
+            inside = rng.permuted(np.tile(np.arange(2), (count, 1)), axis=1)
             orders = np.tile(np.arange(num_sentences), (count, 1))
-            np.put_along_axis(orders, starts + np.arange(self.window), starts + inside, axis=1)
+            np.put_along_axis(orders, starts + np.arange(2), starts + inside, axis=1)
             return orders
         block_of = np.arange(num_sentences) // self.block
         blocks = np.tile(np.arange(-(-num_sentences // self.block)), (count, 1))

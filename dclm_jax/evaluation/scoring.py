@@ -38,7 +38,7 @@ class Continuation(NamedTuple):
 
 
 class SentenceScorer(Protocol):
-    """The part of `Scorer` that tests of coherence use. Ordering baselines implement it, too."""
+    """The part of `Scorer` that tests of coherence use."""
 
     @property
     def context_order(self) -> int | None: ...

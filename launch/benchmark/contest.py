@@ -92,7 +92,7 @@ class Work:
 
 class Result(NamedTuple):
     """The speed of each contender in targets per second, memory in bytes and device by contender,
-    and the times of which the speeds are medians."""
+    and the timed rounds."""
 
     targets_per_second: dict[str, float]
     memory: dict[str, int]

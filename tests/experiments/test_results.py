@@ -65,7 +65,7 @@ def test_measures_are_what_their_parts_measure(tmp_path):
         Bootstrap(Shuffle(), 5, 30, 3),
         Bootstrap(Shuffle(fix_first=1), 5, 30, 3),
         FirstSentence(seed=5),
-        Fixed(Shuffle(window=2), permutations=3),
+        Fixed(Shuffle(swap=True), permutations=3),
         Insert(),
     ]
     for test in tests:

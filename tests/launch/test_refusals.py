@@ -31,10 +31,9 @@ FILES = {
 CONFIG = "train --workdir=new --config"
 TRAIN = f"{CONFIG}=tiny.py --config.data.directory=corpus"
 SWEEP = "sweep --config=tiny.py --config.data.directory=corpus --workdir=new --grid=training.seed=0"
-PLAN = "plan --config=tiny.py:rnnlm --target=cpu"
+PLAN = "plan --config=tiny.py:rnnlm --target=h100"
 SHAPE = f"{PLAN} --shape=4,2,8 --vocab_size=50"
 COHERENCE = "coherence --workdir=run"
-BASELINE = "coherence --baseline=neural --data=corpus"
 ADAPT = "evaluate --workdir=run --adapt"
 SET = "--cache_weight=0.3 --cache_theta=0.5 --cache_strength=5"
 BOTH = "evaluate --workdirs=run,rnnlm"
@@ -57,7 +56,6 @@ evaluate --workdir=run --cache_weight=0 => without --adapt=cache or --adapt=unig
 {ADAPT}=cache --interpolate => --interpolate cannot be used with --adapt
 {COHERENCE} --adapt=cache --split=valid => would be tuned on the measured split
 {COHERENCE} --adapt=cache {SET} --tune_on=train => --tune_on has no effect, because
-coherence --adapt=cache --baseline=maximum_entropy => --adapt cannot be used with --baseline
 report --output=new --workdirs=run --adapt=cache --tune_on=train => --tune_on has no effect on this
 
 evaluate --input=lines.txt => --workdir is missing
@@ -83,12 +81,6 @@ evaluate --workdir=run --interpolate => --interpolate mixes two runs; found 1
 {BOTH} --interpolate --tune_on=test => tuned on the measured split, test
 {BOTH} --tune_on=train => because nothing is tuned; add --interpolate
 
-coherence --baseline=maximum_entropy => needs a prepared corpus to train on; add --data
-{BASELINE} --workdir=run => --workdir cannot be used with --baseline
-{BASELINE} --batch_size=2 => --batch_size cannot be used with --baseline
-{BASELINE} --matmul_precision=high => --matmul_precision cannot be used with --baseline
-{BASELINE} --lowercase => --lowercase has no effect without
-coherence --baseline=grid --data=corpus => --baseline
 {COHERENCE} --permuted=x --extra_tests=swaps => --extra_tests cannot be used with --permuted
 {COHERENCE} --permuted=x --bootstrap=3 => --bootstrap cannot be used with --permuted
 {COHERENCE} --permuted=x --data=y => --data cannot be used with --permuted
@@ -127,7 +119,6 @@ benchmark --rounds=0 => --rounds=0
 benchmark --seed=-1 => --seed=-1
 benchmark --rows=train_adclm_15 => did you mean 'train_adclm_16'
 benchmark --output=blank.txt/x.json => blank.txt/x.json
-corrupt --data=corpus => --output
 ngram --workdir=new => --data is missing; add --data=DIR, a prepared corpus
 ngram --data=corpus => --workdir is missing
 ngram --data=corpus --workdir=new --order=five => --order=five
@@ -143,7 +134,7 @@ order --workdir=run --input=single.txt => no document has two or more sentences
 {SHAPE} --shape=4,2 => --shape=4,2; expected SEGMENTS,SENTENCES,TOKENS, all above 0
 {SHAPE} --shape=4,0,8 => --shape=4,0,8; expected SEGMENTS,SENTENCES,TOKENS, all above 0
 {SHAPE} --vocab_size=0 => --vocab_size is missing; add the size of the vocabulary, with --shape
-plan --config=tiny.py:rnnlm => --target is missing; add --target=MACHINE, such as h100
+plan --config=tiny.py:rnnlm => --target is missing; add --target=h100
 {PLAN} --vocab_size=50 => --vocab_size has no effect without --shape; give both or neither
 
 prepare --train=lines.txt => --output is missing

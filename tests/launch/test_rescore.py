@@ -1,4 +1,4 @@
-"""`launch.corrupt` and `launch.rescore`, end to end."""
+"""`launch.rescore`, end to end, on lists of corrupted sentences."""
 
 import json
 import re
@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 import dclm_jax
+from configs.hierarchical_rnn import corrupt
 from dclm_jax.data.corpus import open_corpus
-from dclm_jax.errors import InputError
 from dclm_jax.rescoring import nbest
-from dclm_jax.rescoring.corruption import write_lists
 from dclm_jax.rescoring.search import Rescorer
 from tests.launch.support import fingerprint, launch
 
@@ -18,8 +17,7 @@ from tests.launch.support import fingerprint, launch
 @pytest.fixture(scope="module")
 def lists(space, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("lists")
-    done = launch("corrupt", f"--data={space.corpus}", "--candidates=4", f"--output={folder}")
-    assert "of 11 documents" in done.stdout
+    corrupt.main(str(space.corpus), "test", str(folder))
     return folder
 
 
@@ -37,12 +35,8 @@ def test_the_lists_are_those_of_the_split_and_the_same_again(space, lists, tmp_p
     test = open_corpus(space.corpus, "test")
     sentences = [words for index in range(11) for words in test.document(index)]
     assert [line.split() for line in references] == list(map(test.vocabulary.decode, sentences))
-    write_lists(test, str(tmp_path / "again"), candidates=4)
+    corrupt.main(str(space.corpus), "test", str(tmp_path / "again"))
     assert fingerprint(tmp_path / "again") == fingerprint(lists)
-    assert write_lists(test, str(tmp_path / "first"), max_sentences=1, seed=1) == 11
-    for option in ("max_sentences", "seed"):
-        with pytest.raises(InputError, match=f"{option} is -1; expected at least 0"):
-            write_lists(test, str(tmp_path / "none"), **{option: -1})
 
 
 def test_a_list_is_rescored_as_in_python_and_measured(space, lists, tmp_path):

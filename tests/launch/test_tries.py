@@ -55,7 +55,6 @@ COMMANDS = {
         "run/*",
         "corpus/*",
     ),
-    "coherence --baseline=maximum_entropy --data=corpus --output=out/a.json": ("corpus/*",),
     "score --workdir=run --input=prose.txt --format=prose --output=out/a.jsonl": ("prose.txt",),
     "score --workdir=run --input=documents.jsonl --output=out/a.jsonl": ("documents.jsonl",),
     "score --workdir=run --input=regions.csv --format=prose --join_rows=id --by=region "
@@ -68,7 +67,6 @@ COMMANDS = {
     "--tune --output=out/a.txt --metrics=out/a.json --scored_nbest=out/b.txt": (
         *("nbest.txt", "division.txt", "references.txt", "run/*"),
     ),
-    "corrupt --data=corpus --split=valid --max_sentences=4 --output=out/lists": ("corpus/*",),
     "reconstruct --outputs=outputs.jsonl --input=documents.jsonl --output=out/a.json": (
         *("outputs.jsonl", "documents.jsonl"),
     ),

@@ -3,11 +3,9 @@
 import collections
 
 import numpy as np
-import pytest
 
+from configs.hierarchical_rnn.corrupt import MAX_EDITS, Corruption
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, UNKNOWN, Vocabulary
-from dclm_jax.errors import InputError
-from dclm_jax.rescoring.corruption import MAX_EDITS, Corruption
 
 WORDS = 200
 # The likeliest words have the largest ids, so that ids are not taken for ranks.
@@ -17,8 +15,8 @@ VOCABULARY = Vocabulary(
 )
 
 
-def lists(count=60, length=9, candidates=10, seed=0):
-    corruption, rng = Corruption(VOCABULARY, candidates), np.random.default_rng(seed)
+def lists(count=60, length=9, seed=0):
+    corruption, rng = Corruption(VOCABULARY), np.random.default_rng(seed)
     for _ in range(count):
         sentence = rng.integers(3, WORDS + 3, length).astype(np.int32)
         yield sentence, corruption.candidates(sentence, rng)
@@ -69,12 +67,10 @@ def test_the_same_seed_makes_the_same_lists_and_another_one_others():
 
 
 def test_short_sentences_have_as_many_as_there_are():
-    corruption, rng = Corruption(VOCABULARY, 10), np.random.default_rng(0)
+    corruption, rng = Corruption(VOCABULARY), np.random.default_rng(0)
     # Nothing is known to be like an unknown word, and a single word is not deleted.
     ((words, _),) = corruption.candidates(np.array([UNKNOWN]), rng)
     assert words.tolist() == [UNKNOWN]
     candidates = corruption.candidates(np.array([UNKNOWN, UNKNOWN]), rng)
     assert sorted(words.tolist() for words, _ in candidates) == [[UNKNOWN], [UNKNOWN, UNKNOWN]]
     assert len(corruption.candidates(np.array([100]), rng)) == 10
-    with pytest.raises(InputError, match="candidates is 1; expected at least 2"):
-        Corruption(VOCABULARY, 1)
