@@ -59,17 +59,7 @@ def parse(argv: Sequence[str], *, resumes: bool = False) -> list[str]:
 
 def config() -> ConfigDict:
     """The configuration, with the values of --config.KEY=VALUE."""
-    return _checked(_CONFIG.value, source())
-
-
-def source() -> str:
-    """FILE[:NAME] of --config, as it was given."""
-    return config_flags.get_config_filename(flags.FLAGS["config"])
-
-
-def overrides() -> dict[str, object]:
-    """The values of --config.KEY=VALUE by key."""
-    return config_flags.get_override_values(flags.FLAGS["config"])
+    return _checked(_CONFIG.value, config_flags.get_config_filename(flags.FLAGS["config"]))
 
 
 def _peek(argv: Sequence[str]) -> tuple[str | None, str | None]:

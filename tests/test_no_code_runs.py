@@ -123,7 +123,7 @@ def test_configuration_files_are_programs_of_the_training_command_alone():
         "launch/_training.py"
     ]
     users = [path for path, text in texts.items() if "_training.config()" in text]
-    assert users == ["launch/plan.py", "launch/sweep.py", "launch/train.py"]
+    assert users == ["launch/plan.py", "launch/train.py"]
 
 
 class Payload:

@@ -11,6 +11,9 @@ codclm or ccdclm.
     done
     python -m launch.report --workdirs='runs/ptb/*' --output=reports/ptb --permutation_pool=20
 
+The paper selects K and H for each model on the validation split from 32 to 256; grid.txt has the
+flags of these 36 combinations, one per line, for launch/slurm/train.sbatch.
+
 The settings of the paper's section 3.1 are K = H = 128, two layers of the coupled peephole LSTM,
 AdaGrad at a rate of 0.1, clipping at 5, L = 5, A = 48. The other settings are not from the paper: a
 warm-up of 500 steps, 4 segments per step, and epochs of 2,303 steps until the validation perplexity

@@ -1,1 +1,1 @@
-"""Work with many runs: sweeps and their jobs, reports and figures."""
+"""Work with many runs: reports and figures."""

@@ -30,7 +30,6 @@ FILES = {
 
 CONFIG = "train --workdir=new --config"
 TRAIN = f"{CONFIG}=tiny.py --config.data.directory=corpus"
-SWEEP = "sweep --config=tiny.py --config.data.directory=corpus --workdir=new --grid=training.seed=0"
 PLAN = "plan --config=tiny.py:rnnlm --target=h100"
 SHAPE = f"{PLAN} --shape=4,2,8 --vocab_size=50"
 COHERENCE = "coherence --workdir=run"
@@ -224,15 +223,6 @@ score --workdir=run --input=lines.txt --output=scores.csv => CSV output is not s
 score --workdir=run --format=csv --input=word.csv --output=new.tsv => \
 the column 'word' of the input has the name of a column of the result; rename
 
-{SWEEP},1 --config.training.seed=3 => --config.training.seed sets a key of --grid; remove --config
-{SWEEP} --workdir= => --workdir is missing; add --workdir=DIR, the directory of the sweep
-{SWEEP} --grid= => --grid is missing; add --grid='KEY=VALUE,VALUE'
-{SWEEP},1 --jobs=0 => --jobs is 0; expected at least 1
-{SWEEP},1 --jobs=2 --write_jobs=flags => \
---jobs cannot be used with --write_jobs; remove --jobs or --write_jobs
-{SWEEP};training.start_from='a b' --write_jobs=flags => start_from=a b' has white space
-sweep --config=tiny.py --workdir=gs://bucket/sweep --grid=model.hidden_dim=2,4 => \
-gs://bucket/sweep; a sweep needs a file system
 ngram --data=corpus --workdir=gs://bucket/run => gs://bucket/run: KenLM needs a local disk
 
 train --config=tiny.py --workdir= => --workdir is missing; add --workdir=DIR, the directory
@@ -263,7 +253,7 @@ train --config=named.py --help => --config: get_config() missing 1 required posi
 {TRAIN} --notie_embeddings => 'notie_embeddings'; did you mean --config.model.tie_embeddings?
 {TRAIN} --frobnicate=1 => flag 'frobnicate'
 {TRAIN} --worksdir=1 => flag 'worksdir'. Did you mean: workdir ?
-{SWEEP} --hidden_dim=32 => 'hidden_dim'; did you mean --config.model.hidden_dim?
+{TRAIN} --hidden_dim=32 => 'hidden_dim'; did you mean --config.model.hidden_dim?
 """
 """One command line per line, and a part of the error that it ends in."""
 

@@ -21,7 +21,6 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from dclm_jax.training.config import default_config, flat
-from launch import _app
 from tests.fuzzing import anything, damaged, fuzz, single_faults
 from tests.launch.support import copy_run, environment, launch
 from tests.launch.test_commands import flags_of
@@ -46,7 +45,6 @@ TEXTS = {
     "outputs.jsonl": '{"sentences": ["w1 w2"]}\n{"sentences": ["w4"]}\n',
 }
 TO_TRAIN = "--config=tiny.py --workdir=run --config.data.directory=corpus"
-SWEEP = "--grid=model.hidden_dim=8,9;training.seed=1"
 COMMANDS = {
     "evaluate --workdir=run --data=corpus --output=out/a.json": ("run/*", "run/*.*", "corpus/*"),
     "evaluate --workdirs=run,other --data=corpus --interpolate": ("run/*", "other/*", "corpus/*"),
@@ -77,9 +75,6 @@ COMMANDS = {
     "report --quick --workdirs=run,other --output=out --bootstrap=4 --permutation_pool=2": (
         *("run/results/*", "other/*", "corpus/*"),
     ),
-    f"sweep --config=tiny.py --config.data.directory=corpus --workdir=cells {SWEEP}": (
-        *("cells/*", "cells/*", "corpus/*"),
-    ),
     "ngram --data=corpus --workdir=out/counted --order=3": ("corpus/*",),
     "prepare --train=lines.txt --output=out/corpus": ("lines.txt",),
     "prepare --train=lines.txt --vocabulary=corpus/vocabulary.tsv --output=out/corpus": (
@@ -92,7 +87,7 @@ COMMANDS = {
 }
 """What is run in a folder, and the files that it reads."""
 
-CHANGES = {"train": "run", "sweep": "cells", "prepare": "corpus", "report": "run"}
+CHANGES = {"train": "run", "prepare": "corpus", "report": "run"}
 """What a command keeps up by itself."""
 
 VALUES = [
@@ -130,8 +125,6 @@ def world(space, tmp_path_factory) -> tuple[Path, Path]:
         cwd=root,
     )
     shutil.rmtree(root / "out")
-    command = f"sweep --config=tiny.py --config.data.directory=corpus --workdir=cells {SWEEP}"
-    launch(*command.split(), cwd=root)
     (root / "out").mkdir()
     return root, Path(shutil.copytree(root, root.parent / "whole"))
 
@@ -220,7 +213,7 @@ OTHERS = {
 def drawn_flags(name: str) -> list[str]:
     """The flags of a launcher, and the keys of a configuration where it takes them."""
     names = [*flags_of(name)]
-    if name in ("train", "sweep"):
+    if name == "train":
         names += [f"config.{key}" for key in flat(default_config("ccdclm").to_dict())]
     return sorted(
         name for name in names if name not in LEFT_OUT and name.split(".")[-1] not in LONG
@@ -246,9 +239,9 @@ def finding(command: list[str], done: Any, place: Path, before: Any) -> str:
     lines = [line for line in error.splitlines() if not line.startswith(("warning: ", "note: "))]
     stops = [line for line in lines if line.startswith("error: ")]
     name = command[0]
-    if code == 1 and name in ("train", "sweep") and len(stops) == 1:
-        code = 2  # A loss that is not finite, or cells that have failed.
-    if code not in (0, 2, _app.EXIT_INTERRUPTED if name == "sweep" else 0):
+    if code == 1 and name == "train" and len(stops) == 1:
+        code = 2  # A loss that is not finite.
+    if code not in (0, 2):
         return f"ends with code {code}: {error[-300:]!r}"
     if code == 2 and lines != stops[:1]:
         return f"has no line of an error alone: {error[:300]!r}"

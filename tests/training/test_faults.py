@@ -1,6 +1,6 @@
 """What clusters do to a run: disks, damaged files, other jobs, bad numbers, clocks.
 
-Kills and signals: tests/training/test_kills.py, launch/test_processes.py, launch/test_sweep.py.
+Kills and signals: tests/training/test_kills.py, launch/test_processes.py.
 """
 
 import contextlib
