@@ -1,4 +1,4 @@
-"""Figures: lines with or without intervals, as files from matplotlib and as inline SVG in HTML.
+"""Figures: lines with or without intervals, drawn by matplotlib.
 
 matplotlib is imported when the first figure is drawn. Colours stay distinct for colour-blind
 readers; legends are outside the axes.
@@ -7,12 +7,10 @@ readers; legends are outside the axes.
 import io
 import math
 import os
-import re
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from xml.etree import ElementTree
 
 import numpy as np
 
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "pdf", "svg")
 """File formats of figures."""
-# The palette of Okabe and Ito; page.css has the colours of HTML files.
+# The palette of Okabe and Ito.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 # An axis is logarithmic if the largest value is more than this multiple of the smallest value.
@@ -35,12 +33,6 @@ _LINEAR_RATIO = 8
 # Markers distinguish lines; a marker on every point of a long line would hide the line.
 _MOST_MARKERS = 12
 _GRID = "#b0b0b0"
-# Variables of page.css that replace the colours of a file.
-_THEME = {colour.lower(): f"var(--c{index})" for index, colour in enumerate(COLOURS)}
-_THEME |= {"#000000": "var(--ink)", _GRID: "var(--edge)"}
-_THEME_COLOUR = re.compile("|".join(_THEME))
-_LINE_ID = "line of "
-
 
 Numbers = Sequence[float] | np.ndarray
 
@@ -195,13 +187,8 @@ def plot(figure: Figure, path: str | os.PathLike[str]) -> None:
     save(drawing(figure), path)
 
 
-def drawing(figure: Figure, *, in_page: bool = False) -> "Drawing":
-    """The figure as matplotlib draws it.
-
-    Args:
-      figure: a figure that can be drawn, see `Figure.undrawn`.
-      in_page: whether the figure is for an HTML file: without title, with the legend below.
-    """
+def drawing(figure: Figure) -> "Drawing":
+    """A figure that can be drawn (see `Figure.undrawn`) as matplotlib draws it."""
     num_ticks, num_lines = len(figure.ticks or ()), len(figure.lines)
     width = 4 + 0.45 * num_ticks + 0.08 * num_ticks * num_lines if figure.has_intervals else 8
     drawn, axes = new_figure((width, 5))
@@ -211,27 +198,15 @@ def drawing(figure: Figure, *, in_page: bool = False) -> "Drawing":
     _draw_y_axis(axes, figure)
     axes.grid(axis="y" if figure.has_intervals else "both", color=_GRID, alpha=0.4)
     axes.set_axisbelow(True)
-    if in_page:
-        # A long name fits above the axis.
-        drawn.suptitle(axes.get_ylabel(), x=0.01, ha="left", fontsize=9)
-        axes.set_ylabel("")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.tick_params(length=0, which="both")
-    else:
-        axes.set_title(textwrap.fill(_plain(figure.title), 70))
+    axes.set_title(textwrap.fill(_plain(figure.title), 70))
     handles, names = axes.get_legend_handles_labels()
     names = [textwrap.fill(name, 45) for name in names]
     title = "vertical lines: 95% intervals" if figure.has_intervals else ""
     low, high = axes.get_ylim()
     if any(end < low or end > high for end in figure.interval_ends):
         title += ";\nsome intervals extend beyond the frame"
-    place = "outside lower left" if in_page else "outside right upper"
-    legend = drawn.legend(handles, names, loc=place, title=title, alignment="left")
-    if in_page:
-        legend.set_frame_on(False)
-        drawn.set_size_inches(4.3, 3.1 + 0.2 * "\n".join([title, *names]).count("\n"))
-    else:
-        _widen(drawn, axes, has_named_ticks=figure.ticks is not None)
+    drawn.legend(handles, names, loc="outside right upper", title=title, alignment="left")
+    _widen(drawn, axes, has_named_ticks=figure.ticks is not None)
     return drawn
 
 
@@ -256,7 +231,6 @@ def _draw_line(axes: "Axes", figure: Figure, index: int) -> None:
     look = index if line.look is None else line.look
     marks: dict[str, Any] = {"marker": _MARKERS[look % len(_MARKERS)], "markersize": 5}
     style: dict[str, Any] = {"color": COLOURS[look % len(COLOURS)]}
-    style["gid"] = f"{_LINE_ID}{printable(line.label)}"
     x = np.asarray(line.x, float)
     if figure.has_intervals:
         if np.isinf(line.y).any():
@@ -308,41 +282,11 @@ def _draw_y_axis(axes: "Axes", figure: Figure) -> None:
         axes.yaxis.set_minor_formatter("")
 
 
-def svg(figure: Figure, name: str) -> str:
-    """The figure as an SVG element in the colours of a page, which `{name}-title` and
-    `{name}-lines` describe.
-
-    Args:
-      figure: a figure that can be drawn, see `Figure.undrawn`.
-      name: name of the figure in the HTML report.
-    """
-    import matplotlib
-
-    drawn = drawing(figure, in_page=True)
+def png(figure: Figure) -> bytes:
+    """The figure as a PNG file."""
     content = io.BytesIO()
-    # Text remains text, in a font of the reader's machine; ids of different figures differ.
-    fonts: Any = {"svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans", "system-ui"]}
-    with matplotlib.rc_context(fonts | {"svg.hashsalt": name}):
-        drawn.savefig(content, format="svg", transparent=True)
-    root = ElementTree.fromstring(content.getvalue())
-    for node in root.iter():
-        node.tag = node.tag.rpartition("}")[2]
-        values = {key.rpartition("}")[2]: value for key, value in node.items()}
-        node.attrib = {
-            key: _THEME_COLOUR.sub(lambda match: _THEME[match[0]], value)
-            for key, value in values.items()
-        }
-        if node.tag == "g":
-            gid = node.attrib.pop("id", "")
-            if gid.startswith(_LINE_ID):
-                node.set("class", "line")
-                ElementTree.SubElement(node, "title").text = gid.removeprefix(_LINE_ID)
-    # The page needs neither the name of the program nor the common style of lines.
-    for child in root.findall("metadata") + root.findall("defs")[:1]:
-        root.remove(child)
-    described = f"{name}-title {name}-lines"
-    root.attrib = {"viewBox": root.get("viewBox", ""), "role": "img", "aria-labelledby": described}
-    return ElementTree.tostring(root, encoding="unicode")
+    drawing(figure).savefig(content, format="png")
+    return content.getvalue()
 
 
 def percent(ratio: float) -> str:

@@ -1,9 +1,7 @@
-"""A page of measurements and readings that are made up, with text that looks like markup; and the
-contrast of colours."""
+"""A page of measurements and readings that are made up, with text that looks like markup."""
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -75,24 +73,3 @@ def content(all_rows=None, *, examples=True) -> dict[str, Any]:
 def text() -> str:
     """The page as a file."""
     return html.report(**content())
-
-
-def channels(colour: str) -> list[int]:
-    """Red, green and blue from 0 to 255, of #rgb or #rrggbb."""
-    digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
-    return [int(digits[start : start + 2], 16) for start in (0, 2, 4)]
-
-
-def luminance(colour: Sequence[int]) -> float:
-    """The relative luminance of WCAG 2, from 0 to 1, of red, green and blue from 0 to 255."""
-    shares = [value / 255 for value in colour[:3]]
-    red, green, blue = (
-        share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares
-    )
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def contrast(colour: Sequence[int], background: Sequence[int]) -> float:
-    """The contrast ratio of WCAG 2, from 1 to 21."""
-    low, high = sorted(map(luminance, (colour, background)))
-    return (high + 0.05) / (low + 0.05)

@@ -1,7 +1,5 @@
 """The content of HTML files: options that differ, examples, and what is missing."""
 
-import base64
-import hashlib
 import html.parser
 import math
 import re
@@ -20,7 +18,6 @@ from dclm_jax.experiments import html as pages_of
 from dclm_jax.score_types import DocumentScore, SentenceScore
 from tests.experiments import pages
 from tests.experiments.made_up import result
-from tests.experiments.pages import channels, contrast
 
 
 def rendered(**changes):
@@ -46,15 +43,9 @@ def texts(row):
 def test_whatever_looks_like_markup_is_text():
     made = pages.text()
     assert pages.HOSTILE not in made and made.count("&lt;script&gt;") > 10
-    assert made.count("<script>") == made.count("</script>") == 1
-    assert len(made.encode()) < 200_000
-
-
-def test_the_policy_lets_the_page_s_own_script_run_alone():
-    made = pages.text()
-    (script,) = re.findall("<script>(.*?)</script>", made, re.DOTALL)
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    assert f"script-src 'sha256-{digest}'\"" in html.unescape(made)
+    assert "<script" not in made
+    assert "default-src 'none'" in made
+    assert made.count('<img src="data:image/png;base64,') == 3
 
 
 def test_options_that_differ_are_apart_and_marked():
@@ -100,7 +91,7 @@ def test_what_is_not_measured_says_what_would_measure_it():
         "No test document with two or more sentences was read.",
     ):
         assert message in report
-    assert report.count("without --quick measures it") == 3 and "<svg" not in report
+    assert report.count("without --quick measures it") == 3 and "<img" not in report
     alone = pages_of.report(**pages.content(comparison.rows([result()]), examples=False))
     assert "is not drawn: no row can be compared" in alone
 
@@ -196,7 +187,7 @@ def test_words_have_their_numbers_and_come_out_as_text():
     ]
     assert [text for _, text in parsed.all("rt")][:4] == ["0.5", "3.2", "–", "12.0"]
     assert "6 targets, 5.25 nats per target" in [text for _, text in parsed.all("p")]
-    assert len(parsed.all("script")) == 1
+    assert not parsed.all("script")
 
 
 def test_what_the_context_saves_is_shown_where_it_is_compared():
@@ -215,16 +206,9 @@ def test_what_the_context_saves_is_shown_where_it_is_compared():
     assert len(parsed.all("li")) == 2 + 7
 
 
-def test_every_colour_can_be_read_and_nothing_is_loaded():
-    assert contrast(channels("#000"), channels("#ffffff")) == pytest.approx(21)
-    light, dark = pages_of._source("page.css").split("@media (prefers-color-scheme: dark)")
-    for style in (light, dark):
-        rules = re.findall(r"\.([sd]\d)\{background:(#\w+);color:(#\w+)\}", style)
-        assert {name for name, *_ in rules} == {f"{kind}{i}" for kind in "sd" for i in range(7)}
-        for name, background, ink in rules:
-            assert contrast(channels(ink), channels(background)) >= 4.5, name
+def test_nothing_is_loaded():
     whole = pages_of.head("", compared=True) + pages_of.foot()
-    assert not re.search(r"\b(src|href|url|import|https?)\b", whole)
+    assert not re.search(r"(src=|href=|url\(|@import|https?:)", whole)
     assert 'name="viewport" content="width=device-width' in whole
 
 
