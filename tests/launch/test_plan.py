@@ -55,7 +55,8 @@ def test_text(fits):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("target", ["v5e", "h100"])
 def test_every_model_compiles(target):
-    """In a process of its own: the compilers set environment variables. Skipped without them."""
+    """In a process of its own: the compilers set environment variables. Skipped without them: they
+    take 1 GB, and the extra `test` does not have them."""
     package = {"v5e": "libtpu", "h100": "jax_cuda13_plugin"}[target]
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is missing: pip install -e '.[plan]'")

@@ -119,8 +119,8 @@ def test_gains_are_those_of_python(space, times, tmp_path):
     names = [f"{name}{end}" for name in names for end in ("", "_before")]
     stories_N, times_N = [row["story"] for row in rows], [float(row["time"]) for row in rows]
     full, shorter = (
-        held_out(times_N, [[float(row[name]) for name in chosen] for row in rows], stories_N)
-        for chosen in (names, names[:-2])
+        held_out(times_N, [[float(row[name]) for name in predictors] for row in rows], stories_N)
+        for predictors in (names, names[:-2])
     )
     assert means["rnnlm", "surprisal"] == pytest.approx(
         np.mean(np.subtract(full, shorter)), abs=1e-5
