@@ -16,7 +16,7 @@ sentence is a vector of 100 dimensions by singular value decomposition of its ba
 neighbours are zero vectors.
 """
 
-import sys
+import argparse
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -29,6 +29,7 @@ from sklearn.neural_network import MLPClassifier
 
 from dclm_jax.coherence.compare import Fixed, compare
 from dclm_jax.data.corpus import Corpus, open_corpus
+from dclm_jax.errors import InputError
 from dclm_jax.evaluation.permutations import Shuffle, numbered
 from dclm_jax.evaluation.scoring import Document, Scored, sentences_to_score
 
@@ -169,4 +170,13 @@ def main(directory: str, kind: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("corpus", help="prepared corpus")
+    parser.add_argument("baseline", choices=("maximum_entropy", "neural"))
+    arguments = parser.parse_args()
+    try:
+        main(arguments.corpus, arguments.baseline)
+    except InputError as error:
+        parser.error(str(error))

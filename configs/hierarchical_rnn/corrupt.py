@@ -12,13 +12,14 @@ The folder gets nbest.txt (a list in the format of Moses), documents.txt (the do
 and references.txt (the original sentences). launch.rescore reads these files.
 """
 
-import sys
+import argparse
 from collections.abc import Sequence
 
 import numpy as np
 
-from dclm_jax.data.corpus import open_corpus
+from dclm_jax.data.corpus import SPLITS, open_corpus
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, UNKNOWN, Vocabulary
+from dclm_jax.errors import InputError
 from dclm_jax.files import open_output
 from dclm_jax.rescoring.nbest import moses_line
 
@@ -106,4 +107,14 @@ def main(directory: str, split: str, folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("corpus", help="prepared corpus")
+    parser.add_argument("split", choices=SPLITS)
+    parser.add_argument("folder", help="folder for the three files")
+    arguments = parser.parse_args()
+    try:
+        main(arguments.corpus, arguments.split, arguments.folder)
+    except InputError as error:
+        parser.error(str(error))
