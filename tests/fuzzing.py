@@ -27,7 +27,7 @@ _DEADLINE = datetime.timedelta(seconds=20)
 PIECES = [
     *(b"", b"\0", b"\xff", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\r", b"\n", b"\t", b" ", b"\x1c"),
     *("\u2028".encode(), "\x85".encode(), b"\x1b[2J", b"NaN", b"1e999", b"-1", b"0.5", b"null"),
-    *(b"9" * 20, b"9" * 5000, b"x" * 70_000, b"\\ud800", b"\\n", b"/", b"=", b'"', b"{", b"}"),
+    *(b"9" * 20, b"x" * 70_000, b"\\ud800", b"\\n", b"/", b"=", b'"', b"{", b"}"),
     *(b"[" * 100_000, b'{"a":' * 300, b"[" * 700 + b"]" * 700, b"<END>", b"../../etc/passwd"),
     *(b'{"id": 1, "sentences": ["a b"]}', b'{"sentences": [["a"]], "sentences": 3}', b"a/b c/d"),
     b'{"kind": "valid", "step": 1, "tokens": 2, "seconds": 3, "perplexity": 4}',

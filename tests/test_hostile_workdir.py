@@ -17,9 +17,10 @@ from dclm_jax.data.vocabulary import SPECIAL_TOKENS, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.training.config import default_config
 from dclm_jax.training.workdir import read_config
-from tests.data.test_hostile_corpus import VOCABULARY
 from tests.fuzzing import anything, attack, attack_json, damaged, fuzz, value_or_input_error
 from tests.test_ngram import HAS_KENLM, MODEL, StandIn
+
+VOCABULARY = b"<START>\t3\n<END>\t3\n<UNKNOWN>\t1\t<unk>\na\t3\nb\t2\n"
 
 
 def test_configuration(place):

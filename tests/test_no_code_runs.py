@@ -1,10 +1,10 @@
-"""What lies in a workdir, a checkpoint or a folder of data is read, and never run."""
+"""Files of a corpus, a workdir or a checkpoint, and text, are read and never run."""
 
 import ast
+import contextlib
+import functools
 import gzip
-import hashlib
 import io
-import json
 import os
 import pickle
 import shutil
@@ -12,30 +12,25 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import dclm_jax
-from dclm_jax import files
 from dclm_jax.data.corpus import open_corpus
-from dclm_jax.data.documents import Document, TextOptions
-from dclm_jax.data.prepare import PrepareOptions, prepare
-from dclm_jax.data.readers import read_documents
+from dclm_jax.data.documents import TEXT_FORMATS, Document
+from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.parts_of_speech import Tagger
-from dclm_jax.training.checkpoints import CHECKSUMS_FILE
 from dclm_jax.training.workdir import read_lines
-from tests.exhaustive import pairs
-from tests.training.support import resume, seal, use
+from tests.data.support import make_corpus, read, write
 
 REPOSITORY = Path(__file__).parents[1]
-SOURCES = sorted(
-    str(path.relative_to(REPOSITORY))
+SOURCES = {
+    str(path.relative_to(REPOSITORY)): path.read_text("utf-8")
     for folder in ("dclm_jax", "launch")
     for path in (REPOSITORY / folder).rglob("*.py")
-)
+}
 
 # Modules whose files run code when they are read, and those that unpack archives.
 MODULES = {
@@ -44,16 +39,8 @@ MODULES = {
 }
 BUILTINS = {"eval", "exec", "compile", "__import__", "breakpoint"}
 CALLS = {
-    *(
-        "import_module",
-        "import_string",
-        "__import__",
-        "system",
-        "popen",
-        "getoutput",
-        "getstatusoutput",
-        "create_subprocess_shell",
-    ),
+    *("import_module", "import_string", "__import__", "system", "popen", "getoutput"),
+    *("getstatusoutput", "create_subprocess_shell"),
     *("unpack_archive", "read_pickle", "exec_module", "load_module", "run_path", "run_module"),
     *(f"{kind}{suffix}" for kind in ("exec", "spawn") for suffix in ("l", "le", "v", "ve", "vp")),
 }
@@ -93,11 +80,7 @@ def dangers(source: str) -> Iterator[str]:
 
 
 def test_no_program_can_run_what_it_reads():
-    uses = {
-        (path, danger)
-        for path in SOURCES
-        for danger in dangers((REPOSITORY / path).read_text("utf-8"))
-    }
+    uses = {(path, danger) for path, text in SOURCES.items() for danger in dangers(text)}
     assert uses == ALLOWED
 
 
@@ -105,11 +88,8 @@ def test_no_program_can_run_what_it_reads():
     "program",
     [
         *("import pickle", "from pickle import loads", "import yaml.reader", "import tarfile as t"),
-        *("eval(text)", "exec(text)", "run = eval", "compile(text, '', 'exec')", "os.system(text)"),
-        *("from os import system", "import os.path\nos.popen(text)", "os.execv(path, [])"),
-        *("np.load(path)", "numpy.load(path, allow_pickle=True)", "read(allow_pickle=value)"),
-        *("torch.load(path)", "subprocess.run(text, shell=True)", "run(text, shell=flag)"),
-        *("importlib.import_module(name)", "shutil.unpack_archive(path)", "pd.read_pickle(path)"),
+        *("eval(text)", "run = eval", "os.system(text)", "from os import system"),
+        *("np.load(path)", "read(allow_pickle=value)", "subprocess.run(text, shell=True)"),
     ],
 )
 def test_dangers_are_found(program):
@@ -118,11 +98,10 @@ def test_dangers_are_found(program):
 
 
 def test_configuration_files_are_programs_of_the_training_command_alone():
-    texts = {path: (REPOSITORY / path).read_text() for path in SOURCES}
-    assert [path for path, text in texts.items() if "config_flags" in text] == [
+    assert [path for path, text in SOURCES.items() if "config_flags" in text] == [
         "launch/_training.py"
     ]
-    users = [path for path, text in texts.items() if "_training.config()" in text]
+    users = sorted(path for path, text in SOURCES.items() if "_training.config()" in text)
     assert users == ["launch/plan.py", "launch/train.py"]
 
 
@@ -137,138 +116,45 @@ class Payload:
 
 
 def payloads(marker: Path) -> dict[str, bytes]:
-    """Files that make `marker` if they are loaded as pickles, whichever way."""
-    array = np.array([Payload(marker)], dtype=object)
-    npy, npz = io.BytesIO(), io.BytesIO()
-    np.save(npy, array, allow_pickle=True)
-    np.savez(npz, array)
-    binary = pickle.dumps(Payload(marker))
-    return {
-        "pickle": binary,
-        "text": pickle.dumps(Payload(marker), protocol=0),
-        "gzip": gzip.compress(binary),
-        "npy": npy.getvalue(),
-        "npz": npz.getvalue(),
-    }
+    """Pickles that make `marker` if they are loaded."""
+    npz = io.BytesIO()
+    np.savez(npz, np.array([Payload(marker)], dtype=object))
+    binary, text = (pickle.dumps(Payload(marker), protocol) for protocol in (None, 0))
+    return {"binary": binary, "text": text, "gzip": gzip.compress(binary), "npz": npz.getvalue()}
 
 
-KINDS = ("pickle", "text", "gzip", "npy", "npz")
+def read_all(folder: Path) -> None:
+    """Reads all files of a workdir and of a corpus in a folder, and one of its texts."""
+    texts = [functools.partial(read, folder / "text", format=format) for format in TEXT_FORMATS]
+    readers = [
+        lambda: dclm_jax.restore(folder / "run").perplexity([["a b", "b"]]),
+        lambda: read_lines(folder / "run"),
+        lambda: open_corpus(folder / "corpus", "train"),
+        lambda: Vocabulary.load(folder / "corpus" / "vocabulary.tsv"),
+        *texts,
+    ]
+    for reader in readers:
+        with contextlib.suppress(InputError):
+            reader()
 
 
-def test_payloads_work(tmp_path):
-    marker = tmp_path / "marker"
-    contents = payloads(marker)
-    assert tuple(contents) == KINDS
-    for kind, content in contents.items():
-        if kind.startswith("np"):
-            loaded = np.load(io.BytesIO(content), allow_pickle=True)
-            _ = loaded["arr_0"] if kind == "npz" else loaded
-        else:
-            pickle.loads(gzip.decompress(content) if kind == "gzip" else content)
-        marker.rmdir()
-
-
-def files_of(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.rglob("*")) if path.is_file()]
-
-
-@pytest.mark.parametrize(
-    ("read", "kind"), pairs([use, resume], KINDS, usual=[(use, "pickle"), (resume, "npz")])
-)
-def test_a_checkpoint_of_pickles_is_refused(sealed, tmp_path, read, kind):
-    run, marker = tmp_path / "run", tmp_path / "marker"
-    shutil.copytree(sealed, run)
-    assert read(run) == 3
+@pytest.mark.parametrize("kind", payloads(Path("marker")))
+def test_pickles_in_the_place_of_files_are_not_loaded(sealed, tmp_path, kind):
+    marker, folder = tmp_path / "marker", tmp_path / "files"
     content = payloads(marker)[kind]
-    files = [file for file in files_of(run / "checkpoints") if file.name != CHECKSUMS_FILE]
-    assert len(files) > 5
-    for file in files:
-        kept = file.read_bytes()
-        file.write_bytes(content)
-        seal(run)
-        try:
-            # Not every file is read.
-            assert read(run) == 3
-        except InputError as error:
-            assert "no checkpoint in " in str(error)
-        file.write_bytes(kept)
-    for file in files:
-        file.write_bytes(content)
-    seal(run)
-    with pytest.raises(InputError, match="no checkpoint in .* can be used"):
-        read(run)
-    assert not marker.exists()
-
-
-@pytest.mark.parametrize(
-    ("read", "kind"),
-    pairs([use, resume], ["pickle", "npz"], usual=[(use, "npz"), (resume, "pickle")]),
-)
-def test_pickles_beside_the_files_of_a_checkpoint_are_not_run(sealed, tmp_path, read, kind):
-    names = ["checkpoint", "aggregate", "state.pkl", "params.npy", "model.npz", "_sharding"]
-    run, marker = tmp_path / "run", tmp_path / "marker"
-    shutil.copytree(sealed, run)
-    folders = [run, *(path for path in run.rglob("*") if path.is_dir())]
-    for folder in folders:
-        strangers = [folder / name for name in names if not (folder / name).exists()]
-        for file in strangers:
-            file.write_bytes(payloads(marker)[kind])
-        try:
-            assert read(run) == 3
-        except InputError as error:
-            assert "no checkpoint in " in str(error)
-        for file in strangers:
-            file.unlink()
-    assert not marker.exists()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_workdir_of_pickles_is_refused(sealed, tmp_path, kind):
-    marker = tmp_path / "marker"
-    for name in ("config.json", "vocabulary.tsv"):
-        run = tmp_path / name / "run"
-        shutil.copytree(sealed, run)
-        (run / name).write_bytes(payloads(marker)[kind])
-        with pytest.raises(InputError, match=name):
-            dclm_jax.restore(run)
-    (run / "metrics.jsonl").write_bytes(payloads(marker)[kind] + b"\n")
-    with pytest.raises(InputError, match="metrics.jsonl"):
-        read_lines(run)
-    (run / "result.json").write_bytes(payloads(marker)[kind])
-    with pytest.raises(InputError, match="result.json"):
-        files.read_json(run / "result.json", dict[str, Any])
-    assert not marker.exists()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_data_of_pickles_is_refused(tmp_path, kind):
-    marker, text = tmp_path / "marker", tmp_path / "text"
-    content = payloads(marker)[kind]
-    text.write_text("a/X b/Y\n\nb/Y a/X c/Z\n")
-    prepare(
-        {"train": text},
-        tmp_path / "corpus",
-        TextOptions(format="tagged"),
-        PrepareOptions(vocab_size=3),
-    )
-    for file in files_of(tmp_path / "corpus"):
-        kept, manifest = file.read_bytes(), (tmp_path / "corpus" / "manifest.json").read_text()
-        file.write_bytes(content)
-        if file.name != "manifest.json":
-            # Right in every other respect.
-            forged = json.loads(manifest)
-            forged["files"][file.name] = hashlib.sha256(content).hexdigest()
-            (tmp_path / "corpus" / "manifest.json").write_text(json.dumps(forged))
-        with pytest.raises(InputError, match=r"train\.|vocabulary.tsv|tags.tsv|manifest.json"):
-            _ = open_corpus(tmp_path / "corpus", "train").document_ids
-        file.write_bytes(kept)
-        (tmp_path / "corpus" / "manifest.json").write_text(manifest)
-    text.write_bytes(content)
-    for format in ("lines", "tagged", "jsonl", "csv", "tsv"):
-        try:
-            assert list(read_documents(text, TextOptions(format)))
-        except InputError as error:
-            assert str(text) in str(error)
+    shutil.copytree(sealed, folder / "run")
+    text = write(folder / "text", "a/X b/Y\n\nb/Y a/X c/Z\n")
+    make_corpus({"train": text}, folder / "corpus", "tagged")
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert dclm_jax.restore(folder / "run").step == 3
+    for path in files:
+        whole = path.read_bytes()
+        path.write_bytes(content)
+        read_all(folder)
+        path.write_bytes(whole)
+    for path in files:
+        path.write_bytes(content)
+    read_all(folder)
     assert not marker.exists()
 
 
@@ -304,8 +190,7 @@ pickle.loads(pickle.dumps(numpy.arange(3)))
 
 def test_restoring_and_scoring_unpickle_nothing_and_start_nothing(sealed, tmp_path):
     """Of the libraries below, too. Before and after, the audit shows that it notices."""
-    (tmp_path / "text").write_text("a b\n\nb a c\n")
-    prepare({"train": tmp_path / "text"}, tmp_path / "corpus", options=PrepareOptions(vocab_size=3))
+    make_corpus({"train": write(tmp_path / "text", "a b\n\nb a c\n")}, tmp_path / "corpus")
     done = subprocess.run(
         [sys.executable, "-c", AUDIT, sealed, tmp_path / "corpus"],
         cwd=REPOSITORY,

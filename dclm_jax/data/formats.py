@@ -69,12 +69,10 @@ class Text(NamedTuple):
         where = f"{self.source}:{number}"
         if value is None or value == "":
             return f"{self.label}:{number}"
-        if isinstance(value, bool) or not isinstance(value, str | int):
-            raise InputError(f"{where}: 'id' is {brief(value)}; write a string or a whole number")
         name = str(value)
-        if name.splitlines() != [name]:
+        if not isinstance(value, str | int) or name.splitlines() != [name]:
             raise InputError(
-                f"{where}: 'id' is {brief(name)}, which has a line break; write one line"
+                f"{where}: 'id' is {brief(value)}; write one line of text or a whole number"
             )
         if name in self.ids:
             raise InputError(

@@ -196,7 +196,7 @@ class NumberedText:
 
     def _values(self, name: str) -> np.ndarray:
         """The values of a file, one per word, mapped into memory."""
-        return corpus.open_array(self.directory / name, corpus.TOKEN_DTYPE, int(self.lengths.sum()))
+        return np.memmap(self.directory / name, corpus.TOKEN_DTYPE, mode="r")
 
     def _chunks(
         self, name: str, is_selected_D: np.ndarray

@@ -133,38 +133,30 @@ def decode(
 
 
 def checked_encoding(encoding: str) -> str:
-    """The encoding, with one name for UTF-8. Raises an InputError if the encoding cannot decode
-    text."""
+    """The encoding, with one name for UTF-8. Raises an InputError if no encoding of text has this
+    name."""
     try:
-        with contextlib.suppress(UnicodeDecodeError):
-            # Encodings of four bytes per character refuse two bytes.
-            b"\n\n".decode(encoding)
-        return UTF8 if codecs.lookup(encoding).name == UTF8 else encoding
-    # A ValueError is raised for names with NUL.
-    except (LookupError, ValueError) as error:
+        "".encode(encoding)
+    except LookupError as error:
         raise InputError(
             f"encoding {brief(encoding)} is unknown; expected an encoding such as utf-8, cp1252, "
             "latin-1 or utf-16"
         ) from error
+    return UTF8 if codecs.lookup(encoding).name == UTF8 else encoding
 
 
 def _decoded(line: str, where: str, encodings: tuple[str, ...]) -> str:
     """A line of Latin-1 characters, one per byte, decoded by the first encoding that accepts it."""
-    content, failure = line.encode("latin-1"), None
-    for encoding in encodings:
-        try:
-            text = content.decode(encoding)
-            # Some encodings have half characters, which UTF-8 cannot represent.
-            return text if encoding == UTF8 else text.encode(UTF8).decode(UTF8)
-        except UnicodeError as error:
-            failure = error
-    reason = str(failure)
-    if isinstance(failure, UnicodeDecodeError):
-        reason = (
-            f"the byte 0x{content[failure.start]:02x} at position {failure.start + 1}; set "
-            "--encoding, such as cp1252, latin-1 or utf-16"
-        )
+    content = line.encode("latin-1")
+    for encoding in encodings[:-1]:
+        with contextlib.suppress(UnicodeDecodeError):
+            return content.decode(encoding)
     name = encodings[-1]
-    raise InputError(
-        f"{where}: not valid {name.upper() if name == UTF8 else name}: {reason}"
-    ) from failure
+    try:
+        return content.decode(name)
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{where}: not valid {name.upper() if name == UTF8 else name}: the byte "
+            f"0x{content[error.start]:02x} at position {error.start + 1}; set --encoding, such as "
+            "cp1252, latin-1 or utf-16"
+        ) from error

@@ -168,6 +168,14 @@ def test_named_pipe_is_read_once(tmp_path, out):
     assert words_of(out, "train") == [[["a", "b"]]]
 
 
+def test_names_of_files_need_not_be_valid_utf8(tmp_path, out):
+    path = write(tmp_path / os.fsdecode(b"caf\xe9"), "a b\n")
+    manifest = prepare({"train": path}, out)
+    corpus = open_corpus(out, "train")
+    assert manifest.sources["train"]["name"] == str(path)
+    assert (corpus.manifest, corpus.document_ids) == (manifest, ["caf\\udce9:1"])
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

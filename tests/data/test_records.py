@@ -3,14 +3,11 @@
 import csv
 import io
 import json
-from typing import Any
 
 import pytest
 
-from dclm_jax.data import formats
 from dclm_jax.data.documents import Document, TextOptions, columns
 from dclm_jax.data.readers import TextReader, read_documents
-from dclm_jax.errors import InputError
 from tests.data.support import read, write
 
 pytest.importorskip("sentencex")
@@ -115,18 +112,6 @@ def test_other_keys_of_json_lines_are_cells(tmp_path):
     assert columns(document) == {"item": [["3"] * 4]}
 
 
-def test_a_deep_value_is_refused_only_where_it_is_a_cell(tmp_path):
-    # What Python can parse, and what it can write, depend on its version.
-    path = write(tmp_path / "t.jsonl", f'{{"text": "a", "x": {"[" * 600}{"]" * 600}}}')
-    (document,) = read(path)
-    assert document.sentences == [["a"]]
-    deep: list[Any] = []
-    for _ in range(100_000):
-        deep = [deep]
-    with pytest.raises(InputError, match="nested too deeply to be written; remove it"):
-        columns(document._replace(rows=[{"x": deep}]))
-
-
 def test_rows_of_a_document_may_have_different_keys():
     rows = [{"x": "1"}, {"y": 2}]
     document = Document("a", [["we"], ["must"]], rows=rows, row_of_word=[[0], [1]])
@@ -175,69 +160,6 @@ def test_words_of_only_format_characters_are_removed_with_their_rows():
     (written,) = TextReader(TextOptions(unicode="nfc")).written([document])
     assert (written.sentences, written.row_of_word) == ([["a", "c"]], [[0, 1]])
     assert written.rows == rows
-
-
-@pytest.mark.parametrize(
-    ("content", "options", "message"),
-    [
-        (REGIONS, {}, r"t\.csv:2: there is no column 'id'; choose from: 'item', 'condition', 'r"),
-        ("id,text\n1,a\n1, \n", {}, r"t\.csv:3: the row has no word; add its text, or remove it"),
-        ("id,text\n1,a\n1,\u200b\n", {"unicode": "nfc"}, r"t\.csv:3: the row has no word; add"),
-        ("id,text\n1,U.\n1,S\n2,a\n1,b\n", {}, r"t\.csv:5: '1' also has rows at .*t\.csv:2.*by id"),
-    ],
-)
-def test_rows_that_cannot_be_joined_are_refused(tmp_path, content, options, message):
-    path = write(tmp_path / "t.csv", content)
-    with pytest.raises(InputError, match=message):
-        list(read_documents(path, TextOptions(**options), joined_by=["id"]))
-
-
-def test_characters_that_no_row_has_are_refused():
-    with pytest.raises(InputError, match="t: normalized punctuation cannot be assigned to rows"):
-        formats._rows_of_words([["ab", "c"]], [1, 1], "t")
-
-
-def test_a_text_without_rows_is_refused(tmp_path):
-    path = write(tmp_path / "t.txt", "a b\n")
-    with pytest.raises(InputError, match=r"t\.txt: is read as lines, which has no rows to join"):
-        list(read_documents(path, joined_by=["id"]))
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("id,body\n1,a\n", r":2: the record has no column 'text'; .*key from: 'id', 'body'$"),
-        ("text,text\n1,a\n", r"t\.csv:1: the table has 2 columns 'text'; rename"),
-        (
-            "id,text\n1,a\n\n2,b,c\n",
-            r"t\.csv:4: the row has 3 cells, but the header has 2; add or remove cells$",
-        ),
-        ('id,text\n1,"a"b\n', r"t\.csv:2: the row that begins on this line is not valid CSV \("),
-        ('id,text\n1,a\n2,"b\nc\n', r"t\.csv:3: the row .* not valid CSV \(unex"),
-        ("id,text\n1,a\n2,b\n1,c\n", r"t\.csv:4: the id '1' is also at .*t\.csv:2; giv"),
-        ("id,text\n", r"t\.csv: has no documents"),
-        (
-            '{"text": "a"}\n{"body": 1}\n',
-            r"t\.jsonl:2: the record has no key 'text' and .*: 'body'$",
-        ),
-        ('{"text": "a"}\n{"text": null}\n', r":2: 'text' is None; write a string"),
-        ('{"text": "a"}{"text": "b"}\n', r"t\.jsonl:1: not JSON: Extra data"),
-        ('{"text": "\\ud800"}\n', r"t\.jsonl:1: the record has half of a surrogate pair"),
-    ],
-)
-def test_what_is_no_such_record_is_refused_with_its_line(tmp_path, content, message):
-    path = tmp_path / ("t.jsonl" if content.startswith("{") else "t.csv")
-    with pytest.raises(InputError, match=message):
-        read(write(path, content))
-
-
-def test_ids_are_different_in_all_files_of_a_folder(tmp_path):
-    for name in "ab":
-        write(tmp_path / f"{name}.jsonl", '{"id": 1, "sentences": ["a"]}\n')
-    with pytest.raises(
-        InputError, match=r"b\.jsonl:1: the id '1' is also at .*a\.jsonl:1; give each"
-    ):
-        read(tmp_path)
 
 
 def test_a_long_cell(tmp_path):

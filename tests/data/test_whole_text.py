@@ -5,22 +5,18 @@ import csv
 import io
 import json
 import re
-import sys
-import unicodedata
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dclm_jax.data import prose
 from dclm_jax.data.documents import TEXT_FORMATS, Document, TextOptions
 from dclm_jax.data.readers import parse_documents, read_documents
 from dclm_jax.errors import InputError
-from dclm_jax.rescoring import nbest
 from tests.data.support import read, write
 from tests.exhaustive import also, some
-from tests.fuzzing import fuzz
 
 pytest.importorskip("sentencex")
 
@@ -81,20 +77,6 @@ def test_long_paragraphs_reach_the_libraries_in_parts(monkeypatch, word):
         assert sum(lengths[name]) <= 2 * num_words
 
 
-def test_all_of_unicode_survives_the_splitter():
-    step = some(64, all=1)
-    signs = [
-        chr(code)
-        for code in (*range(0x3000), *range(0x3000, sys.maxunicode + 1, step))
-        if unicodedata.category(chr(code)) != "Cs" and not chr(code).isspace()
-    ]
-    split = prose.Tokenizer().sentences
-    for at in range(0, len(signs), 50):
-        texts = [f"We like {sign} a lot. It{sign}is?!" for sign in signs[at : at + 50]]
-        kept = "".join(map("".join, split(texts)))
-        assert kept == "".join("".join(text.split()) for text in texts)
-
-
 def test_sentences_are_those_of_their_language():
     text = "Er kam z.B. am Do. um 9 Uhr. Dann ging er."
     german = prose.Tokenizer(TextOptions(language="de")).sentences([text])
@@ -122,12 +104,6 @@ def test_a_table_of_tabs_is_unquoted_unless_it_is_said_to_be_quoted(tmp_path):
     documents, (note,) = texts_and_notes(path, quoted=True)
     assert len(documents) == 3 and documents[0][:2] == ["Hello , he said .", "2 It was fine ."]
     assert ": cells over several lines: 1, the longest in lines 2 to 4; check" in note
-    ragged = write(tmp_path / "r.tsv", 'id\ttext\n1\t"Hello,\nhe said."\n')
-    with pytest.raises(
-        InputError,
-        match=r"r\.tsv:3: the row has 1 cells, but the header has 2; .* \(add --quoted if",
-    ):
-        read(ragged)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp1252"])
@@ -258,7 +234,13 @@ def title_words(format, line):
     return words if is_divider else []
 
 
-@fuzz(some(1500, all=2500))
+@settings(
+    max_examples=some(300, all=3000),
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 @given(
     st.sampled_from(TEXT_FORMATS),
     st.lists(TEXT_LINE, min_size=1, max_size=5),
@@ -304,21 +286,3 @@ def test_a_text_in_python_is_read_as_a_file_is():
     [document] = parse_documents("= Title\nIt was .\r", TextOptions(), report=notes.append)
     assert document == Document("text:2", [["It", "was", "."]])
     assert "title words omitted: 1, such as '= Title'" in notes[0]
-
-
-@fuzz(some(500, all=1000))
-@given(
-    st.lists(TEXT_LINE, min_size=1, max_size=5),
-    st.sampled_from(LINE_ENDS),
-    st.sampled_from(["{} ||| {} ||| f= 1 ||| -1", "{}\t|||{}|||", "seg{}-1 {}"]),
-)
-def test_no_word_of_lists_and_references_is_lost(place, lines, end, form):
-    lines = [" ".join(re.sub(r"[|\r\n]+", " ", line).split()) for line in lines]
-    text = "".join(form.format(index, line) + end for index, line in enumerate(lines))
-    path = write(place / "list", text)
-    lists = nbest.read_nbest(str(path))
-    assert [segment.hypotheses for segment in lists.segments] == [[line.split()] for line in lines]
-    if any(lines) and not lines[0].startswith("\ufeff"):
-        write(path, "".join(f"{line}{end}" for line in lines))
-        references = nbest.read_references(str(path), lists)
-        assert references == [line.split() for line in lines]
