@@ -793,7 +793,7 @@ class LanguageModel:
         if isinstance(documents, Dataset):
             return documents
         encoded = _encoded(self.vocabulary, documents)
-        return Dataset(lambda tagger: encoded, None, {"input": "documents"})
+        return Dataset(lambda: encoded, None, {"input": "documents"})
 
 
 def restore(

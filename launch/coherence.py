@@ -158,7 +158,7 @@ def _open(runs: Sequence[Subject]) -> tuple[Dataset, Permutations]:
     )
     # Text is read once.
     documents = list(counted)
-    return dataclasses.replace(dataset, read=lambda tagger: documents), permutations
+    return dataclasses.replace(dataset, read=lambda: documents), permutations
 
 
 if __name__ == "__main__":

@@ -15,11 +15,11 @@ Several runs must have one vocabulary. --plot shows their perplexity against n, 
 context sentences of larger-context models (model.context_sentences).
 
 --by_pos measures the perplexity of each part of speech (Wang and Cho 2015, section 6.2): exp(sum of
--log P / number of words). Tags come from the text (formats tagged and jsonl). For text without tags
-HanTa adds tags of the Penn Treebank (pip install 'dclm_jax[tags]'). Noun is NN and NNS, Verb is VB
-and VBZ, UNC is a word without a tag. The table has the classes of the most frequent tags, all other
-tags together, punctuation and END, which add up to the whole text. --plot then shows the perplexity
-of each class relative to the first run, with 95% intervals from a bootstrap over documents.
+-log P / number of words). Tags come from the text: the formats tagged and jsonl, and corpora made
+of such text. configs/larger_context/tag.py tags other text. Noun is NN and NNS, Verb is VB and VBZ.
+The table has the classes of the most frequent tags, all other tags together, punctuation and END,
+which add up to the whole text. --plot then shows the perplexity of each class relative to the first
+run, with 95% intervals from a bootstrap over documents.
 
 --interpolate mixes two runs, p = w p_A + (1 - w) p_B for every target. The weight w is tuned on
 --tune_on, and used on --split or --input.
@@ -55,7 +55,7 @@ from absl import flags
 
 from dclm_jax import files
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import interpolation, parts_of_speech
+from dclm_jax.evaluation import interpolation
 from dclm_jax.experiments import figures
 from dclm_jax.experiments.evaluation import context_figure, evaluate
 from launch import _adaptation, _app, _cluster, _evaluation
@@ -89,7 +89,6 @@ def main(argv: Sequence[str]) -> None:
     if _PLOT.value and not _BY_POS.value:
         # Refuse a figure that cannot be drawn before the perplexities are measured.
         context_figure(runs, [math.nan] * len(runs))
-    tagger = parts_of_speech.Tagger() if _BY_POS.value else None
     values, store = flags.FLAGS, _evaluation.store()
     dataset = _evaluation.open_split(runs, values.split, values.input)
     mixture = _tuned(runs) if _INTERPOLATE.value else None
@@ -100,7 +99,7 @@ def main(argv: Sequence[str]) -> None:
         store=store,
         adapted=adapted,
         mixture=mixture,
-        tagger=tagger,
+        by_pos=_BY_POS.value,
     )
     _evaluation.notify_of_saved(store)
     to_stdout = _OUTPUT.value == files.STDOUT

@@ -5,6 +5,7 @@
     python -m launch.reconstruct --workdir=runs/paragraphs/hierarchical --input=reviews.txt \\
         --method=beam --output=-
     python -m launch.reconstruct --outputs=outputs.jsonl,others.txt --input=reviews.txt
+    python -m launch.reconstruct --outputs=outputs.tagged --input=reviews.tagged --format=tagged
 
 --workdir reconstructs the documents of a split or of --input, and measures the reconstructions.
 Temperature, top-k and top-p act on the decision to end the document, too. A line of --output is a
@@ -15,8 +16,9 @@ document:
 --outputs measures other texts against --input. Their documents are aligned one to one with the
 documents of --input, and each text has a row in the table.
 
-The measures follow Table 3 of Li et al. (2015). They need two extras: pip install
-'dclm_jax[metrics,tags]'.
+The measures follow Table 3 of Li et al. (2015). They need the extra metrics: pip install
+'dclm_jax[metrics]'. L and unaligned also need parts of speech in both texts. They are measured by
+--outputs, after configs/larger_context/tag.py has tagged the reconstructions and the input.
 
     BLEU                 corpus BLEU from sacrebleu; each document is one sacrebleu segment, without
                          further tokenization
@@ -24,8 +26,8 @@ The measures follow Table 3 of Li et al. (2015). They need two extras: pip insta
     L                    coherence penalty (Eq. 18), smaller is better: the difference between the
                          displacements of two output sentences, in positions, as a mean over pairs
                          of sentences. An output sentence is aligned with the input sentence that
-                         shares the most verbs and nouns (F1), tagged by HanTa. A document whose
-                         output is one sentence has no L.
+                         shares the most verbs and nouns (F1). A document whose output is one
+                         sentence has no L.
     unaligned            share of output sentences without a verb or noun of the input; such a
                          sentence is aligned with the nearest position
 """
@@ -42,6 +44,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation import reconstruction
 from dclm_jax.experiments.subjects import Subject
 from dclm_jax.language_model import DEFAULT_MAX_LENGTH_RATIO
+from dclm_jax.rescoring import metrics
 from launch import _app, _decoding, _evaluation
 
 _evaluation.declare_flags(without=["batch_size"])
@@ -85,7 +88,9 @@ def _reconstruct() -> dict[str, list[reconstruction.Measures]]:
     _evaluation.check_data_flags()
     decoding, subject = _decoding.decoding(), _evaluation.restore()
     subject.lm.require_reconstructing()
-    tagger = reconstruction.require_packages() if _MEASURE.value else None
+    if _MEASURE.value:
+        # Refuse a missing package before the documents are reconstructed.
+        metrics.bleu_statistics([], [])
     measures = []
     pairs, targets = itertools.tee(_pairs(subject))
     reconstructed = subject.lm.reconstruct(
@@ -106,9 +111,9 @@ def _reconstruct() -> dict[str, list[reconstruction.Measures]]:
                 "has_ended": text.has_ended,
             }
             file.write(files.json_text(record) + "\n")
-            if tagger is not None:
+            if _MEASURE.value:
                 words = [sentence.tokens[:-1] for sentence in text.sentences]
-                measures.append(reconstruction.measure(words, target.sentences, tagger))
+                measures.append(reconstruction.measure(Document(source.id, words), target))
             progress(number)
     return {output: measures}
 

@@ -18,10 +18,9 @@ import pytest
 
 import dclm_jax
 from dclm_jax.data.corpus import open_corpus
-from dclm_jax.data.documents import TEXT_FORMATS, Document
+from dclm_jax.data.documents import TEXT_FORMATS
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.parts_of_speech import Tagger
 from dclm_jax.training.workdir import read_lines
 from tests.data.support import make_corpus, read, write
 
@@ -155,16 +154,6 @@ def test_pickles_in_the_place_of_files_are_not_loaded(sealed, tmp_path, kind):
     for path in files:
         path.write_bytes(content)
     read_all(folder)
-    assert not marker.exists()
-
-
-def test_parts_of_speech_are_not_those_of_a_pickle_in_the_working_directory(tmp_path, monkeypatch):
-    """HanTa's model is a pickle, of the installed package."""
-    pytest.importorskip("HanTa")
-    marker = tmp_path / "marker"
-    (tmp_path / "morphmodel_en.pgz").write_bytes(payloads(marker)["gzip"])
-    monkeypatch.chdir(tmp_path)
-    assert Tagger()(Document("x", [["the", "cat"]])) == [["DT", "NN"]]
     assert not marker.exists()
 
 

@@ -12,7 +12,10 @@ number of context sentences is n (default 4; the paper has n = 1, 2, 4 and 8).
     python -m launch.ngram --data=data/imdb --workdir=runs/imdb/kn5
     runs=runs/imdb/rlm,runs/imdb/rlm_seqbow_att_lf-1,runs/imdb/rlm_seqbow_att_lf-8
     python -m launch.evaluate --workdirs=$runs,runs/imdb/kn5 --plot=figure2.png
-    python -m launch.evaluate --workdirs=$runs --by_pos --plot=figure3.png
+    python -m launch.prepare --show=data/imdb --split=test > test.txt
+    python -m configs.larger_context.tag test.txt test.tagged
+    python -m launch.evaluate --workdirs=$runs --input=test.tagged --format=tagged --by_pos \
+        --plot=figure3.png
 
 These commands prepare the other two corpora:
 

@@ -12,7 +12,10 @@ sentences. Any prepared corpus of documents can be used:
     python -m launch.ngram --data=data/film --workdir=runs/larger/kn5
     runs=runs/larger/rlm,runs/larger/rlm_bow_lf-1,runs/larger/rlm_bow_lf-8,runs/larger/kn5
     python -m launch.evaluate --workdirs=$runs --plot=perplexity_by_context.png
-    python -m launch.evaluate --workdirs=$runs --by_pos --plot=perplexity_by_pos.png
+    python -m launch.prepare --show=data/film --split=test > test.txt
+    python -m configs.larger_context.tag test.txt test.tagged
+    python -m launch.evaluate --workdirs=$runs --input=test.tagged --format=tagged --by_pos \
+        --plot=perplexity_by_pos.png
 
 The settings differ from paper.py in these values: K = H = 128, 4 segments of 5 sentences per step,
 AdaGrad at 0.1 and three epochs. The paper's Adadelta needs many more epochs. A run takes 4 to 8

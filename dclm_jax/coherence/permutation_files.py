@@ -61,7 +61,7 @@ def open_permutations(
     if num_equal:
         reader.report(f"note: permutations with the same text as their document: {num_equal:,}")
     source = {"input": folder, "permuted": folder, "split": None}
-    dataset = Dataset(lambda tagger: encoded, len(encoded), source)
+    dataset = Dataset(lambda: encoded, len(encoded), source)
     return dataset, list(map(np.array, orders.values()))
 
 

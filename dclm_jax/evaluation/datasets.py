@@ -14,9 +14,6 @@ from dclm_jax.data import corpus, readers
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 
-Tagger = Callable[[readers.Document], list[list[str]]]
-"""A function that returns the part of speech of every word of a document, one list per sentence."""
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Encoded:
@@ -24,7 +21,7 @@ class Encoded:
 
     Attributes:
       sentences: word ids of each sentence.
-      tags: tags of the words of each sentence; None without a tagger.
+      tags: parts of speech of the words of each sentence; None if the text has none.
       source: word ids of each sentence of the source; None if the document is its own source.
       characters: number of characters of the words, each word with one space; 0 if unknown.
       id: name of the document.
@@ -42,15 +39,14 @@ class Dataset:
     """Documents to evaluate on.
 
     Attributes:
-      read: function that returns the documents for streaming; with parts of speech, if it is passed
-        a tagger. Text may be read only once.
+      read: function that returns the documents for streaming. Text may be read only once.
       num_documents: number of documents; None if unknown.
       source: description of the documents' source, for results: "data", the directory of a corpus,
         and "split", its split; for text "input".
       counts: `characters` and `original_tokens` of `Perplexity`, if known for all documents.
     """
 
-    read: Callable[[Tagger | None], Iterable[Encoded]]
+    read: Callable[[], Iterable[Encoded]]
     num_documents: int | None
     source: dict[str, Any]
     counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -58,7 +54,7 @@ class Dataset:
     @property
     def documents(self) -> Iterable[Encoded]:
         """The documents, streamed."""
-        return self.read(None)
+        return self.read()
 
     @property
     def name(self) -> str:
@@ -93,23 +89,14 @@ class Dataset:
 
 
 def open_split(vocabulary: Vocabulary, directory: str | pathlib.Path, split: str) -> Dataset:
-    """The split "train", "valid" or "test" of a prepared corpus.
-
-    A tagger receives the words, with `<UNKNOWN>` in place of OOV words, and the parts of speech
-    that were saved with the corpus, if any.
-    """
+    """The split "train", "valid" or "test" of a prepared corpus."""
     data = corpus.open_corpus(directory, split)
     require_vocabulary(data, directory, vocabulary)
     sources = corpus.open_source(data, directory)
 
-    def read(tagger: Tagger | None) -> Iterator[Encoded]:
+    def read() -> Iterator[Encoded]:
         for index, document in enumerate(documents_of(data, sources)):
-            if tagger is not None:
-                words = list(map(data.vocabulary.decode, document.sentences))
-                tags = data.document_tags(index)
-                tags = tagger(readers.Document(str(index), words, tags))
-                document = dataclasses.replace(document, tags=tags)
-            yield document
+            yield dataclasses.replace(document, tags=data.document_tags(index))
 
     source = {"data": str(directory), "split": split}
     counts = {"characters": data.manifest.splits[split].characters}
@@ -130,23 +117,19 @@ def require_vocabulary(
 
 
 def documents_of(data: corpus.Corpus, source: corpus.Corpus) -> Iterator[Encoded]:
-    """The documents of a split, with their sources (`corpus.open_source`)."""
+    """The documents of a split, with their sources (`corpus.open_source`), without tags."""
     for index, name in enumerate(data.document_ids):
         sentences = None if source is data else source.document(index)
         yield Encoded(data.document(index), source=sentences, id=name)
 
 
 def open_text(vocabulary: Vocabulary, path: str, reader: readers.TextReader) -> Dataset:
-    """Text, streamed once by an unused reader; "-" is standard input.
+    """Text, streamed once by an unused reader; "-" is standard input."""
 
-    A tagger receives the words of the text, including OOV words.
-    """
-
-    def read(tagger: Tagger | None) -> Iterator[Encoded]:
+    def read() -> Iterator[Encoded]:
         for document in reader.documents(path):
             encoded = encode(vocabulary, document.sentences, document.id)
-            tags = None if tagger is None else tagger(document)
-            yield dataclasses.replace(encoded, tags=tags)
+            yield dataclasses.replace(encoded, tags=document.tags)
 
     source = {"input": str(path), "split": None, "read_as": str(reader.options)}
     return Dataset(read, None, source)

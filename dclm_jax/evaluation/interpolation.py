@@ -85,7 +85,7 @@ def measure(
             for model_measure in model_measures:
                 model_measure.add(sentences, nll)
         if by_tag is not None:
-            by_tag.add(document.tags or [], scores)
+            by_tag.add(document.tags, scores)
         on_document(totals[0].documents)
     totals[0].require_words("score")
     return totals
@@ -179,7 +179,7 @@ def _score(
     scorers: Sequence[WordScorer], documents: Iterable[Scored]
 ) -> Iterator[tuple[Scored, list[list[np.ndarray]]]]:
     """Documents with their scores by each model. Documents that a scorer reads ahead are buffered
-    for the other scorers, so that documents are read and tagged once."""
+    for the other scorers, so that documents are read once."""
     ahead = itertools.tee(documents, len(scorers))
     scores = [scorer.score(stream) for scorer, stream in zip(scorers, ahead, strict=True)]
     for pairs in zip(*scores, strict=True):

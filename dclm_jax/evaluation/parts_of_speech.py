@@ -10,15 +10,13 @@ never among the most frequent tags.
 """
 
 import collections
-import pathlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dclm_jax.data.documents import Document
-from dclm_jax.errors import importing, require_at_least
+from dclm_jax.errors import require_at_least
 from dclm_jax.evaluation.significance import Sums
 from dclm_jax.tables import aligned
 
@@ -29,72 +27,6 @@ _MERGED = {"NN": "Noun", "NNS": "Noun", "VB": "Verb", "VBZ": "Verb"}
 _BROWN_SUFFIXES = re.compile(r"(-(TL|HL|NC))+$")
 # Tags of punctuation: signs, except Brown's * (not), and names (Penn Treebank, BNC).
 _PUNCTUATION = re.compile(r"[^\w*]+|-[LR][RCS]B-|PU[LNQR]")
-
-_UNCLASSIFIED = "UNC"
-_HANTA_MODEL = "morphmodel_en.pgz"
-# The Treebank's tags by the BNC's tags. PRP is a preposition in the BNC, a pronoun in the Treebank.
-_TREEBANK_TAGS = {
-    **{"AJ0": "JJ", "AJC": "JJR", "AJS": "JJS", "ORD": "JJ"},
-    **{"AT0": "DT", "DT0": "DT", "DTQ": "WDT", "DPS": "PRP$", "EX0": "EX"},
-    **{"AV0": "RB", "AVP": "RP", "AVQ": "WRB", "XX0": "RB"},
-    **{"CJC": "CC", "CJS": "IN", "CJT": "IN", "PRF": "IN", "PRP": "IN", "TO0": "TO"},
-    **{"CRD": "CD", "ITJ": "UH", "POS": "POS", "VM0": "MD"},
-    **{"NN0": "NN", "NN1": "NN", "NN2": "NNS", "NP0": "NNP"},
-    **{"PNI": "NN", "PNP": "PRP", "PNQ": "WP", "PNX": "PRP"},
-    **{f"V{verb}B": "VBP" for verb in "BDHV"},
-    **{f"V{verb}I": "VB" for verb in "BDHV"},
-    **{f"V{verb}{form}": f"VB{form}" for verb in "BDHV" for form in "DGNZ"},
-    "!!!": _UNCLASSIFIED,
-}
-# The time for a word grows with the square of its length; its ending determines its tag.
-_MAX_LETTERS = 40
-# Text in lower case may write N for any number, as does the Penn Treebank of language modelling.
-_NUMBER_MARK, _NUMBER = "N", "1"
-# A placeholder for a word, such as <unk>, has no part of speech.
-_MARK = re.compile(r"<[^<>]+>")
-
-
-class Tagger:
-    """Parts of speech of documents, from the input if it has tags, and by HanTa if it has none.
-
-    HanTa's tags are converted to tags of the Penn Treebank, except ZZ0 (a single letter), tags of
-    punctuation, and UNC (unclassified), which have no counterpart. UNC is also the tag of
-    placeholders for words, such as `<unk>`.
-
-    Attributes:
-      source: "input", "HanTa" or "input and HanTa", according to the documents so far.
-    """
-
-    def __init__(self):
-        self._sources: set[str] = set()
-        self._tag_sentence: Callable[..., Any] | None = None
-
-    @property
-    def source(self) -> str:
-        return " and ".join(sorted(self._sources, reverse=True))
-
-    def __call__(self, document: Document) -> list[list[str]]:
-        """The tag of every word, one list per sentence."""
-        if document.tags is not None:
-            self._sources.add("input")
-            return [[normalize(tag) for tag in tags] for tags in document.tags]
-        self._sources.add("HanTa")
-        if self._tag_sentence is None:
-            self._tag_sentence = _load_hanta()
-        # Lower case is evidence against a name, except in text that is all in lower case.
-        has_case = any(
-            word[:1].isupper() and len(word) > 1
-            for sentence in document.sentences
-            for word in sentence
-        )
-        tagged = []
-        for words in document.sentences:
-            endings = [word[-_MAX_LETTERS:] for word in words]
-            if not has_case:
-                endings = [_NUMBER if word == _NUMBER_MARK else word for word in endings]
-            tags = self._tag_sentence(endings, taglevel=0, casesensitive=has_case)
-            tagged.append(list(map(_treebank_tag, words, tags)))
-        return tagged
 
 
 def normalize(tag: str) -> str:
@@ -137,7 +69,7 @@ class TagSums:
         nats of the targets w1..wM END of every sentence."""
         if not tags:
             return
-        targets = [tag for sentence in tags for tag in (*sentence, END_CLASS)]
+        targets = [tag for words in tags for tag in (*map(normalize, words), END_CLASS)]
         number: dict[str, int] = {}
         indices = [number.setdefault(tag, len(number)) for tag in targets]
         nats = [np.bincount(indices, np.concatenate(nll)) for nll in scores]
@@ -199,15 +131,12 @@ def table(classes: Sequence[TagClass], labels: Sequence[str]) -> str:
 
 
 def explained(classes: Sequence[TagClass]) -> str:
-    """A legend of the class names that are not tags of the Penn Treebank; "" if all are tags."""
-    merged = [
+    """A legend of the classes of several tags that have a name; "" if there are none."""
+    return ", ".join(
         f"{group.name} = {' + '.join(group.tags)}"
         for group in classes
         if group.name in _MERGED.values() and len(group.tags) > 1
-    ]
-    if any(group.name == _UNCLASSIFIED for group in classes):
-        merged.append(f"{_UNCLASSIFIED} = unclassified: OOV words, and signs that are not words")
-    return ", ".join(merged)
+    )
 
 
 def to_json(classes: Sequence[TagClass], model: int) -> dict[str, Any]:
@@ -221,19 +150,3 @@ def to_json(classes: Sequence[TagClass], model: int) -> dict[str, Any]:
         }
         for group in classes
     }
-
-
-def _treebank_tag(word: str, tag: str) -> str:
-    """The tag of the Penn Treebank for a tag of HanTa."""
-    tag = _TREEBANK_TAGS.get(tag, tag)
-    # HanTa gives unknown signs the tag of a noun or name.
-    is_sign = tag in ("NN", "NNP") and not any(map(str.isalnum, word))
-    return _UNCLASSIFIED if is_sign or _MARK.fullmatch(word) else tag
-
-
-def _load_hanta() -> Callable[..., Any]:
-    with importing("tagging of text", "tags"):
-        from HanTa import HanoverTagger
-    # HanTa unpickles its file, and looks for a bare name in the working directory first.
-    model = pathlib.Path(HanoverTagger.__file__).with_name(_HANTA_MODEL)
-    return HanoverTagger.HanoverTagger(str(model)).tag_sent

@@ -8,10 +8,10 @@ ROUGE-W follows Eq. 13-15 of Lin (2004) with f(k) = k^1.2, the default of his pr
 documents. The program scores sentence by sentence and gives a perfect copy a recall below 1.
 
 The coherence penalty L (Eq. 18) aligns each output sentence with the input sentence of the highest
-F1 over their verbs and nouns, with repetitions. Among input sentences of equal F1 the nearest
-position is taken, and of two nearest positions the earlier. L thus does not penalize an output
-sentence without a verb or noun of the input. The paper aligns such sentences at random. Their share
-is reported, too.
+F1 over their verbs and nouns, with repetitions; both texts need tags of the Penn Treebank. Among
+input sentences of equal F1 the nearest position is taken, and of two nearest positions the earlier.
+L thus does not penalize an output sentence without a verb or noun of the input. The paper aligns
+such sentences at random. Their share is reported, too.
 """
 
 import collections
@@ -25,12 +25,9 @@ from dclm_jax.data.documents import PLAIN, Document, OnDocument, TextOptions
 from dclm_jax.data.readers import corresponding, read_documents
 from dclm_jax.data.text_files import UTF8
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import parts_of_speech
-from dclm_jax.evaluation.datasets import Tagger
+from dclm_jax.evaluation.parts_of_speech import normalize
 from dclm_jax.rescoring import metrics
 from dclm_jax.tables import aligned
-
-Sentences = Sequence[Sequence[str]]
 
 WLCS_EXPONENT = 1.2
 _VERBS_AND_NOUNS = ("VB", "NN")
@@ -44,46 +41,53 @@ class Rouge(NamedTuple):
     f1: float
 
 
+class Alignment(NamedTuple):
+    """The order of the sentences of an output document.
+
+    Attributes:
+      penalty: L; None for fewer than two sentences.
+      unaligned: number of sentences without a verb or noun of the input.
+    """
+
+    penalty: float | None
+    unaligned: int
+
+
 class Measures(NamedTuple):
     """Measures of an output document against its input.
 
     Attributes:
       bleu_statistics: int64 [10], additive over documents (`metrics.bleu_statistics`).
       rouge_1, rouge_2, rouge_w: see the module.
-      coherence: L; None for an output of fewer than two sentences.
-      unaligned: number of output sentences without a verb or noun of the input.
       sentences: number of output sentences.
+      alignment: None unless both documents have tags.
     """
 
     bleu_statistics: np.ndarray
     rouge_1: Rouge
     rouge_2: Rouge
     rouge_w: Rouge
-    coherence: float | None
-    unaligned: int
     sentences: int
+    alignment: Alignment | None
 
 
-def require_packages() -> Tagger:
-    """The tagger for `measure`, after a check that all optional packages are installed."""
-    metrics.bleu_statistics([], [])
-    return parts_of_speech.Tagger()
-
-
-def measure(output: Sentences, reference: Sentences, tagger: Tagger) -> Measures:
+def measure(output: Document, reference: Document) -> Measures:
     """The measures of an output document against its input, the reference."""
     words, reference_words = (
-        [word for sentence in text for word in sentence] for text in (output, reference)
+        [word for sentence in document.sentences for word in sentence]
+        for document in (output, reference)
     )
-    positions, f1 = align(content_words(output, tagger), content_words(reference, tagger))
+    alignment = None
+    if output.tags is not None and reference.tags is not None:
+        positions, f1 = align(content_words(output), content_words(reference))
+        alignment = Alignment(coherence_penalty(positions), f1.count(0))
     return Measures(
         bleu_statistics=metrics.bleu_statistics([words], reference_words)[0],
         rouge_1=rouge_n(words, reference_words, 1),
         rouge_2=rouge_n(words, reference_words, 2),
         rouge_w=rouge_w(words, reference_words),
-        coherence=coherence_penalty(positions),
-        unaligned=f1.count(0),
-        sentences=len(output),
+        sentences=len(output.sentences),
+        alignment=alignment,
     )
 
 
@@ -93,12 +97,15 @@ def summarize(measures: Sequence[Measures]) -> dict[str, Any]:
     Returns:
       "documents", their number; "bleu", from 0 to 100; "rouge_1", "rouge_2" and "rouge_w", each
       with the means of "recall" and "f1" over documents; "coherence", the mean of L over the
-      "coherence_documents" whose outputs have at least two sentences, None if there are none;
-      "unaligned", the share of output sentences without a verb or noun of their input; "sentences"
-      and "words", numbers in the outputs; "input_words", the number of words in the inputs.
+      "coherence_documents", which have tags and outputs of at least two sentences, None if there
+      are none; "unaligned", the share of output sentences without a verb or noun of their input,
+      None without tags; "sentences" and "words", numbers in the outputs; "input_words", the number
+      of words in the inputs.
     """
-    penalties = [document.coherence for document in measures if document.coherence is not None]
-    sentences = sum(document.sentences for document in measures)
+    tagged = [(document, document.alignment) for document in measures if document.alignment]
+    penalties = [alignment.penalty for _, alignment in tagged if alignment.penalty is not None]
+    unaligned = sum(alignment.unaligned for _, alignment in tagged)
+    tagged_sentences = sum(document.sentences for document, _ in tagged)
     totals_Q = np.sum([document.bleu_statistics for document in measures], axis=0)
     words, input_words, *_ = totals_Q.tolist()
     rouges = {
@@ -111,8 +118,8 @@ def summarize(measures: Sequence[Measures]) -> dict[str, Any]:
         **{name: rouge._asdict() for name, rouge in rouges.items()},
         "coherence": float(np.mean(penalties)) if penalties else None,
         "coherence_documents": len(penalties),
-        "unaligned": sum(document.unaligned for document in measures) / max(sentences, 1),
-        "sentences": sentences,
+        "unaligned": unaligned / max(tagged_sentences, 1) if tagged else None,
+        "sentences": sum(document.sentences for document in measures),
         "words": words,
         "input_words": input_words,
     }
@@ -128,7 +135,7 @@ def evaluate_files(
 ) -> list[Measures]:
     """The measures of each document of `outputs` against the document of `inputs` at its position.
     Both are files or folders with equal numbers of documents; one may be "-", standard input."""
-    paths, tagger = (outputs, inputs), require_packages()
+    paths = outputs, inputs
     texts = [read_documents(path, options, encoding=encoding, keep_empty=True) for path in paths]
     measures = []
     for output, reference in corresponding(texts, paths):
@@ -136,7 +143,7 @@ def evaluate_files(
             raise InputError(
                 f"{inputs}: {reference.id} has no words; remove the document from both texts"
             )
-        measures.append(measure(output.sentences, reference.sentences, tagger))
+        measures.append(measure(output, reference))
         on_document(len(measures))
     return measures
 
@@ -148,12 +155,15 @@ def table(summaries: Mapping[str, Mapping[str, Any]]) -> str:
     for name, summary in summaries.items():
         rouges = [value for rouge in _ROUGES for value in summary[rouge].values()]
         penalty = "-" if summary["coherence"] is None else f"{summary['coherence']:.3f}"
+        unaligned, averaged = "-", "no L without tags (configs/larger_context/tag.py adds tags)"
+        if summary["unaligned"] is not None:
+            unaligned = f"{100 * summary['unaligned']:.2f}%"
+            number = f"{summary['coherence_documents']:,}"
+            averaged = f"L over {number} outputs of at least two sentences"
         numbers = [f"{value:.2f}" for value in (summary["bleu"], *rouges)]
-        unaligned = f"{100 * summary['unaligned']:.2f}%"
         rows.append([name, *numbers, penalty, unaligned, f"{summary['words']:,}"])
         notes.append(
-            f"{name}: {summary['documents']:,} documents; L over "
-            f"{summary['coherence_documents']:,} outputs of at least two sentences; inputs have "
+            f"{name}: {summary['documents']:,} documents; {averaged}; inputs have "
             f"{summary['input_words']:,} words"
         )
     return "\n".join([*aligned(rows), *notes])
@@ -199,14 +209,15 @@ def rouge_w(
     return _percent(length / len(reference), length / len(output))
 
 
-def content_words(document: Sentences, tagger: Tagger) -> list[collections.Counter[str]]:
-    """The verbs and nouns of each sentence, by tags of the Penn Treebank."""
-    sentences = [list(sentence) for sentence in document]
+def content_words(document: Document) -> list[collections.Counter[str]]:
+    """The verbs and nouns of each sentence of a document with tags of the Penn Treebank."""
     return [
         collections.Counter(
-            word for word, tag in zip(words, tags, strict=True) if tag.startswith(_VERBS_AND_NOUNS)
+            word
+            for word, tag in zip(words, tags, strict=True)
+            if normalize(tag).startswith(_VERBS_AND_NOUNS)
         )
-        for words, tags in zip(sentences, tagger(Document("", sentences)), strict=True)
+        for words, tags in zip(document.sentences, document.tags or (), strict=True)
     ]
 
 

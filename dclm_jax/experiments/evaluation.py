@@ -7,15 +7,15 @@ adaptation and of a mixture.
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import interpolation, measures, parts_of_speech, significance
-from dclm_jax.evaluation.datasets import Dataset
+from dclm_jax.evaluation.datasets import Dataset, Encoded
 from dclm_jax.evaluation.interpolation import Mixture
 from dclm_jax.evaluation.measures import of_numbers
-from dclm_jax.evaluation.parts_of_speech import TagClass, Tagger, TagSums
+from dclm_jax.evaluation.parts_of_speech import TagClass, TagSums
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.experiments import figures
 from dclm_jax.experiments.figures import Figure, Line
@@ -39,7 +39,6 @@ class Evaluation:
       source: source of the documents.
       mixture: the mixture's weight and tuning documents.
       classes: sums by part of speech; empty if not requested.
-      tagger: source of the parts of speech.
     """
 
     subjects: list[Subject]
@@ -49,7 +48,6 @@ class Evaluation:
     source: dict[str, Any]
     mixture: Mixture | None
     classes: list[TagClass]
-    tagger: str
 
     def __str__(self) -> str:
         labels = [subject.label for subject in self.subjects]
@@ -75,7 +73,6 @@ class Evaluation:
         ]
         if self.classes:
             lines += ["", parts_of_speech.table(self.classes, labels)]
-            lines.append(f"parts of speech: {self.tagger}")
         return "\n".join(lines)
 
     def _table(self) -> list[tuple[str, ...]]:
@@ -102,8 +99,7 @@ class Evaluation:
             run = self.subjects[index].to_json() if index < self.num_runs else {}
             result = {**measured.to_json(), **self.values[index], **run, **self.source}
             if self.classes:
-                classes = parts_of_speech.to_json(self.classes, index)
-                result["by_pos"] = {"tagger": self.tagger, "classes": classes}
+                result["by_pos"] = parts_of_speech.to_json(self.classes, index)
             results.append(result)
         runs, others = results[: self.num_runs], results[self.num_runs :]
         for index, (subject, result) in enumerate(
@@ -164,7 +160,7 @@ def evaluate(
     store: Store | None = None,
     adapted: Sequence[Subject] = (),
     mixture: Mixture | None = None,
-    tagger: Tagger | None = None,
+    by_pos: bool = False,
 ) -> Evaluation:
     """Measures models of one vocabulary on the same documents.
 
@@ -175,12 +171,12 @@ def evaluate(
       store: saved results of the runs.
       adapted: for each kind of test-time adaptation, the adapted models in the order of `runs`.
       mixture: mixture of two models, measured as well.
-      tagger: tagger for measures by part of speech, if any.
+      by_pos: whether to measure each part of speech, too; all documents must have tags.
     """
     subjects, kinds, store = [*runs, *adapted], of_numbers(), store or Store()
     interpolation.no_document([run.lm.scorer for run in runs])
-    by_tag = TagSums(len(subjects) + (mixture is not None)) if tagger else None
-    if tagger is None and mixture is None and not dataset.is_text:
+    by_tag = TagSums(len(subjects) + (mixture is not None)) if by_pos else None
+    if not by_pos and mixture is None and not dataset.is_text:
         results = [store.targets(subject, dataset) or {} for subject in subjects]
     else:
         weight = None if mixture is None else mixture.weight
@@ -191,7 +187,7 @@ def evaluate(
         with store.progress("perplexity", dataset.num_documents) as on_document:
             sums = interpolation.measure(
                 [subject.lm.scorer for subject in subjects],
-                dataset.read(tagger),
+                _tagged(dataset) if by_pos else dataset.documents,
                 weight=weight,
                 by_tag=by_tag,
                 measures=new,
@@ -210,10 +206,17 @@ def evaluate(
         for subject, measured in zip(subjects, sums, strict=True)
     ]
     classes = by_tag.classes() if by_tag else []
-    source = tagger.source if tagger else ""
-    return Evaluation(
-        subjects, len(runs), perplexities, numbers, dataset.source, mixture, classes, source
-    )
+    return Evaluation(subjects, len(runs), perplexities, numbers, dataset.source, mixture, classes)
+
+
+def _tagged(dataset: Dataset) -> Iterator[Encoded]:
+    for document in dataset.documents:
+        if document.tags is None:
+            raise InputError(
+                f"{dataset.title}: document {document.id} has no parts of speech; tag text with "
+                "configs/larger_context/tag.py, and read it with --input=FILE --format=tagged"
+            )
+        yield document
 
 
 def context_figure(subjects: Sequence[Subject], perplexities: Sequence[float]) -> Figure:

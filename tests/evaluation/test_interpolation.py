@@ -138,7 +138,7 @@ def test_the_best_weight_at_the_ends_and_where_probabilities_underflow():
 def test_tuning_reports_what_it_was_tuned_on():
     scorers = fake_scorers(2, 5)
     seen = []
-    dataset = Dataset(lambda tagger: random_documents(30), 30, {"split": "valid"})
+    dataset = Dataset(lambda: random_documents(30), 30, {"split": "valid"})
     weight, perplexities, source = interpolation.tune(scorers, dataset, on_document=seen.append)
     assert source == {"split": "valid"}
     assert seen == list(range(1, 31))
@@ -157,7 +157,7 @@ def test_nothing_to_score():
         with pytest.raises(InputError, match="there are no words to score"):
             interpolation.measure(scorers, documents)
         with pytest.raises(InputError, match="there are no words to tune the weight on"):
-            interpolation.tune(scorers, Dataset(lambda _, none=documents: none, None, {}))
+            interpolation.tune(scorers, Dataset(lambda none=documents: none, None, {}))
 
 
 def test_models_of_words_and_of_bags_do_not_compare():

@@ -1,19 +1,18 @@
-"""Sums by part of speech by hand, and HanTa's tags in the names of the Treebank."""
+"""Sums by part of speech by hand, and tags of splits and of text."""
 
 import math
-import sys
 
 import numpy as np
 import pytest
 
 from dclm_jax.data.corpus import open_corpus
-from dclm_jax.data.documents import Document, TextOptions
+from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.data.readers import TextReader
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import parts_of_speech
 from dclm_jax.evaluation.datasets import open_split, open_text
-from dclm_jax.evaluation.parts_of_speech import TagClass, Tagger, TagSums, sums_of
+from dclm_jax.evaluation.parts_of_speech import TagClass, TagSums, sums_of
 from dclm_jax.evaluation.significance import Sums
 
 
@@ -44,7 +43,7 @@ def by_hand() -> TagSums:
     words; a second model gives 1 nat to every target."""
     sums = TagSums(2)
     for tags, nll in (
-        ([["NN", "IN", "NN", ",", "NNS", "VBD", "UH"]], [[1, 2, 3, 0.5, 4, 7, 5, 0.25]]),
+        ([["NN", "IN-HL", "nn", ",", "NNS", "VBD", "UH"]], [[1, 2, 3, 0.5, 4, 7, 5, 0.25]]),
         ([], []),
         ([["NN", "IN"], []], [[6, 2.5, 0.75], [0.125]]),
     ):
@@ -86,13 +85,11 @@ def test_classes_by_hand():
 def test_names_that_are_no_tags_are_explained():
     classes = [
         made("Noun", ("NN", "NNS"), 4, 14.0),
-        made("UNC", ("UNC",), 2, 4.5),
+        made("IN", ("IN",), 2, 4.5),
         made("Verb", ("VB",), 2, 4.5),
     ]
-    assert parts_of_speech.explained(classes) == (
-        "Noun = NN + NNS, UNC = unclassified: OOV words, and signs that are not words"
-    )
-    assert parts_of_speech.explained(classes[2:]) == ""
+    assert parts_of_speech.explained(classes) == "Noun = NN + NNS"
+    assert parts_of_speech.explained(classes[1:]) == ""
 
 
 def test_perplexity_is_not_a_mean_of_perplexities_and_never_clipped():
@@ -134,115 +131,34 @@ def test_the_table_and_json_by_value():
     }
 
 
-def split(text: str) -> list[str]:
-    return text.split()
-
-
-def test_tags_of_the_text_are_used_without_hanta(monkeypatch):
-    monkeypatch.setitem(sys.modules, "HanTa", None)
-    tagger = Tagger()
-    tags = [["at", "nn-tl"], ["vbz-hl"]]
-    document = Document("a", [["The", "House"], ["is"]], tags)
-    assert tagger(document) == [["AT", "NN"], ["VBZ"]]
-    assert tagger.source == "input"
-    with pytest.raises(InputError, match=r"needs HanTa: pip install 'dclm_jax\[tags\]'"):
-        tagger(Document("b", [["The", "House"]]))
-
-
-def test_hanta_speaks_the_treebank():
-    tagger = Tagger()
-    sentences = [
-        split("The cats sat on the mat , and they did n't move ."),
-        split("She could not see that it works ."),
-        ["<unk>"],
-    ]
-    assert tagger(Document("a", sentences)) == [
-        split("DT NNS VBD IN DT NN PUN CC PRP VBD RB VB PUN"),
-        split("PRP MD RB VB IN PRP VBZ PUN"),
-        ["UNC"],
-    ]
-    assert tagger.source == "HanTa"
-    tagger(Document("tagged", [["cats"]], [["nns"]]))
-    assert tagger.source == "input and HanTa"
-
-
-def test_every_tag_of_hanta_has_a_name_in_the_treebank():
-    tag_sentence = parts_of_speech._load_hanta()
-    model = tag_sentence.__self__
-    tags = {model.int2tag[-number] for number in model.tag2int.values() if number < 0}
-    assert len(tags) > 50
-    unmapped = tags - {"UNKNOWN", "NN", "IN"} - set(parts_of_speech._TREEBANK_TAGS)
-    # Punctuation has its class by any name.
-    assert unmapped == {"PUL", "PUN", "PUQ", "PUR", "UNC", "ZZ0"}
-
-
-def test_small_letters_speak_against_names_only_where_there_are_capitals():
-    words = split("we met bush in turkey")
-    tagger = Tagger()
-    as_names, as_nouns = ["PRP", "VBD", "NNP", "IN", "NNP"], ["PRP", "VBD", "NN", "IN", "NN"]
-    assert tagger(Document("a", [words])) == [as_names]
-    # A capital by itself proves nothing: it stands for a number.
-    assert tagger(Document("a", [words, ["N", "dogs"]])) == [as_names, ["CD", "NNS"]]
-    assert tagger(Document("a", [words, ["Yes"]]))[0] == as_nouns
-
-
-def test_marks_and_signs_are_no_names():
-    sentences = [split("it paid $ N to the <unk> of mr. <unk>"), split("He saw <UNKNOWN> .")]
-    tagger = Tagger()
-    (lower,) = tagger(Document("a", sentences[:1]))
-    assert lower == split("PRP VBD UNC CD IN DT UNC IN NNP UNC")
-    assert tagger(Document("b", sentences[1:])) == [["PRP", "VBD", "UNC", "PUN"]]
-
-
-def test_words_longer_than_words_are_take_no_time():
-    words = ["the", "x" * 10**6, "establish" * 1000 + "ment", "."]
-    assert len(Tagger()(Document("a", [words]))[0]) == 4
-
-
-class Recorder:
-    """Tags words with their numbers of letters, and keeps what it was given."""
-
-    def __init__(self):
-        self.words = []
-
-    def __call__(self, document):
-        self.words.append(document.sentences)
-        return [[str(len(word)) for word in sentence] for sentence in document.sentences]
-
-
-@pytest.mark.parametrize("unknown_token", [None, "?"])
-def test_a_tagger_reads_the_words_of_a_split_and_of_text(tmp_path, unknown_token):
+def test_a_split_and_text_have_the_tags_of_their_words(tmp_path):
     text = tmp_path / "text.txt"
-    text.write_text("the cat sat\nthe rare cat\n\nthe cat sat\n")
-    corpus = tmp_path / "corpus"
-    prepare(
-        {"test": text, "train": text},
-        corpus,
-        TextOptions(unknown_token=unknown_token),
-        PrepareOptions(vocab_size=3),
-    )
+    text.write_text("the/at cat/nn sat/vbd\nthe/at rare/jj cat/nn\n\nthe/at cat/nn sat/vbd\n")
+    corpus, options = tmp_path / "corpus", TextOptions("tagged")
+    prepare({"test": text, "train": text}, corpus, options, PrepareOptions(vocab_size=3))
     vocabulary = open_corpus(corpus, "test").vocabulary
     assert vocabulary.decode([3, 4, 5]) == ["cat", "the", "sat"]
-    ids = [[[4, 3, 5], [4, 2, 3]], [[4, 3, 5]]]
-    of_split, of_text = Recorder(), Recorder()
-    for tagger, opened in (
-        (of_split, open_split(vocabulary, corpus, "test")),
-        (of_text, open_text(vocabulary, str(text), TextReader())),
+    for dataset in (
+        open_split(vocabulary, corpus, "test"),
+        open_text(vocabulary, str(text), TextReader(options)),
     ):
-        encoded = list(opened.read(tagger))
-        assert opened.num_documents in (2, None)
-        encoded_ids = [[words.tolist() for words in document.sentences] for document in encoded]
-        assert encoded_ids == ids
-        lengths = [[str(len(word)) for word in sentence] for sentence in tagger.words[0]]
-        assert encoded[0].tags == lengths
-    assert of_split.words == [
-        [["the", "cat", "sat"], ["the", "<UNKNOWN>", "cat"]],
-        [["the", "cat", "sat"]],
-    ]
-    assert of_text.words == [
-        [["the", "cat", "sat"], ["the", "rare", "cat"]],
-        [["the", "cat", "sat"]],
-    ]
-    text_again = open_text(vocabulary, str(text), TextReader())
-    for dataset in (open_split(vocabulary, corpus, "test"), text_again):
-        assert [document.tags for document in dataset.documents] == [None, None]
+        assert dataset.num_documents in (2, None)
+        encoded = list(dataset.documents)
+        ids = [[words.tolist() for words in document.sentences] for document in encoded]
+        assert ids == [[[4, 3, 5], [4, 2, 3]], [[4, 3, 5]]]
+        assert [document.tags for document in encoded] == [
+            [["at", "nn", "vbd"], ["at", "jj", "nn"]],
+            [["at", "nn", "vbd"]],
+        ]
+
+
+def test_text_without_tags_has_none(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("the cat sat\n")
+    prepare({"test": text, "train": text}, tmp_path / "corpus")
+    vocabulary = open_corpus(tmp_path / "corpus", "test").vocabulary
+    for dataset in (
+        open_split(vocabulary, tmp_path / "corpus", "test"),
+        open_text(vocabulary, str(text), TextReader()),
+    ):
+        assert [document.tags for document in dataset.documents] == [None]

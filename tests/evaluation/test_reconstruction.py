@@ -8,30 +8,39 @@ import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU as SacreBleu
 
-from dclm_jax.data.documents import TextOptions
+from dclm_jax.data.documents import Document, TextOptions
+from dclm_jax.data.readers import read_documents
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import reconstruction
-from dclm_jax.evaluation.parts_of_speech import Tagger
 from dclm_jax.evaluation.reconstruction import (
     align,
     coherence_penalty,
     evaluate_files,
-    measure,
     rouge_w,
     summarize,
     weighted_lcs,
 )
 
-INPUT = [
-    "the dog chased the cat .".split(),
-    "a bird sang a song .".split(),
-    "the farmer opened the door .".split(),
-]
+INPUT = """\
+the/DT dog/NN chased/VBD the/DT cat/NN ./.
+a/DT bird/NN sang/VBD a/DT song/NN ./.
+the/DT farmer/NN opened/VBD the/DT door/NN ./.
+
+A/DT cat/NN sat/VBD ./.
+"""
 
 
-def spelt(document):
-    """The tags of words that say their own: dog/NN."""
-    return [[word.split("/")[1] for word in sentence] for sentence in document.sentences]
+def document(sentences, tags=None):
+    return Document("", [list(words) for words in sentences], tags)
+
+
+def tagged(sentences):
+    """A document of words that say their own tags: dog/NN."""
+    return document(sentences, [[word.split("/")[1] for word in words] for words in sentences])
+
+
+def measure(output, reference):
+    return reconstruction.measure(tagged(output), tagged(reference))
 
 
 def counters(*sentences):
@@ -86,14 +95,14 @@ def test_weighted_lcs_is_that_of_the_recurrence():
 def test_rouge_n_counts_matches_as_often_as_both_have_them():
     output = [["a/X", "b/X", "a/X", "a/X"], ["c/X"]]
     reference = [["a/X", "b/X"], ["a/X", "c/X", "d/X", "e/X"]]
-    measures = measure(output, reference, spelt)
+    measures = measure(output, reference)
     # a twice, b, c: 4 of 6 and 4 of 5.
     assert measures.rouge_1 == pytest.approx((100 * 4 / 6, 100 * 8 / 11))
     # "a b", "b a" and, over the end of a sentence, "a c": 3 of 5 and 3 of 4.
     assert measures.rouge_2 == pytest.approx((100 * 3 / 5, 100 * 6 / 9))
     assert (measures.bleu_statistics[:2].tolist(), measures.sentences) == ([5, 6], 2)
     # Words are taken as they are, whatever their case and signs.
-    assert measure([["U.S./X", "?!/X"]], [["u.s./X", "?!/X"]], spelt).rouge_1.recall == 50
+    assert measure([["U.S./X", "?!/X"]], [["u.s./X", "?!/X"]]).rouge_1.recall == 50
 
 
 def test_bleu_is_that_of_the_corpus():
@@ -102,7 +111,7 @@ def test_bleu_is_that_of_the_corpus():
         [[[f"{w}/X" for w in rng.integers(0, 4, 8)] for _ in range(2)] for _ in range(6)]
         for _ in range(2)
     )
-    summary = summarize([measure(a, b, spelt) for a, b in zip(outputs, inputs, strict=True)])
+    summary = summarize([measure(a, b) for a, b in zip(outputs, inputs, strict=True)])
     lines = [
         [" ".join(itertools.chain(*document)) for document in text] for text in (outputs, inputs)
     ]
@@ -148,18 +157,17 @@ def test_coherence_penalty_is_equation_18():
 
 def test_verbs_and_nouns_are_features():
     words = "dog/NN dogs/NNS Rex/NNP run/VB ran/VBD the/DT can/MD UNK/UNC ././."
-    (counts,) = reconstruction.content_words([words.split()], spelt)
+    (counts,) = reconstruction.content_words(tagged([words.split()]))
     assert sorted(counts) == ["Rex/NNP", "dog/NN", "dogs/NNS", "ran/VBD", "run/VB"]
 
 
 def test_the_measures_of_a_document_by_hand():
     reference = [["dog/NN", "ran/VBD"], ["cat/NN", "sat/VBD"], ["bird/NN", "sang/VBD"]]
     output = [["bird/NN", "sang/VBD"], ["the/DT", "end/X"], ["dog/NN", "sat/VBD"]]
-    measures = measure(output, reference, spelt)
+    measures = measure(output, reference)
     # Aligned with 2, 1 (none, so the nearest) and 1 (as close as 0, and nearer): |1 + 1|, |2 + 1|,
     # |1 - 0|.
-    assert measures.coherence == pytest.approx((2 + 3 + 1) / 3)
-    assert measures.unaligned == 1
+    assert measures.alignment == (pytest.approx((2 + 3 + 1) / 3), 1)
     assert measures.rouge_1 == pytest.approx((100 * 4 / 6, 100 * 4 / 6))
 
 
@@ -167,52 +175,65 @@ def test_means_are_over_documents_and_l_over_those_that_have_it():
     reference = [["dog/NN", "ran/VBD"], ["cat/NN", "sat/VBD"]]
     swapped = [reference[1], reference[0]]
     summary = summarize(
-        [measure(output, reference, spelt) for output in (swapped, [["dog/NN", "ran/VBD"]], [])]
+        [measure(output, reference) for output in (swapped, [["dog/NN", "ran/VBD"]], [])]
     )
     assert (summary["documents"], summary["coherence_documents"], summary["sentences"]) == (3, 1, 3)
     assert summary["coherence"] == 2
     assert summary["rouge_1"]["recall"] == pytest.approx(100 * (1 + 1 / 2 + 0) / 3)
     assert summary["rouge_2"]["recall"] == pytest.approx(100 * (2 / 3 + 1 / 3 + 0) / 3)
     assert (summary["words"], summary["input_words"]) == (6, 12)
-    alone = summarize([measure([], reference, spelt)])
+    alone = summarize([measure([], reference)])
     assert (alone["bleu"], alone["coherence"]) == (0, None)
     assert alone["rouge_1"] == {"recall": 0, "f1": 0}
     assert alone["coherence_documents"] == alone["unaligned"] == 0
 
 
-def test_hanta_tags_what_has_no_tags():
-    pytest.importorskip("HanTa")
-    tagger = Tagger()
-    counts = reconstruction.content_words(INPUT, tagger)
-    assert [sorted(sentence) for sentence in counts] == [
-        ["cat", "chased", "dog"],
-        ["bird", "sang", "song"],
-        ["door", "farmer", "opened"],
-    ]
-    copied = measure(INPUT, INPUT, tagger)
-    assert (copied.coherence, copied.unaligned) == (0, 0)
-    assert summarize([copied])["bleu"] == pytest.approx(100)
-    assert reconstruction.content_words([[], INPUT[0]], tagger)[0] == collections.Counter()
+def test_documents_without_tags_have_no_penalty():
+    reference = tagged([["dog/NN", "ran/VBD"], ["cat/NN", "sat/VBD"]])
+    swapped = tagged([["cat/NN", "sat/VBD"], ["dog/NN", "ran/VBD"]])
+    without = document(swapped.sentences)
+    for measures in (
+        reconstruction.measure(without, reference),
+        reconstruction.measure(swapped, document(reference.sentences)),
+    ):
+        assert measures[1:5] == reconstruction.measure(swapped, reference)[1:5]
+        assert measures.alignment is None
+        summary = summarize([measures])
+        assert (summary["coherence"], summary["unaligned"]) == (None, None)
+        assert "no L without tags" in reconstruction.table({"a": summary}).splitlines()[-1]
+    # The share is of the sentences of documents with tags.
+    unaligned = reconstruction.measure(tagged([["a/X"], ["dog/NN"]]), reference)
+    summary = summarize([unaligned, reconstruction.measure(without, reference)])
+    assert (summary["unaligned"], summary["sentences"]) == (0.5, 4)
 
 
 def test_files_of_documents(tmp_path):
-    pytest.importorskip("HanTa")
     inputs, outputs = tmp_path / "in.txt", tmp_path / "out.jsonl"
-    inputs.write_text("\n".join(" ".join(sentence) for sentence in INPUT) + "\n\nA cat sat .\n")
-    records = [{"id": 1, "sentences": [INPUT[1], INPUT[0]]}, {"id": 2, "sentences": []}]
+    inputs.write_text(INPUT)
+    records = [
+        {"id": 1, "sentences": ["a bird sang", "the dog"], "tags": ["DT NN VBD", "DT NN"]},
+        {"id": 2, "sentences": [], "tags": []},
+    ]
     outputs.write_text("".join(json.dumps(record) + "\n" for record in records))
     done = []
-    measures = evaluate_files(outputs, inputs, on_document=done.append)
+    measures = evaluate_files(outputs, inputs, TextOptions("tagged"), on_document=done.append)
     assert done == [1, 2]
-    assert measures[0][1:] == measure([INPUT[1], INPUT[0]], INPUT, Tagger())[1:]
-    assert measures[0].coherence == 2
-    assert (measures[1].bleu_statistics[0], measures[1].coherence) == (0, None)
-    lower = evaluate_files(inputs, inputs, TextOptions(lowercase=True))
-    assert summarize(lower)["bleu"] == pytest.approx(100)
+    output, reference = (
+        document(sentences, tags)
+        for _, sentences, tags, *_ in (
+            next(read_documents(path, TextOptions("tagged"))) for path in (outputs, inputs)
+        )
+    )
+    assert measures[0][1:] == reconstruction.measure(output, reference)[1:]
+    assert measures[0].alignment == (2, 0)
+    assert (measures[1].bleu_statistics[0], measures[1].alignment) == (0, (None, 0))
+    # Without tags the tokens are words.
+    plain = evaluate_files(inputs, inputs, TextOptions(lowercase=True))
+    assert summarize(plain)["bleu"] == pytest.approx(100)
+    assert [each.alignment for each in plain] == [None, None]
 
 
 def test_files_that_do_not_correspond(tmp_path):
-    pytest.importorskip("HanTa")
     inputs, outputs = tmp_path / "in.jsonl", tmp_path / "out.txt"
     inputs.write_text('{"sentences": ["a b"]}\n{"id": "x", "sentences": []}\n')
     outputs.write_text("a b\n")
@@ -225,9 +246,7 @@ def test_files_that_do_not_correspond(tmp_path):
 
 def test_the_table_has_a_row_for_each():
     reference = [["dog/NN", "ran/VBD"], ["cat/NN", "sat/VBD"]]
-    copy, short = (
-        summarize([measure(output, reference, spelt)]) for output in (reference, reference[:1])
-    )
+    copy, short = (summarize([measure(output, reference)]) for output in (reference, reference[:1]))
     lines = reconstruction.table({"copy": copy, "short": short}).splitlines()
     assert lines[0].split() == [
         *("BLEU", "ROUGE-1", "F1", "ROUGE-2", "F1", "ROUGE-W", "F1", "L", "unaligned", "words")

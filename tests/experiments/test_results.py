@@ -24,7 +24,7 @@ from tests.fuzzing import single_faults
 
 def split(documents=DOCUMENTS) -> Dataset:
     source = {"data": "data", "split": "test"}
-    return Dataset(lambda tagger: map(Encoded, documents), len(documents), source)
+    return Dataset(lambda: map(Encoded, documents), len(documents), source)
 
 
 def run(workdir, parameter=0.0, scorer=None, precision="highest") -> Subject:

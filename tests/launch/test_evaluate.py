@@ -83,21 +83,23 @@ def test_runs_of_one_model_are_named_after_their_folders(space, tmp_path):
     assert "ccdclm, " in launch("evaluate", f"--workdir={tmp_path / 'a,b'}").stdout
 
 
-def test_the_picture_by_part_of_speech_is_relative_to_the_first_run(space, tmp_path, monkeypatch):
+def test_the_picture_by_part_of_speech_is_relative_to_the_first_run(
+    space, tagged, tmp_path, monkeypatch
+):
     pictures = []
     monkeypatch.setattr(figures, "plot", lambda picture, path: pictures.append(picture))
     workdirs, output = f"--workdirs={space.run},{space.rnnlm}", tmp_path / "a.json"
-    plot = f"--plot={tmp_path / 'a.png'}"
-    launch("evaluate", workdirs, "--by_pos", plot, f"--output={output}")
-    launch("evaluate", f"--workdir={space.run}", "--by_pos", plot)
+    flags = (f"--input={tagged['test']}", "--format=tagged", "--by_pos")
+    flags += (f"--plot={tmp_path / 'a.png'}",)
+    launch("evaluate", workdirs, *flags, f"--output={output}")
+    launch("evaluate", f"--workdir={space.run}", *flags)
     runs = json.loads(output.read_text())["runs"]
     base, other = (
-        np.array([values["perplexity"] for values in run["by_pos"]["classes"].values()])
-        for run in runs
+        np.array([values["perplexity"] for values in run["by_pos"].values()]) for run in runs
     )
     both, alone = pictures
     assert (both.baseline, alone.baseline) == ("ccdclm", "")
-    assert both.ticks == alone.ticks == list(runs[0]["by_pos"]["classes"])
+    assert both.ticks == alone.ticks == list(runs[0]["by_pos"])
     (series,), (single,) = both.lines, alone.lines
     assert (series.label, single.label) == ("rnnlm", "ccdclm")
     np.testing.assert_allclose(series.y, other / base)
@@ -108,30 +110,27 @@ def test_the_picture_by_part_of_speech_is_relative_to_the_first_run(space, tmp_p
         assert (line.low <= line.y)[known].all() and (line.y <= line.high)[known].all()
 
 
-def test_hanta_tags_a_split_and_text_without_tags(space, tmp_path):
-    plot = tmp_path / "bars.png"
+def test_parts_of_speech_of_a_text(space, tagged, tmp_path):
+    plot, output = tmp_path / "bars.png", tmp_path / "a.json"
+    text = (f"--input={tagged['test']}", "--format=tagged")
     run = f"--workdir={space.run}"
-    done = launch("evaluate", run, "--by_pos", f"--plot={plot}", f"--output={tmp_path / 'a.json'}")
+    done = launch("evaluate", run, *text, "--by_pos", f"--plot={plot}", f"--output={output}")
     assert plot.read_bytes().startswith(b"\x89PNG")
-    result = json.loads((tmp_path / "a.json").read_text())
-    plain = space.evaluate()
+    result = json.loads(output.read_text())
+    plain = space.evaluate(*text)
     assert list(result) == [*plain, "by_pos"]
     assert {key: result[key] for key in plain} == plain
-    assert result["by_pos"]["tagger"] == "HanTa"
-    classes = result["by_pos"]["classes"]
+    classes = result["by_pos"]
     assert sum(values["tokens"] for values in classes.values()) == result["tokens"]
     assert classes["END"]["tokens"] == result["sentences"]
     for name, sums in classes.items():
         assert f"{name:<6}" in done.stdout and f"{sums['perplexity']:,.2f}" in done.stdout
-    # Text has the words that a split has lost.
-    text = evaluate("--by_pos", f"--input={space.text['test']}", workdirs=[space.run])
-    assert text["by_pos"]["tagger"] == "HanTa"
-    tags = {tag for values in text["by_pos"]["classes"].values() for tag in values["tags"]}
-    assert tags <= {tag for values in classes.values() for tag in values["tags"]} | {
-        "NN",
-        "CD",
-        "UNC",
-    }
+
+
+def test_text_without_tags_has_no_parts_of_speech(space):
+    for source in ("--split=test", f"--input={space.text['test']}"):
+        error = refuse("evaluate", f"--workdir={space.run}", "--by_pos", source)
+        assert "has no parts of speech; tag text with configs/larger_context/tag.py" in error
 
 
 @pytest.mark.parametrize("is_text", [False, True])
@@ -159,10 +158,10 @@ def test_two_runs_mixed(space, tagged, tmp_path, is_text):
     assert f"mixture: {weight:.4f} ccdclm + {1 - weight:.4f} rnnlm" in done.stdout
     assert result["tuning"]["split"] == "valid"
     if is_text:
-        classes = result["mixture"]["by_pos"]["classes"]
+        classes = result["mixture"]["by_pos"]
         summed = math.fsum(values["nll"] for values in classes.values())
         assert summed == pytest.approx(result["mixture"]["nll"], rel=1e-12)
-        assert classes["IN"]["nll"] != result["runs"][0]["by_pos"]["classes"]["IN"]["nll"]
+        assert classes["IN"]["nll"] != result["runs"][0]["by_pos"]["IN"]["nll"]
         assert {"AT", "IN", "Verb", "punctuation", "END"} < set(classes)
     else:
         assert result["mixture"]["split"] == "test"

@@ -41,7 +41,6 @@ def test_losses_of_words_and_of_endings_are_reported_apart(space, run):
 
 
 def test_documents_are_reconstructed_and_measured(space, run, tmp_path):
-    pytest.importorskip("HanTa")
     output, metrics = tmp_path / "output.jsonl", tmp_path / "metrics.json"
     flags = (f"--workdir={run}", f"--output={output}", f"--metrics={metrics}")
     done = launch("reconstruct", *flags, "--max_length_ratio=0.5")
@@ -64,6 +63,7 @@ def test_documents_are_reconstructed_and_measured(space, run, tmp_path):
         assert len(" ".join(record["sentences"]).split()) <= limit
     # What was measured at once is what is measured of the files.
     (measured,) = json.loads(metrics.read_text())["outputs"].values()
+    assert (measured["coherence"], measured["unaligned"]) == (None, None)
     assert str(output) in done.stdout
     inputs = tmp_path / "inputs.jsonl"
     lines = [json.dumps({"id": record["id"], "sentences": record["input"]}) for record in records]
@@ -97,12 +97,15 @@ def test_documents_may_be_made_of_others(space, tmp_path):
 
 @pytest.fixture
 def texts(tmp_path) -> list[str]:
-    """The input, outputs as JSON lines, and a copy of the input."""
-    paths = [tmp_path / name for name in ("in.txt", "out.jsonl", "copy.txt")]
-    paths[0].write_text("The dog ran .\nThe cat sat .\n\nA bird sang .\n")
+    """The input with tags, outputs as JSON lines, and a copy of the input."""
+    paths = [tmp_path / name for name in ("in.tagged", "out.jsonl", "copy.tagged")]
+    paths[0].write_text(
+        "The/DT dog/NN ran/VBD ./.\nThe/DT cat/NN sat/VBD ./.\n\nA/DT bird/NN sang/VBD ./.\n"
+    )
+    sentences = ["the cat sat .", "the dog ran ."]
     records = [
-        {"id": "a", "input": "not read", "sentences": ["the cat sat .", "the dog ran ."]},
-        {"id": "b", "sentences": []},
+        {"id": "a", "input": "not read", "sentences": sentences, "tags": ["DT NN VBD ."] * 2},
+        {"id": "b", "sentences": [], "tags": []},
     ]
     paths[1].write_text("".join(json.dumps(record) + "\n" for record in records))
     paths[2].write_text(paths[0].read_text())
@@ -110,17 +113,16 @@ def texts(tmp_path) -> list[str]:
 
 
 def test_outputs_are_measured_side_by_side(texts, tmp_path):
-    pytest.importorskip("HanTa")
     inputs, outputs, copy = texts
     metrics = tmp_path / "metrics.json"
-    flags = (f"--input={inputs}", "--lowercase")
+    flags = (f"--input={inputs}", "--format=tagged", "--lowercase")
     done = launch("reconstruct", f"--outputs={outputs},{copy}", *flags, f"--metrics={metrics}")
     rows = [line.split() for line in done.stdout.splitlines()]
     assert [row[0] for row in rows[2:4]] == [outputs, copy]
     written = json.loads(metrics.read_text())
     assert written["input"] == inputs
     for path in (outputs, copy):
-        expected = summarize(evaluate_files(path, inputs, TextOptions(lowercase=True)))
+        expected = summarize(evaluate_files(path, inputs, TextOptions("tagged", lowercase=True)))
         assert written["outputs"][path] == expected
     first, second = written["outputs"].values()
     assert (first["coherence"], first["coherence_documents"]) == (2, 1)
