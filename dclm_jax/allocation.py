@@ -9,8 +9,6 @@ from typing import Any
 
 import jax
 
-from dclm_jax.errors import InputError
-
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -50,20 +48,6 @@ def peak_memory(compiled: jax.stages.Compiled) -> int:
 def gib(num_bytes: float) -> str:
     """A number of bytes for messages."""
     return f"{num_bytes / 2**30:,.1f} GiB"
-
-
-def require_memory(needed: int, what: str) -> None:
-    """Raises an `InputError` if the machine has too little memory for some work.
-
-    Args:
-      needed: minimum number of bytes.
-      what: name of the work, for the message.
-    """
-    if needed > (available := machine_memory()):
-        raise InputError(
-            f"{what} would take at least {gib(needed)} of memory; this machine has "
-            f"{gib(available)}; choose a smaller number"
-        )
 
 
 def keep_freed_memory() -> None:

@@ -32,7 +32,8 @@ _FILES = ("input", "output", "metrics", "scored_nbest", "tsv", "words", "plot", 
 """Flags that name files to read or to write."""
 _OWN_FAULTS = ("RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "UNIMPLEMENTED")
 """Errors of a device that refuses a program, and would refuse it again."""
-_WRITE_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+_WRITE_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+"""Errors of standard output; errors of files with a name are `InputError`s."""
 
 
 def run(
@@ -57,7 +58,7 @@ def run(
             _end_by(error)
             raise
 
-    _open_streams()
+    _write_utf8()
     _keep_compiled_programs()
     keep_freed_memory()
     sys.unraisablehook = _unraisable
@@ -157,9 +158,9 @@ def _end_by(error: BaseException) -> None:
             # The reader of standard output has exited (`... | head`), which is not an error.
             _mute()
             _end(0)
-        case OSError() if reason := _output_fault(error):
+        case OSError() if error.filename is None and error.errno in _WRITE_FAULTS:
             _mute()
-            _end(EXIT_BAD_INPUT, f"standard output cannot be written: {reason}")
+            _end(EXIT_BAD_INPUT, f"standard output cannot be written: {error.strerror}")
         case OSError() if error.filename is not None:
             _end(EXIT_BAD_INPUT, _one_line(error))
     if isinstance(error, MemoryError) or str(error).startswith("RESOURCE_EXHAUSTED"):
@@ -212,28 +213,11 @@ def _has_devices() -> bool:
         return False
 
 
-def _open_streams() -> None:
-    """Makes standard output and standard error UTF-8 in every locale. A closed standard input
-    becomes empty. Writing to a closed output becomes an error; Python would ignore it."""
-    # In this order each stream gets its own file descriptor, so that no other file gets it.
-    if sys.stdin is None:
-        sys.stdin = open(os.devnull, encoding="utf-8")
-    if sys.stdout is None:
-        sys.stdout = open(os.devnull, encoding="utf-8")
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")
+def _write_utf8() -> None:
+    """Makes standard output and standard error UTF-8 in every locale."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-
-
-def _output_fault(error: OSError) -> str:
-    """The reason why standard output could not be written; empty for another error. Errors of files
-    with a name are `InputError`s."""
-    if not sys.stdout.writable():
-        return "it is closed"
-    is_of_writing = error.filename is None and error.errno in _WRITE_FAULTS
-    return os.strerror(error.errno) if is_of_writing and error.errno else ""
 
 
 def _mute() -> None:

@@ -22,7 +22,6 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from dclm_jax.allocation import require_memory
 from dclm_jax.coherence.results import Coherence, DocumentOutcome, Insertion, OrderResult
 from dclm_jax.coherence.scoring import Orders, log_probs
 from dclm_jax.data.documents import OnDocument
@@ -180,8 +179,6 @@ class _Drawn(OrderTest[ResultT]):
 
     def _draw(self, documents: Sequence[Document], counts: Sequence[int]) -> Iterator[Orders]:
         """`counts[i]` orders of document i."""
-        sizes = [count * len(document) for document, count in zip(documents, counts, strict=True)]
-        require_memory(8 * max(sizes), f"{max(counts):,} permutations of a document")
         for index, (document, count) in enumerate(zip(documents, counts, strict=True)):
             rng = np.random.default_rng([_ORDERS, self.seed, index])
             yield self.shuffle.draw(document, count, rng)
@@ -238,7 +235,6 @@ class Bootstrap(_Drawn[Coherence]):
 
     def _test_sets(self, num_documents: int) -> tuple[np.ndarray, np.random.Generator]:
         """Indices of the documents of each test set, int [R, D], and the generator for the pool."""
-        require_memory(8 * self.replicates * num_documents, f"{self.replicates:,} test sets")
         rng = np.random.default_rng([_TEST_SETS, self.seed])
         return rng.integers(num_documents, size=(self.replicates, num_documents)), rng
 

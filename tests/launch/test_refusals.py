@@ -1,5 +1,4 @@
-"""What commands refuse in one line: unknown flags, flags that exclude each other, wrong values and
-input. What the library refuses in every use is tested there."""
+"""Flags that commands refuse in one line: one row per kind of check, and those of one command."""
 
 import shlex
 from pathlib import Path
@@ -31,7 +30,6 @@ FILES = {
 CONFIG = "train --workdir=new --config"
 TRAIN = f"{CONFIG}=tiny.py --config.data.directory=corpus"
 PLAN = "plan --config=tiny.py:rnnlm --target=h100"
-SHAPE = f"{PLAN} --shape=4,2,8 --vocab_size=50"
 COHERENCE = "coherence --workdir=run"
 ADAPT = "evaluate --workdir=run --adapt"
 SET = "--cache_weight=0.3 --cache_theta=0.5 --cache_strength=5"
@@ -40,179 +38,119 @@ REPORT = "report --output=new --workdirs=run"
 RESCORE = "rescore --workdir=run --nbest=nbest.txt --output=new"
 PAIRS = "minimal_pairs --workdir=run --output=new.tsv --alternatives=good,bad --input"
 REGIONS = "score --workdir=run --format=csv --output=new.tsv --input=regions.csv --join_rows=item"
+PREPARE = "prepare --output=new --train=lines.txt"
 PAIRED = "prepare --output=new --input=lines.txt --input_source=lines.txt"
-TRAIN_AND_SOURCE = "prepare --output=new --train=lines.txt --train_source=lines.txt"
-TOO_LONG = "/x" * 2500 + "y" * 5000
 
 REFUSALS = f"""
-{ADAPT}= => --adapt is empty; choose from cache, unigram, dynamic
-{ADAPT}=cache,unigram,cache => --adapt=cache,unigram,cache repeats a name
-evaluate --workdir=run --cache_window=9 => --cache_window has no effect without --adapt=cache; add
-evaluate --workdir=run --cache_weight=0 => without --adapt=cache or --adapt=unigram; add --adapt
-{ADAPT}=cache --dynamic_rate=1 => no effect without --adapt=dynamic; add --adapt
-{ADAPT}=cache --split=valid => cache would be tuned on the measured split
-{ADAPT}=cache {SET} --tune_on=train => because nothing is tuned; add
-{ADAPT}=cache --interpolate => --interpolate cannot be used with --adapt
-{COHERENCE} --adapt=cache --split=valid => would be tuned on the measured split
-{COHERENCE} --adapt=cache {SET} --tune_on=train => --tune_on has no effect, because
-report --output=new --workdirs=run --adapt=cache --tune_on=train => --tune_on has no effect on this
-
 evaluate --input=lines.txt => --workdir is missing
 evaluate --workdir=corpus => corpus has no run
-evaluate --workdir=run --data=other_corpus => different vocabularies
+evaluate --workdir=run stray => unexpected argument 'stray'; flags are written --name=value (see --h
+evaluate --workdir=run --splt=test => splt
 evaluate --workdir=run --split=tset => --split=tset
+evaluate --workdir=run --output=- --by_pos --plot=- => --output and --plot are both standard output
+evaluate --workdir=run --output=blank.txt/x.json => blank.txt/x.json: cannot be written: File exists
+evaluate --workdir=run --data=other_corpus => different vocabularies
 evaluate --workdir=run --process_id=0 => only some of coordinator_address
 evaluate --workdir=run --coordinator_address=localhost --num_processes=2 --process_id=0 => \
 coordinator_address is 'localhost'; expected HOST:PORT
 evaluate --workdir=run --coordinator_address=localhost:1 --num_processes=2 --process_id=2 => \
 process_id is 2 of 2 processes
-evaluate --workdir={TOO_LONG} => : File name too long
-evaluate --workdir=run --input={TOO_LONG} => : File name too long
-evaluate --workdir=run --output={TOO_LONG} => : File name too long
-evaluate --workdir=run --data={TOO_LONG} => : File name too long
 evaluate --workdirs=run,other_run => other_run (53 entries, fingerprint
 evaluate --workdirs=run,run => names run twice
 evaluate --workdirs=run, => --workdirs has an empty name
 {BOTH} --by_pos --plot=a.xyz => a.xyz: cannot write the figure
 evaluate --workdirs=run,rnnlm,seed --interpolate => --interpolate mixes two runs; found 3
-evaluate --workdir=run --interpolate => --interpolate mixes two runs; found 1
 {BOTH} --interpolate --split=valid => tuned on the measured split, valid
-{BOTH} --interpolate --tune_on=test => tuned on the measured split, test
 {BOTH} --tune_on=train => because nothing is tuned; add --interpolate
+{ADAPT}= => --adapt is empty; choose from cache, unigram, dynamic
+{ADAPT}=cache,unigram,cache => --adapt=cache,unigram,cache repeats a name
+evaluate --workdir=run --cache_window=9 => --cache_window has no effect without --adapt=cache; add
+{ADAPT}=cache --split=valid => cache would be tuned on the measured split
+{ADAPT}=cache {SET} --tune_on=train => because nothing is tuned; add
+{ADAPT}=cache --interpolate => --interpolate cannot be used with --adapt
 
-{COHERENCE} --permuted=x --extra_tests=swaps => --extra_tests cannot be used with --permuted
-{COHERENCE} --permuted=x --bootstrap=3 => --bootstrap cannot be used with --permuted
-{COHERENCE} --permuted=x --data=y => --data cannot be used with --permuted
-{COHERENCE} --permuted=x --input=y => --input cannot be used with --permuted
+{COHERENCE} --permuted=x --extra_tests=swaps => --extra_tests cannot be used with --permuted; remove
 {COHERENCE} --tsv=t --permutations=0 --bootstrap=2 => --tsv has no rows without a test
-{COHERENCE} --tsv=- --output=- => --output and --tsv are both standard output
 {COHERENCE} --workdirs=a,b => --workdir cannot be used with --workdirs
-{COHERENCE} --seed=-1 => --seed=-1: -1 is not a non-negative integer
-{COHERENCE} --permutations=1000000000000 => would take at least
-{COHERENCE} --bootstrap=1000000000000 => would take at least
+{COHERENCE} --adapt=cache --split=valid => would be tuned on the measured split
+coherence --workdir=autoencoder => launch.coherence needs a language model, and hierarchical_atten
 
-generate --context=lines.txt => --workdir is missing
-generate --workdir=corpus => corpus has no run
 generate --workdir=run --context=blank.txt => blank.txt: has no documents
-generate --workdir=run --method=bean => --method=bean
-generate --workdir=run --beam=3 => --beam has no effect without --method=beam
+generate --workdir=run --beam=3 => --beam has no effect without --method=beam; add
 generate --workdir=run --seed=3 => --seed has no effect without --method=sample
-generate --workdir=run story.txt => 'story.txt'
 
 {PAIRS}=pairs.jsonl --context_columns=c => no column 'c'; choose from: 'good', 'bad'
 {PAIRS}=pairs.jsonl --answer=n => 'n' is '3'; write the number of the right alternative, from 1 to 2
 {PAIRS}=pairs.jsonl --output=a.html => --output=a.html: choose the extension .tsv
 {PAIRS}=pairs.jsonl --alternatives= => --alternatives names no column; name two or more, or one wi
-{PAIRS}=pairs.jsonl --alternatives=good,bad,bad => --alternatives repeats 'bad'; name different
 {PAIRS}=pairs.jsonl --by=n,n => --by repeats 'n'; name different columns
 {PAIRS}=pairs.jsonl --by=good => pairs.jsonl:1: --by names 'good', which is no column of the pair
-{PAIRS}=pairs.jsonl --context_columns=n,n => --context_columns repeats 'n'; name different
-{PAIRS}=pairs.jsonl --output=- --metrics=- => --output and --metrics are both standard output
 {PAIRS}=- => neither a table nor JSON lines by its name; add --format=jsonl, csv or tsv
 {PAIRS}=taken.jsonl => taken.jsonl:1: the column 'targets_bad:rnnlm' of the inp
-minimal_pairs --workdir=run --input=pairs.jsonl => \
-pairs.jsonl:1: there is no column 'sentence_good'; choose from: 'good', 'bad'
 
-benchmark --rounds=two => two
-benchmark --rounds=0 => --rounds=0
-benchmark --seed=-1 => --seed=-1
 benchmark --rows=train_adclm_15 => did you mean 'train_adclm_16'
-benchmark --output=blank.txt/x.json => blank.txt/x.json
-ngram --workdir=new => --data is missing; add --data=DIR, a prepared corpus
-ngram --data=corpus => --workdir is missing
-ngram --data=corpus --workdir=new --order=five => --order=five
 ngram --data=corpus --workdir=run => \
 a different run (model.name: 'ccdclm' saved, 'ngram' given; 1 more
+ngram --data=corpus --workdir=gs://bucket/run => gs://bucket/run: KenLM needs a local disk
 
 order --workdir=run --batch_size=2 => --batch_size has no effect on this command; remove it
 order --workdir=run --seed=-1 => --seed=-1: -1 is not a non-negative integer
 order --workdir=run --noshuffle --metrics=m => --metrics has no effect
-order --workdir=run --output=- --metrics=- => --output and --metrics are both standard output
 order --workdir=run --input=single.txt => no document has two or more sentences
 
-{SHAPE} --shape=4,2 => --shape=4,2; expected SEGMENTS,SENTENCES,TOKENS, all above 0
-{SHAPE} --shape=4,0,8 => --shape=4,0,8; expected SEGMENTS,SENTENCES,TOKENS, all above 0
-{SHAPE} --vocab_size=0 => --vocab_size is missing; add the size of the vocabulary, with --shape
+{PLAN} --shape=4,0,8 --vocab_size=50 => --shape=4,0,8; expected SEGMENTS,SENTENCES,TOKENS, all above
+{PLAN} --shape=4,2,8 => --vocab_size is missing; add the size of the vocabulary, with --shape
 plan --config=tiny.py:rnnlm => --target is missing; add --target=h100
 {PLAN} --vocab_size=50 => --vocab_size has no effect without --shape; give both or neither
 
 prepare --train=lines.txt => --output is missing
 prepare --show=corpus --overwrite => --overwrite cannot be used with --show; remove
-prepare --show=corpus --min_count=2 => --min_count cannot be used with --show; remove
-prepare --show=corpus --lowercase => --lowercase cannot be used with --show; remove
+prepare --show=corpus --documents=0 => --documents is 0; expected at least 1
 prepare --output=new => no text is named; add --input, or any of --train, --valid and --test, or --c
-prepare --output=new --train=lines.txt --split=1,0,0 => inputs of given splits take no split
+{PREPARE} --vocab_size=many => --vocab_size=many
+{PREPARE} --split=1,0,0 => inputs of given splits take no split
+{PREPARE} --input=lines.txt => the inputs are --train and --input
+{PREPARE} --normalize => normalize has no effect on text that is read
+{PREPARE} --documents=2 => --documents has no effect without --show; add --show
+{PREPARE} --train_source=lines.txt --valid=lines.txt => with a source for each or for none, such as
+{PREPARE} --train=- --train_source=- => only one text can be read from standard input
 prepare --output=new --input=lines.txt --split=0.5,x => write shares separated by commas
-prepare --output=new --input=lines.txt --train=lines.txt => the inputs are --train and --input
 prepare --output=new --corpus=bbc --input=x --train=lines.txt => --train cannot be used with --corp
 prepare --output=new --corpus=bbc --input=x --format=prose => format has no effect on text that is
-prepare --output=new --corpus=wsj => --corpus=wsj
-prepare --output=new --train_source=lines.txt => \
-the inputs are --train_source; choose --input alone, or any of --train, --valid and --test
-{TRAIN_AND_SOURCE} --valid=lines.txt => with a source for each or for none, such as --train_source
 {PAIRED} --corpus=sotu => --input_source cannot be used with --corpus
 {PAIRED} --split_documents_at=9 => split_documents_at cuts single documen
 {PAIRED} --input_source=references.txt => lines.txt has 2 documents and references.txt has 1
-{PAIRED} --input=references.txt => references.txt has 1 documents and lines.txt has 2 documents
-{PAIRED} --input_source=- --input=- => only one text can be read from standard input
-{TRAIN_AND_SOURCE} --train=- --train_source=- => only one text can be read from standard input
-prepare --output=new --train=lines.txt --normalize => normalize has no effect on text that is read
-prepare --output=new --train=lines.txt --text_key=a => text_key has no effect on text that is read
-prepare --output=new --train=lines.txt stray => unexpected argument 'stray'
-prepare --output=new --trian=lines.txt => trian
-prepare --output=new --train=lines.txt --vocab_size=many => --vocab_size=many
-prepare --output=new --documents=2 => --documents has no effect without --show; add --show
-prepare --show=corpus --documents=0 => --documents is 0; expected at least 1
-prepare --show=corpus --input=corpus => --input cannot be used with --show; remove
 
-reading_times --workdir=run => --input is missing
 reading_times --workdir=run --input=times.csv --time=ms => \
 story 'a', row 1: there is no column 'ms'; choose --time and --predictors from: 'story', 'time',
 reading_times --workdir=run --input=times.csv --predictors=time => \
 --story, --time and --predictors name 'time' twice; name different columns
-reading_times --workdir=run --input=times.csv --predictors=x,x => --predictors name 'x' twice; name
 reading_times --workdir=run --input=times.csv --predictors=gpt3 => there is no column 'gpt3'
 reading_times --workdir=run --input=times.csv --output=times.csv => \
 --input and --output are both times.csv; choose two files
 
 reconstruct --workdir=autoencoder --outputs=x => --outputs cannot be used with --workdir; remove
-reconstruct --workdir=autoencoder => --output is missing; add --output=FILE for the reconstructed
 reconstruct --workdir=autoencoder --output=o --nomeasure --metrics=- => no effect without --measure
-reconstruct --workdir=autoencoder --output=- --metrics=- => --metrics are both standard output
 reconstruct --workdir=autoencoder --output=o --input=none.jsonl --nomeasure => a has no words
 reconstruct --input=lines.txt => --workdir and --outputs are missing; add --workdir=RUN to
-reconstruct --outputs=out.jsonl => --input is missing; add --input=FILE, the sources of --outputs
 reconstruct --outputs=out.jsonl,lines.txt --input=- => standard input can be read only once
-reconstruct --outputs=- --input=lines.txt => standard input can be read only once
 reconstruct --outputs=out.jsonl --input=lines.txt --max_length_ratio=2 => --max_length_ratio has no
-reconstruct --outputs=out.jsonl --input=lines.txt --method=beam => --method has no effect without
-coherence --workdir=autoencoder => launch.coherence needs a language model, and hierarchical_atten
-rescore --workdir=autoencoder --nbest=nbest.txt --output=- => launch.rescore needs a language model
-report --workdirs=autoencoder --output=new => a report needs a language model, and hierarchical_
-score --workdir=autoencoder --no_context_too => launch.score --no_context_too needs a language model
 
 {REPORT} --bootstrap=1 => --bootstrap is 1; choose 0, or 2 or more
-{REPORT} --html= => --html is ''; choose a file to write
 {REPORT} --html=run => run'; choose a file to write
-{REPORT} --html=blank.txt/page.html => blank.txt: cannot be written: File exists
-{REPORT} --baseline=run/.. => choose a run of --workdirs, or one of the models ccdclm
 {REPORT} --baseline=hrnnlm => --baseline is hrnnlm; choose a run of --workdirs, or one of the model
 {REPORT} --output= => --output is missing; add --output=DIR for the report, or --quick
+{REPORT} --adapt=cache --tune_on=train => --tune_on has no effect on this
 report --quick --workdirs=*.txt => *.txt matches no run
-report --quick => --workdirs is missing
+report --workdirs=autoencoder --output=new => a report needs a language model, and hierarchical_
 
-rescore --workdir=run --output=new => --nbest is missing; add --nbest=FILE, the n-best lists
 {RESCORE} --weights=1,2 => --weights is not a file and has 2 parts; name a file, or give 3
 {RESCORE} --weights=1,x,2 => expected numbers
 {RESCORE} --weights=0,0,0 => expected finite numbers, not all of them 0
-{RESCORE} --metrics=new --references=references.txt => --output and --metrics are both
-{RESCORE} --scored_nbest=new => --scored_nbest are both
 {RESCORE} --viterbi --beam=2 => --beam cannot be used with --viterbi
 {RESCORE} --beam=0 => flag --beam=0: 0 is not
-{RESCORE} --objective=wer => --objective has no effect without --tune
 {RESCORE} --tune => --tune has no effect without --references
 
-score --workdir=run stray => 'stray'
 score --workdir=run --format=lines => --format has no effect without --input; add --input
 score --workdir=run --input=a.txt --split=valid => --input replaces --data and --split
 score --workdir=run --input=absent.txt => absent.txt: no such file or folder
@@ -223,37 +161,26 @@ score --workdir=run --input=lines.txt --output=scores.csv => CSV output is not s
 score --workdir=run --format=csv --input=word.csv --output=new.tsv => \
 the column 'word' of the input has the name of a column of the result; rename
 
-ngram --data=corpus --workdir=gs://bucket/run => gs://bucket/run: KenLM needs a local disk
-
-train --config=tiny.py --workdir= => --workdir is missing; add --workdir=DIR, the directory
-{CONFIG}=tiny.py --config.data.directory=corpus --workdir=corpus => corpus is a prepared corpus; ch
-train --workdir=none => --config is missing, and none has no run to resume; add a file
 train --workdir=none --config.training.epochs=4 => --config is missing, and none has no run
 train --workdir=run --config.model.hidden_dim=9 => model.hidden_dim: 8 saved, 9 given
-train --workdir=run --config.training.epochs=x => --config.training.epochs=x
 train --workdir=run --config=tiny.py --config.data.directory=other_corpus => \
 run has a run whose vocabulary differs from
-{TRAIN} --config.model.hiden_dim=3 => 'hiden_dim'
+{TRAIN} --workdir=corpus => corpus is a prepared corpus; ch
 {TRAIN} --config.model.hidden_dim=1000000000 => Use a smaller data.batch_size
+{TRAIN} --config.data.batch_size=x => --config.data.batch_size=x
+{TRAIN} --config.model.hiden_dim=3 => 'hiden_dim'
+{TRAIN} --hiden_dim=32 => 'hiden_dim'; did you mean --config.model.hidden_dim?
+{TRAIN} --training.epochs=3 => 'training.epochs'; did you mean --config.training.epochs?
+{TRAIN} --name=adam => did you mean --config.model.name or --config.optimizer.name?
+{TRAIN} --notie_embeddings => 'notie_embeddings'; did you mean --config.model.tie_embeddings?
+{TRAIN} --worksdir=1 => flag 'worksdir'. Did you mean: workdir ?
 {CONFIG}=tiny.py:ccdcml => 'ccdcml'; did you mean 'ccdclm'
 {CONFIG}=raises.py => raises.py:5
 {CONFIG}=syntax.py => syntax.py:1
 {CONFIG}=absent.py => absent.py
-{TRAIN} --config.data.batch_size=x => --config.data.batch_size=x
-{TRAIN} stray => 'stray'
+{CONFIG}=named.py => missing 1 required positional argument: 'size'; write the name as
 {CONFIG}=tiny.py:hierarchical_attention_autoencoder --config.data.directory=corpus => \
 data.segment_length is 5, but hierarchical_attention_autoencoder reads whole documents; set it to 0
-{CONFIG}=named.py => missing 1 required positional argument: 'size'; write the name as
-train --config=named.py --help => --config: get_config() missing 1 required positional argument
-{TRAIN} --hidden_dim=32 => 'hidden_dim'; did you mean --config.model.hidden_dim?
-{TRAIN} --hiden_dim=32 => 'hiden_dim'; did you mean --config.model.hidden_dim?
-{TRAIN} --training.epochs=3 => 'training.epochs'; did you mean --config.training.epochs?
-{TRAIN} --batch_size=3 => 'batch_size'; did you mean --config.data.batch_size?
-{TRAIN} --name=adam => did you mean --config.model.name or --config.optimizer.name?
-{TRAIN} --notie_embeddings => 'notie_embeddings'; did you mean --config.model.tie_embeddings?
-{TRAIN} --frobnicate=1 => flag 'frobnicate'
-{TRAIN} --worksdir=1 => flag 'worksdir'. Did you mean: workdir ?
-{TRAIN} --hidden_dim=32 => 'hidden_dim'; did you mean --config.model.hidden_dim?
 """
 """One command line per line, and a part of the error that it ends in."""
 
