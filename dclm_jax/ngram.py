@@ -20,7 +20,6 @@ trust.
 """
 
 import dataclasses
-import functools
 import itertools
 import math
 import os
@@ -52,7 +51,6 @@ KENLM_BIN = "KENLM_BIN"
 _RESERVED = ("<s>", "</s>", "<unk>", "<UNK>")
 # Maximum memory of lmplz, whose default is most of the machine's; it sorts the rest on disk.
 _MEMORY = "1G"
-_LONGEST_HEADER = 1000
 _TOO_LONG = re.compile(r"This model has order (\d+) but KenLM was compiled to support up to (\d+)")
 
 Report = Callable[[str], None]
@@ -216,10 +214,9 @@ def restore_run(workdir: str | os.PathLike[str]) -> NGramRun:
 def spellings(vocabulary: Vocabulary) -> list[str]:
     """KenLM's spellings of the words, in the order of their ids: all different, none reserved.
 
-    A reserved word is preceded by a backslash. Any other backslash is doubled, and a NUL, which
-    ends a word in KenLM, is written as a backslash and 0.
+    A reserved word is preceded by a backslash, and any other backslash is doubled.
     """
-    escaped = [word.replace("\\", "\\\\").replace("\0", "\\0") for word in vocabulary.words]
+    escaped = [word.replace("\\", "\\\\") for word in vocabulary.words]
     return [f"\\{word}" if word in _RESERVED else word for word in escaped]
 
 
@@ -229,8 +226,6 @@ def _estimate(
     """Writes the ARPA file."""
     text, words = directory / "train.txt", spellings(data.vocabulary)
     with files.open_output(text) as file:
-        # A first space prevents KenLM from detecting a compressed file by the first word.
-        file.write(" ")
         for index in range(data.num_documents):
             for sentence in data.document(index):
                 file.write(" ".join([words[word] for word in sentence.tolist()]) + "\n")
@@ -302,8 +297,7 @@ def _read_counts(path: pathlib.Path) -> list[int]:
     """The numbers of n-grams of orders 1, 2, ... in the header of an ARPA file."""
     counts = []
     with files.reading(path), storage.open_regular(path) as file:
-        header = iter(functools.partial(file.readline, _LONGEST_HEADER), b"")
-        for line in itertools.takewhile(lambda line: not line.startswith(b"\\1-"), header):
+        for line in itertools.takewhile(lambda line: not line.startswith(b"\\1-"), file):
             if match := re.fullmatch(rb"ngram \d+=(\d{1,18})\s*", line):
                 counts.append(int(match[1]))
     if not counts:

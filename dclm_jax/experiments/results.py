@@ -78,7 +78,8 @@ class Result(NamedTuple):
         # replaced.
         model_keys = ("version", "model")
         others = {key: value for key, value in identity.items() if key not in model_keys}
-        path = storage.locate(subject.workdir) / FOLDER / f"{measure}-{_checksum(others)[:8]}.json"
+        digest = hashlib.sha256(files.json_text(others).encode()).hexdigest()[:8]
+        path = storage.locate(subject.workdir) / FOLDER / f"{measure}-{digest}.json"
         return cls(path, identity, label)
 
     @classmethod
@@ -91,7 +92,6 @@ class Result(NamedTuple):
 @dataclasses.dataclass(frozen=True)
 class _Saved:
     identity: dict[str, Any]
-    checksum: str
     value: Any
 
 
@@ -253,10 +253,7 @@ class Store:
                 raise InputError(
                     f"{result.path}: is from a different model or version and is not used"
                 )
-            with contextlib.suppress(RecursionError):
-                if saved.checksum == _checksum(saved.value):
-                    return files.finite(saved.value)
-            raise InputError(f"{result.path}: is damaged (its checksum differs) and is not used")
+            return saved.value
         except InputError as error:
             self.warn(f"note: {error}")
             return None
@@ -266,12 +263,8 @@ class Store:
         value = files.finite(value)
         if result.path is None:
             return value
-        saved = {"identity": result.identity, "checksum": _checksum(value), "value": value}
         try:
-            # Writing to a pipe would wait for a reader.
-            if result.path.exists() and not result.path.is_file():
-                raise InputError(f"{result.path}: is not a regular file; remove it")
-            files.write_json(result.path, saved)
+            files.write_json(result.path, {"identity": result.identity, "value": value})
         except InputError as error:
             self.warn(f"note: not saved: {error}")
         return value
@@ -280,10 +273,6 @@ class Store:
 def of_pass(sums: Perplexity, new: Sequence[Measure]) -> dict[str, Any]:
     """The values of a pass over all targets, by name."""
     return {PERPLEXITY: sums.to_json(), **{each.name: each.value() for each in new}}
-
-
-def _checksum(value: Any) -> str:
-    return hashlib.sha256(files.json_text(value).encode()).hexdigest()
 
 
 def facts(run: Subject) -> dict[str, Any]:

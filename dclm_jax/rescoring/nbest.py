@@ -30,8 +30,6 @@ from dclm_jax.data.text_files import Line, read_lines
 from dclm_jax.errors import InputError, brief
 
 SEPARATOR = "|||"
-LARGEST = 1e100
-"""Maximum absolute value of a feature, so that squares of features are finite."""
 SCORE = "score"
 """The name of the feature with the decoder's total score."""
 UNNAMED = "f"
@@ -199,16 +197,10 @@ def extended_lines(
     named = (token for field in fields for token in field.split() if "=" in token)
     gap = " " if next(named, "=").endswith("=") else ""
     lines = []
-    for number, (line, row) in enumerate(zip(nbest.lines, rows, strict=True), start=1):
-        features = ""
-        for name, value in zip(names, row, strict=True):
-            if not abs(value) <= LARGEST:
-                raise InputError(
-                    f"{nbest.path}:{number}: the feature {brief(name)} is {value} for this "
-                    "hypothesis; expected a finite number"
-                )
-            features += f" {name}={gap}{value:.6f}"
-        text = line.rstrip("\r\n")
+    for line, row in zip(nbest.lines, rows, strict=True):
+        new = zip(names, row, strict=True)
+        features = "".join(f" {name}={gap}{value:.6f}" for name, value in new)
+        text = line.rstrip("\n")
         identifier, words, *fields = text.split(SEPARATOR)
         if fields:
             old_features = fields[0].rstrip()
@@ -283,8 +275,6 @@ def _add_moses_features(features: dict[str, list[float]], text: str, place: str)
             name, mark, value = token[:-1], ":", ""
         if mark or values is None:
             name = name if mark else UNNAMED
-            if not name:
-                raise InputError(f"{place}: {brief(token)} has no name; write NAME= before a value")
             if name in features:
                 raise InputError(f"{place}: two features are called {brief(name)}; rename one")
             values = features[name] = []
@@ -348,10 +338,9 @@ def _kaldi_folder(folder: pathlib.Path) -> list[_Hypothesis]:
 
 def _number(text: str, what: str, place: str) -> float:
     try:
-        value = math.nan if "_" in text else float(text)
+        value = float(text)
     except ValueError:
         value = math.nan
-    if not abs(value) <= LARGEST:
-        expected = f"a finite number, of at most {LARGEST:g}"
-        raise InputError(f"{place}: a {what} is {brief(text)}; expected {expected}")
+    if not math.isfinite(value):
+        raise InputError(f"{place}: a {what} is {brief(text)}; expected a finite number")
     return value

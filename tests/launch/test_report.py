@@ -231,7 +231,7 @@ def test_runs_that_are_not_trained_to_their_end_are_rows_of_their_own(workdirs, 
 def test_adapted_results_are_of_the_text_that_they_were_tuned_on(space, workdirs, monkeypatch):
     subject = Subject("run", str(workdirs[0]), dclm_jax.restore(workdirs[0]))
     valid = open_split(subject.lm.vocabulary, space.corpus, "valid")
-    shorter = dataclasses.replace(valid, read=lambda tagger: list(valid.documents)[1:])
+    shorter = dataclasses.replace(valid, read=lambda: list(valid.documents)[1:])
     asked = []
     monkeypatch.setattr(Store, "measured", lambda store, result, *rest: asked.append(result.path))
     for split in (valid, shorter):

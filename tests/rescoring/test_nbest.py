@@ -8,7 +8,6 @@ import pytest
 from dclm_jax.errors import InputError
 from dclm_jax.rescoring import nbest
 from tests.data.support import write
-from tests.fuzzing import attack, value_or_input_error
 
 MOSES = """\
 0 ||| the cat sat . ||| LM0= -12.5 TM0= -3 -4.25 ||| -7.5
@@ -152,12 +151,9 @@ def test_features_are_added_and_nothing_else_changes(tmp_path, text, expected):
 
 
 def test_what_cannot_be_read_again_is_not_added(tmp_path):
-    for name in ("a b", "", "a\tb", "a|||b", " a"):
+    for name in ("a b", "a|||b"):
         with pytest.raises(InputError, match=r"cannot be the name of a feature in .*list: rename"):
             extended(tmp_path, "0 ||| a\n0 ||| b\n", [name])
-    for value in (np.nan, np.inf, -np.inf):
-        with pytest.raises(InputError, match=rf"list:2: the feature 'lm' is {value} for this"):
-            extended(tmp_path, "0 ||| a\n0 ||| b\n", values=[[-1.0], [value]])
     with pytest.raises(InputError, match="list of Kaldi, which cannot have further features"):
         extended(tmp_path, "u-1 a\nu-2 b\n")
 
@@ -170,7 +166,6 @@ GOOD = "0 ||| a ||| f= 1 ||| 1\n"
     [
         ("1 ||| a ||| f= 1 ||| 1\n", r":1: the id is '1'; expected 0: ids count"),
         (GOOD + "2 ||| a ||| f= 1 ||| 1\n", r":2: the id is '2'; expected 0 or 1"),
-        (GOOD * 2 + "x ||| a ||| f= 1 ||| 1\n", r":3: the id is 'x'; expected 0 or 1"),
         (GOOD + GOOD.replace("0 |", "1 |") + GOOD, r":3: the id is '0'; expected 1 or 2"),
         (GOOD + "x\n", r":2: has 1 field; expected id \|\|\| words"),
         (GOOD + "0 ||| a ||| 1\n", r":2: has no total score, unlike .*list:1; write a total"),
@@ -180,20 +175,14 @@ GOOD = "0 ||| a ||| f= 1 ||| 1\n"
             r":3: the number of values of the feature 'T' is 1; expected 2, as at .*list:2$",
         ),
         ("0 ||| a ||| f= g= 1 ||| 1\n", r":1: the feature 'f' has no value; write a number"),
-        ("0 ||| a ||| g= 1 f= ||| 1\n", r":1: the feature 'f' has no value; write a number"),
-        ("0 ||| a ||| = 1 ||| 1\n", r":1: '=' has no name; write NAME= before"),
         ("0 ||| a ||| f=1 f= 2 ||| 1\n", r":1: two features are called 'f'"),
-        ("0 ||| a ||| score= 1 ||| 1\n", r":1: two features are called 'score'"),
         ("0 ||| a ||| f.1= 1 f= 1 2 ||| 1\n", r": two features are called 'f.1'; rename one"),
         ("0 ||| a ||| f=inf ||| 1\n", r":1: a feature is 'inf'; expected a finite number"),
-        ("0 ||| a ||| f=x ||| 1\n", r":1: a feature is 'x'; expected a finite number"),
-        ("0 ||| a ||| f= nan ||| 1\n", r":1: a feature is 'nan'; expected a finite number"),
         ("0 ||| a ||| f= 1 ||| best\n", r":1: a score is 'best'; expected a finite number"),
         ("no list\n", r":1: is 'no list\\n'; expected a segment's id"),
         ("a-1 x\na-3 y\n", r":2: the key is 'a-3'; expected 2 after '-'"),
         ("a-1 x\nb-2 y\n", r":2: the key is 'b-2'; expected 1 after '-'"),
         ("a-1 x\nb-1 y\na-1 z\n", r":3: segment 'a' is divided; put"),
-        ("a-1 x\nx\n", r":2: is 'x\\n'; expected a segment's id"),
         ("\n \n", ": has no line of text; expected one per hypothesis"),
         ("", ": is empty"),
     ],
@@ -207,7 +196,6 @@ def test_lists_that_are_none_are_refused(tmp_path, text, message):
     ("name", "text", "message"),
     [
         ("acwt", "utt-a-1 1\nutt-a-2 2\n", "acwt: has 2 lines; expected one for each of the 3 of "),
-        ("acwt", KALDI["acwt"] + "utt-b-2 1\n", "acwt: has 4 lines; expected one for each of the"),
         ("acwt", "utt-a-2 1\n", "acwt:1: is 'utt-a-2 1.*; expected 'utt-a-1', as at .*, and a nu"),
         ("lmwt.lmonly", "utt-a-1\n", "lmwt.lmonly:1: is 'utt-a-1.*; expected 'utt-a-1', as at"),
         ("acwt", "utt-a-1 inf\n", "acwt:1: a cost is 'inf'; expected a finite number"),
@@ -240,10 +228,8 @@ def test_documents_are_runs_of_segments(tmp_path, four):
     ("text", "message"),
     [
         ("0 x\n1 x\n2 x\n", r": has 3 lines; expected one for each of the 4 segments of .*list"),
-        ("0 x\n1 x\n2 x\n3 x\n4 x\n", r": has 5 lines; expected one for each of the 4 segments"),
         ("0 x\n2 x\n", r":2: is '2 x\\n'; expected '1' DOCUMENT, for segment 2 of .*list"),
         ("0 x\n1 y\n2 x\n", r":3: document 'x' continues after another document"),
-        ("0 x y\n", r":1: is '0 x y\\n'; expected '0' DOCUMENT"),
         ("\n", ": has no line of text; expected one per segment"),
     ],
 )
@@ -266,7 +252,6 @@ def test_references_are_a_line_a_segment(tmp_path, four):
     ("text", "message"),
     [
         ("a\nb\nc\n", ": has 3 lines; expected one for each of the 4 segments"),
-        ("a\nb\n\nc\nd\n", ": has 5 lines; expected one for each of the 4 segments"),
         ("\n \n\n\n", ": all 4 references are empty, so that there is no error rate; add"),
     ],
 )
@@ -274,24 +259,3 @@ def test_references_that_are_not_those_of_the_list_are_refused(tmp_path, four, t
     path = str(write(tmp_path / "references", text))
     with pytest.raises(InputError, match=re.escape(path) + message):
         nbest.read_references(path, four)
-
-
-@pytest.mark.parametrize(
-    "text", [MOSES, KALDI["words_text"], "0 |||  ||| f=1 2 g= 3\n0 ||| a ||| g=4\n"]
-)
-def test_damaged_lists_are_read_or_refused_in_one_line(tmp_path, text):
-    path = tmp_path / "list"
-
-    def check(content: bytes) -> None:
-        path.write_bytes(content)
-        lists = value_or_input_error(path, lambda: nbest.read_nbest(str(path)))
-        if lists is None or not lists.lines or "lm" in lists.names:
-            return
-        values = [np.full((len(segment.hypotheses), 1), -1.5) for segment in lists.segments]
-        again = write(tmp_path / "again", "".join(nbest.extended_lines(lists, ["lm"], values)))
-        segments = nbest.read_nbest(str(again)).segments
-        for segment, before in zip(segments, lists.segments, strict=True):
-            assert segment.hypotheses == before.hypotheses
-            assert sorted(segment.features_KxF[0]) == sorted([*before.features_KxF[0], -1.5])
-
-    attack(check, text.encode(), 60)
