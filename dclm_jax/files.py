@@ -15,7 +15,6 @@ import collections
 import contextlib
 import dataclasses
 import functools
-import itertools
 import json
 import math
 import os
@@ -46,7 +45,6 @@ from dclm_jax.errors import InputError, brief
 STDOUT = "-"
 Value = TypeVar("Value")
 
-_CHUNK, _MAX_CHUNKS = 1 << 20, 256
 _TEMPORARY = ".dclm_jax-"
 _OPTIONAL = (Union, types.UnionType)
 
@@ -185,10 +183,9 @@ def replacing(target: storage.Location, last: str = "") -> Iterator[pathlib.Path
     """
     if not isinstance(target, pathlib.Path):
         with storage.scratch(target) as made:
-            mirror = storage.Mirror(made, target, storage.list_files(target), {last})
             with replacing(made) as directory:
                 yield directory
-            mirror.upload()
+            storage.upload_folder(made, target, last)
         return
     with writing(target), contextlib.ExitStack() as stack:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -258,17 +255,12 @@ def _object(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_bytes(path: storage.PathLike, *, made_by: str = "") -> bytes:
-    """The content of a regular file of less than 256 MiB; see `read_json_lines`."""
+    """The content of a file; see `read_json_lines`."""
     location = storage.locate(path)
     with reading(path), storage.reaching(location):
         if not location.exists():
             raise InputError(f"{path}: no such file{made_by and f'; `{made_by}` writes it'}")
-        with storage.open_regular(location) as file:
-            chunks = iter(functools.partial(file.read, _CHUNK), b"")
-            content = b"".join(itertools.islice(chunks, _MAX_CHUNKS))
-    if len(content) >= _CHUNK * _MAX_CHUNKS:
-        raise InputError(f"{path}: has {len(content):,} bytes or more; expected fewer")
-    return content
+        return location.read_bytes()
 
 
 def converted(value: Any, kind: Any, place: str, key: str) -> Any:

@@ -296,7 +296,7 @@ def _require_success(process: subprocess.CompletedProcess[str]) -> None:
 def _read_counts(path: pathlib.Path) -> list[int]:
     """The numbers of n-grams of orders 1, 2, ... in the header of an ARPA file."""
     counts = []
-    with files.reading(path), storage.open_regular(path) as file:
+    with files.reading(path), path.open("rb") as file:
         for line in itertools.takewhile(lambda line: not line.startswith(b"\\1-"), file):
             if match := re.fullmatch(rb"ngram \d+=(\d{1,18})\s*", line):
                 counts.append(int(match[1]))

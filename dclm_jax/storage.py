@@ -1,24 +1,20 @@
-"""Files under addresses, gs://bucket/run, copied from and to this machine through epath.
+"""Paths of this machine and addresses, gs://bucket/run.
 
-All reading and writing uses local files: a file under an address is first copied to this machine,
-and a new file is copied to its address when it is complete. An object is whole or absent. This
-module needs no links, locks, appending or renaming, which object stores lack.
+epath reads and writes files under both. Files that other libraries map or open are copied to this
+machine.
 
 Functions that access an address raise `InputError` if a package is missing, if the storage denies
 access or cannot be reached, or if a copy cannot be written.
 """
 
 import contextlib
-import errno
 import hashlib
 import os
 import pathlib
 import re
 import shutil
-import stat
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, BinaryIO, cast
 
 from etils import epath
 
@@ -55,55 +51,6 @@ def resolve(path: PathLike) -> Location:
     return location.resolve() if isinstance(location, pathlib.Path) else location
 
 
-def open_regular(location: Location | PathLike, *, or_stream: bool = False) -> BinaryIO:
-    """Opens a regular file to read, as bytes.
-
-    Args:
-      location: location of the file.
-      or_stream: whether to accept pipes and devices, which may never end; the reader sets a limit.
-
-    Raises:
-      OSError: the file cannot be opened, or is a device, a pipe or a directory.
-    """
-    if not isinstance(location, str | pathlib.Path):
-        return cast(Any, location).open("rb")
-    # Opening a pipe without a writer would block.
-    waiting = 0 if or_stream else os.O_NONBLOCK
-    descriptor = os.open(location, os.O_RDONLY | waiting | os.O_CLOEXEC)
-    _require_regular(descriptor, or_stream=or_stream)
-    return os.fdopen(descriptor, "rb")
-
-
-def open_to_append(path: pathlib.Path, buffering: int = -1) -> BinaryIO:
-    """Opens a file for reading and appending, and creates it if missing; no link is followed.
-
-    Raises:
-      OSError: the file cannot be opened, or is a link, a device, a pipe or a directory.
-    """
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o666)
-    _require_regular(descriptor)
-    return cast(Any, os.fdopen(descriptor, "a+b", buffering))
-
-
-def _require_regular(descriptor: int, *, or_stream: bool = False) -> None:
-    """Closes a file that is not regular, and raises an `OSError`."""
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISREG(mode) or (or_stream and not stat.S_ISDIR(mode)):
-        return
-    os.close(descriptor)
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    raise OSError(errno.EINVAL, "it is not a regular file")
-
-
-def is_empty(directory: Location) -> bool:
-    """Whether a directory is empty."""
-    if isinstance(directory, pathlib.Path):
-        return not any(directory.iterdir())
-    return not list_files(directory)
-
-
 @contextlib.contextmanager
 def reaching(location: Location) -> Iterator[None]:
     """Turns exceptions of the block into an `InputError` if the location is an address; exceptions
@@ -126,21 +73,19 @@ def reaching(location: Location) -> Iterator[None]:
 def list_files(location: epath.Path) -> list[str]:
     """The names of all files below an address."""
     with reaching(location):
-        return sorted(set(_names(location, ""))) if location.exists() else []
+        files = _files_below(location) if location.exists() else ()
+        return sorted(str(file.relative_to(location)) for file in files)
 
 
-def _names(folder: epath.Path, prefix: str) -> Iterator[str]:
+def _files_below(folder: epath.Path) -> Iterator[epath.Path]:
     for entry in folder.iterdir():
-        # Object names are arbitrary; a name such as ".." would lead out of the folder.
-        if entry.parent != folder or entry.name == "..":
-            continue
-        # An object "folder/", which some programs make, is listed as "folder/folder".
-        if entry.name == folder.name and not entry.exists():
+        # Object names are arbitrary; this name would lead out of the folder.
+        if entry.name == "..":
             continue
         if entry.is_dir():
-            yield from _names(entry, f"{prefix}{entry.name}/")
+            yield from _files_below(entry)
         else:
-            yield f"{prefix}{entry.name}"
+            yield entry
 
 
 def download(location: epath.Path, file: pathlib.Path) -> None:
@@ -149,77 +94,26 @@ def download(location: epath.Path, file: pathlib.Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=file.parent, prefix=".") as folder:
             copy = pathlib.Path(folder, file.name)
-            with open_regular(location) as source, open_to_append(copy) as target:
+            with location.open("rb") as source, copy.open("wb") as target:
                 shutil.copyfileobj(source, target)
             copy.replace(file)
 
 
 def upload(file: pathlib.Path, location: epath.Path) -> None:
-    """Copies a file to an address."""
-    with reaching(location), open_regular(file) as source, location.open("wb") as copy:
+    """Copies a file to an address, where it is complete or absent."""
+    with reaching(location), file.open("rb") as source, location.open("wb") as copy:
         shutil.copyfileobj(source, copy)
 
 
-class Mirror:
-    """Keeps files under an address equal to the files of a local directory.
-
-    Seals are files that mark other files as complete: they are uploaded last and removed first.
-    """
-
-    def __init__(
-        self,
-        directory: pathlib.Path,
-        location: epath.Path,
-        names: Iterable[str],
-        seals: Collection[str],
-        choose: Callable[[Collection[str]], Iterable[str]] = iter,
-    ):
-        """Assumes that the files of the directory equal the files under the address.
-
-        Args:
-          directory: a local directory.
-          location: the address.
-          names: names of the files under the address; the first upload removes files that the
-            directory lacks.
-          seals: names, without folders, of the files that are uploaded last.
-          choose: selects the names of the files to upload.
-        """
-        self._directory, self._location = directory, location
-        self._seals, self._choose = seals, choose
-        # Time and size of each file, to detect changes; None for files that the directory lacks.
-        self._uploaded = dict.fromkeys(names) | self._files()
-        self.has_uploaded = False
-
-    def upload(self) -> None:
-        """Uploads new and changed files, and removes files that the directory lacks."""
-        self.has_uploaded = True
-        local = self._files()
-        foreign = [name for name, state in self._uploaded.items() if state is None]
-        self._remove(filter(self._is_seal, foreign))
-        for name in sorted(local, key=self._is_seal):
-            if self._uploaded.get(name) != local[name]:
-                upload(self._directory / name, self._location / name)
-                self._uploaded[name] = local[name]
-        gone = self._uploaded.keys() - local.keys()
-        self._remove(sorted(gone, key=self._is_seal, reverse=True))
-
-    def _remove(self, names: Iterable[str]) -> None:
-        for name in names:
-            with reaching(self._location):
-                (self._location / name).unlink(missing_ok=True)
-            del self._uploaded[name]
-
-    def _is_seal(self, name: str) -> bool:
-        return name.rpartition("/")[2] in self._seals
-
-    def _files(self) -> dict[str, tuple[int, int]]:
-        files = sorted(
-            (path.stat().st_mtime_ns, path.stat().st_size, str(path.relative_to(self._directory)))
-            for path in self._directory.rglob("*")
-            if path.is_file()
-        )
-        selected = set(self._choose([name for _, _, name in files]))
-        return {name: (time, size) for time, size, name in files if name in selected}
+def upload_folder(folder: pathlib.Path, location: epath.Path, last: str) -> None:
+    """Replaces the files under an address by the files of a folder. The file `last`, which marks
+    the others as complete, is removed first and copied last."""
+    for name in sorted(list_files(location), key=lambda name: name != last):
+        with reaching(location):
+            (location / name).unlink()
+    names = [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()]
+    for name in sorted(names, key=lambda name: name == last):
+        upload(folder / name, location / name)
 
 
 @contextlib.contextmanager
@@ -236,38 +130,6 @@ def fetched(
         for name in choose(list_files(location)):
             download(location / name, copy / name)
         yield copy
-
-
-@contextlib.contextmanager
-def mirrored(
-    directory: PathLike,
-    choose: Callable[[Collection[str]], Iterable[str]],
-    seals: Collection[str],
-    unseen: str,
-) -> Iterator[tuple[pathlib.Path, Mirror | None]]:
-    """A context: the directory itself, or for an address a temporary copy and its mirror. A mirror
-    that has uploaded uploads again after the block, also if the block raises.
-
-    Args:
-      directory: a local directory or an address.
-      choose: selects the names of the files to copy, from the address and to it.
-      seals: see `Mirror`.
-      unseen: folder whose files under the address are neither copied nor changed.
-    """
-    location = locate(directory)
-    if isinstance(location, pathlib.Path):
-        yield location, None
-        return
-    names = [name for name in list_files(location) if not name.startswith(f"{unseen}/")]
-    with scratch(location) as copy:
-        for name in choose(names):
-            download(location / name, copy / name)
-        mirror = Mirror(copy, location, names, seals, choose)
-        try:
-            yield copy, mirror
-        finally:
-            if mirror.has_uploaded:
-                mirror.upload()
 
 
 @contextlib.contextmanager
@@ -317,7 +179,7 @@ def _below(directory: pathlib.Path, location: epath.Path) -> pathlib.Path:
     return directory.joinpath(*(part for part in location.parts[1:] if part != ".."))
 
 
-def file_sha256(path: Location) -> str:
+def file_sha256(path: pathlib.Path) -> str:
     """SHA-256 of a file's content, in hexadecimal."""
-    with open_regular(path) as file:
-        return hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -86,9 +86,9 @@ def uninterrupted(data, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def sealed(tmp_path_factory) -> Path:
+def saved(tmp_path_factory) -> Path:
     """A workdir with a checkpoint for use and one for resuming, made without training."""
-    return support.save_checkpoints(tmp_path_factory.mktemp("sealed") / "run")
+    return support.save_checkpoints(tmp_path_factory.mktemp("saved") / "run")
 
 
 @pytest.fixture

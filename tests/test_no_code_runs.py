@@ -138,10 +138,10 @@ def read_all(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", payloads(Path("marker")))
-def test_pickles_in_the_place_of_files_are_not_loaded(sealed, tmp_path, kind):
+def test_pickles_in_the_place_of_files_are_not_loaded(saved, tmp_path, kind):
     marker, folder = tmp_path / "marker", tmp_path / "files"
     content = payloads(marker)[kind]
-    shutil.copytree(sealed, folder / "run")
+    shutil.copytree(saved, folder / "run")
     text = write(folder / "text", "a/X b/Y\n\nb/Y a/X c/Z\n")
     make_corpus({"train": text}, folder / "corpus", "tagged")
     files = [path for path in folder.rglob("*") if path.is_file()]
@@ -177,11 +177,11 @@ pickle.loads(pickle.dumps(numpy.arange(3)))
 """
 
 
-def test_restoring_and_scoring_unpickle_nothing_and_start_nothing(sealed, tmp_path):
+def test_restoring_and_scoring_unpickle_nothing_and_start_nothing(saved, tmp_path):
     """Of the libraries below, too. Before and after, the audit shows that it notices."""
     make_corpus({"train": write(tmp_path / "text", "a b\n\nb a c\n")}, tmp_path / "corpus")
     done = subprocess.run(
-        [sys.executable, "-c", AUDIT, sealed, tmp_path / "corpus"],
+        [sys.executable, "-c", AUDIT, saved, tmp_path / "corpus"],
         cwd=REPOSITORY,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,

@@ -127,9 +127,7 @@ def foreign_files(directory: storage.Location) -> list[str]:
     names = {MANIFEST_FILE, VOCABULARY_FILE, TAGS_FILE}
     for split in ALL_SPLITS:
         names |= {*split_files(split), tags_file(split)}
-    if isinstance(directory, pathlib.Path):
-        return sorted({path.name for path in directory.iterdir()} - names)
-    return sorted({*storage.list_files(directory)} - names)
+    return sorted({path.name for path in directory.iterdir()} - names)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -245,9 +243,7 @@ def open_corpus(directory: storage.PathLike, split: str) -> Corpus:
     if split not in manifest.splits:
         present = ", ".join(manifest.splits) or "none"
         raise InputError(f"{location}: has no split {split!r}; expected one of: {present}")
-    described = manifest.files_of(split)
-    directory = storage.cached(location, described)
-    check_files(directory, described)
+    directory = checked_files(location, manifest.files_of(split))
     tokens, sentences, documents, _ = (directory / name for name in split_files(split))
     return Corpus(
         directory=directory,
@@ -267,14 +263,17 @@ def open_source(corpus: Corpus, directory: storage.PathLike) -> Corpus:
     return open_corpus(directory, name) if name in corpus.manifest.splits else corpus
 
 
-def check_files(directory: storage.Location, described: dict[str, str]) -> None:
-    """Compares files with their checksums in the manifest."""
+def checked_files(directory: storage.PathLike, described: dict[str, str]) -> pathlib.Path:
+    """The directory on this machine with the files of a corpus, which have the checksums of the
+    manifest."""
+    directory = storage.cached(directory, described)
     for name, expected in described.items():
         path = directory / name
         if not path.is_file():
             raise InputError(f"{path}: missing; {_AGAIN}")
         if file_sha256(path) != expected:
             raise InputError(f"{path}: its checksum differs from the manifest; {_AGAIN}")
+    return directory
 
 
 def files_sha256(root: pathlib.Path, paths: Iterable[pathlib.Path]) -> str:

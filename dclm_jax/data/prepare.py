@@ -389,7 +389,7 @@ def _on_disk(path: PathLike, stack: contextlib.ExitStack) -> PathLike:
     if is_stdin:
         shutil.copyfileobj(sys.stdin.buffer, copy)
     else:
-        with storage.open_regular(path, or_stream=True) as pipe:
+        with pathlib.Path(path).open("rb") as pipe:
             shutil.copyfileobj(pipe, copy)
     copy.flush()
     return copy.name
@@ -403,7 +403,7 @@ def _existing(
 ) -> corpus.Manifest | None:
     """The manifest of the corpus at `output` if it has the same sources and options."""
     with storage.reaching(output):
-        if not output.exists() or (output.is_dir() and storage.is_empty(output)):
+        if not output.exists() or (output.is_dir() and not any(output.iterdir())):
             return None
         if not all((output / name).is_file() for name in _FILES_OF_EVERY_CORPUS):
             raise InputError(f"{output}: is not a prepared corpus; choose another output")
@@ -424,7 +424,7 @@ def _existing(
                 "another output or add --overwrite"
             )
         for split in manifest.splits:
-            corpus.check_files(output, manifest.files_of(split))
+            corpus.checked_files(output, manifest.files_of(split))
     return manifest
 
 

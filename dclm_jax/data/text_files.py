@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from dclm_jax import storage
 from dclm_jax.errors import InputError, brief, printable
 from dclm_jax.files import reading
 
@@ -99,7 +98,7 @@ def read_lines(
         return
     unpack = _UNPACK.get(file.suffix.lower(), contextlib.nullcontext)
     try:
-        with storage.open_regular(file, or_stream=True) as packed, unpack(packed) as stream:
+        with file.open("rb") as packed, unpack(packed) as stream:
             yield from decode(stream, source, encoding, fallbacks)
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error

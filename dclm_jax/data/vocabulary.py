@@ -3,14 +3,15 @@
 import dataclasses
 import functools
 import hashlib
-import pathlib
+import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from dclm_jax import files, storage
+from dclm_jax import files
 from dclm_jax.data.text_files import Line, decode
 from dclm_jax.errors import InputError, brief
+from dclm_jax.storage import PathLike
 
 START, END, UNKNOWN = 0, 1, 2
 START_TOKEN, END_TOKEN, UNKNOWN_TOKEN = "<START>", "<END>", "<UNKNOWN>"
@@ -99,7 +100,7 @@ class Vocabulary:
         """The words of `ids`; UNKNOWN becomes <UNKNOWN>."""
         return [self.words[index] for index in ids]
 
-    def save(self, path: str | pathlib.Path) -> None:
+    def save(self, path: PathLike) -> None:
         """Writes `word<TAB>count` lines in UTF-8, the special tokens first.
 
         The line of UNKNOWN has the text's own spelling of OOV words, if any, as third column.
@@ -110,7 +111,7 @@ class Vocabulary:
                 file.write(f"{word}\t{count}{spelling if index == UNKNOWN else ''}\n")
 
     @classmethod
-    def load(cls, path: str | pathlib.Path, *, is_list: bool = False) -> "Vocabulary":
+    def load(cls, path: PathLike, *, is_list: bool = False) -> "Vocabulary":
         """Reads a file written by `save`, or a plain list with one word per line.
 
         The special tokens may be anywhere in the file, and may be missing in a list (`is_list`);
@@ -147,6 +148,5 @@ class Vocabulary:
         return cls(words, tuple(counts.get(word, 0) for word in words), unknown_token)
 
 
-def _lines(path: str | pathlib.Path) -> Iterator[Line]:
-    with files.reading(path), storage.open_regular(pathlib.Path(path)) as stream:
-        yield from decode(stream, str(path))
+def _lines(path: PathLike) -> Iterator[Line]:
+    return decode(io.BytesIO(files.read_bytes(path)), str(path))

@@ -1,9 +1,9 @@
 """Results of runs, measured once and saved in the run: RUN/results/MEASURE-HASH.json.
 
 A file has the identity of its result: the model, the precision of its products, its test-time
-adaptation, the documents, the options and the version of the measure. If the identity differs or
-the file is damaged, the result is measured again. Every command that measures a split of a prepared
-corpus reads and writes these files.
+adaptation, the documents, the options and the version of the measure. If the identity differs,
+the result is measured again. Every command that measures a split of a prepared corpus reads and
+writes these files.
 """
 
 import contextlib

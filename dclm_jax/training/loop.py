@@ -249,6 +249,8 @@ class _Run:
         for line in _start_lines(job, state, start):
             say(line)
         say(f"workdir: {writer.workdir}")
+        if storage.is_remote(writer.workdir):
+            say("note: an address is not locked; make sure that no other job writes to the workdir")
         if state.step:
             say(f"resuming after step {int(state.step)}")
         # A copy, because steps reuse the buffers of the state.

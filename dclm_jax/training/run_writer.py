@@ -2,25 +2,23 @@
 
 import contextlib
 import dataclasses
-import datetime
-import errno
-import fcntl
 import importlib.util
 import math
 import os
 import socket
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
+
+import filelock
 
 from dclm_jax import files, processes, storage
 from dclm_jax.data.corpus import MANIFEST_FILE, Corpus
 from dclm_jax.data.vocabulary import Vocabulary
-from dclm_jax.errors import InputError, printable
+from dclm_jax.errors import InputError
 from dclm_jax.models.base import Params
-from dclm_jax.training.checkpoints import CHECKSUMS_FILE, KINDS, Checkpoints
+from dclm_jax.training.checkpoints import Checkpoints
 from dclm_jax.training.config import differences, incompatible
 from dclm_jax.training.step import TrainState
 from dclm_jax.training.workdir import (
@@ -34,14 +32,9 @@ from dclm_jax.training.workdir import (
     TEXT_FILE,
     VOCABULARY_FILE,
     Result,
-    complete,
     read_config,
     trained_steps,
 )
-
-_LONGEST_OWNER = 200
-_SEALS = (CHECKSUMS_FILE, CONFIG_FILE, RESULT_FILE)
-"""Files that mark other files as complete."""
 
 
 @dataclasses.dataclass
@@ -71,16 +64,14 @@ class RunWriter(contextlib.AbstractContextManager):
     Every process makes a writer and calls its methods. All processes meet in every method except
     `write`, which is called too often: an error on the first process is an error on all processes.
 
-    Under an address such as gs:// the run writes to a copy on this machine. Changed files are
-    uploaded with every checkpoint for resuming and at the end.
+    A workdir under an address has no lock and no TensorBoard events, and its metrics are written
+    with every checkpoint for resuming and at the end.
 
     Attributes:
       workdir: the directory or its address.
       trained_steps: the step from which the run resumes; 0 for a new run.
     """
 
-    _folder: Path
-    _mirror: storage.Mirror | None
     _latest: Checkpoints
     _best: Checkpoints
     _metrics: "MetricsLog"
@@ -88,13 +79,11 @@ class RunWriter(contextlib.AbstractContextManager):
     def __init__(self, workdir: storage.PathLike):
         """Reads the last saved step of the workdir, if it exists, and changes nothing."""
         self._stack, self.workdir = contextlib.ExitStack(), workdir
+        self._folder = storage.locate(workdir)
 
         @processes.by_first
         def look() -> int:
-            self._folder, self._mirror = self._stack.enter_context(
-                storage.mirrored(workdir, complete, _SEALS, unseen=EVENTS_FOLDER)
-            )
-            with files.writing(workdir):
+            with files.writing(workdir), storage.reaching(self._folder):
                 if (self._folder / MANIFEST_FILE).exists():
                     raise InputError(f"{workdir} is a prepared corpus; choose another workdir")
             return trained_steps(self._folder)
@@ -121,7 +110,8 @@ class RunWriter(contextlib.AbstractContextManager):
         def open_run() -> dict[str, Any]:
             nonlocal state
             enter, folder = self._stack.enter_context, self._folder / CHECKPOINTS_FOLDER
-            enter(locked(self._folder))
+            if isinstance(self._folder, Path):
+                enter(locked(self._folder))
             self._write_first_files(config, corpus, total_steps)
             self._best = enter(contextlib.closing(Checkpoints(folder, "best")))
             self._latest = enter(contextlib.closing(Checkpoints(folder, "latest")))
@@ -133,7 +123,6 @@ class RunWriter(contextlib.AbstractContextManager):
                 self._latest.delete_after(step)
                 self._best.delete_after(step)
             self._metrics = enter(MetricsLog(self._folder, int(state.step)))
-            self._upload()
             return dataclasses.asdict(progress)
 
         progress = Progress(**open_run())
@@ -151,7 +140,7 @@ class RunWriter(contextlib.AbstractContextManager):
             files.write_json(folder / CONFIG_FILE, dict(config))
         elif self._is_changed(config, corpus, total_steps):
             files.write_json(folder / CONFIG_FILE, dict(config))
-        with files.writing(folder / RESULT_FILE):
+        with files.writing(folder / RESULT_FILE), storage.reaching(folder):
             (folder / RESULT_FILE).unlink(missing_ok=True)
 
     def _is_changed(self, config: Mapping[str, Any], corpus: Corpus, total_steps: int) -> bool:
@@ -193,7 +182,7 @@ class RunWriter(contextlib.AbstractContextManager):
     def save_latest(self, state: TrainState, progress: Progress) -> None:
         """Saves a checkpoint for resuming; see `Checkpoints`."""
         self._latest.save(int(state.step), state, dataclasses.asdict(progress))
-        self._upload()
+        self._metrics.upload()
 
     @processes.by_first
     def save_best(self, step: int, params: Params, info: Mapping[str, Any]) -> None:
@@ -204,18 +193,10 @@ class RunWriter(contextlib.AbstractContextManager):
     def finish(self, result: Result) -> None:
         """Waits until everything is on disk, then writes the result unless the run was
         interrupted."""
-        self._wait()
-        if result.ending != "interrupted":
-            files.write_json(self._folder / RESULT_FILE, dataclasses.asdict(result))
-
-    def _wait(self) -> None:
         self._latest.wait()
         self._best.wait()
-
-    def _upload(self) -> None:
-        if self._mirror is not None:
-            self._wait()
-            self._mirror.upload()
+        if result.ending != "interrupted":
+            files.write_json(self._folder / RESULT_FILE, dataclasses.asdict(result))
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         # If only this process failed, a meeting would wait for the others for ever.
@@ -227,45 +208,18 @@ class RunWriter(contextlib.AbstractContextManager):
 def locked(folder: Path) -> Iterator[None]:
     """Makes the directory if it does not exist, and locks out other jobs during the block.
 
-    The operating system releases the lock when its process ends, however it ends. The text of the
-    file is only for people.
+    The operating system releases the lock when its process ends, however it ends.
     """
     with contextlib.ExitStack() as stack:
         with files.writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            # `Checkpoints` removes files that a killed process left in these folders.
-            checkpoints = folder / CHECKPOINTS_FOLDER
-            kinds = [checkpoints / kind for kind in KINDS]
-            for path in (checkpoints, *kinds, folder / EVENTS_FOLDER):
-                if path.is_symlink() or (path.exists() and not path.is_dir()):
-                    raise InputError(
-                        f"{path}: is a link or not a directory; expected a directory inside the "
-                        "workdir"
-                    )
-            file = stack.enter_context(storage.open_to_append(folder / LOCK_FILE, buffering=0))
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                in_use = f"{folder} is in use by {_owner(file) or 'another job'}"
-                raise InputError(f"{in_use}: stop that job, or choose another workdir") from error
-            except OSError as error:
-                if error.errno not in (errno.ENOLCK, errno.ENOTSUP):
-                    raise
-                remedy = "make sure that only one job writes to it"
-                print(f"warning: {folder} cannot be locked; {remedy}", file=sys.stderr)
-            if owner := _owner(file):
-                print(f"note: {folder} was left locked by {owner}", file=sys.stderr)
-            since = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-            file.truncate(0)
-            file.write(f"process {os.getpid()} on {socket.gethostname()} since {since}".encode())
-        stack.callback(file.truncate, 0)
+                stack.enter_context(filelock.FileLock(folder / LOCK_FILE, timeout=0))
+            except filelock.Timeout as error:
+                raise InputError(
+                    f"{folder} is in use by another process; stop it, or choose another workdir"
+                ) from error
         yield
-
-
-def _owner(file: BinaryIO) -> str:
-    """The process that a lock names; empty if it names none."""
-    file.seek(0)
-    return printable(file.read(_LONGEST_OWNER).decode(errors="replace"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -277,18 +231,33 @@ class MetricsLog(contextlib.AbstractContextManager):
     """Appends one JSON object per line to FOLDER/metrics.jsonl and mirrors numbers to TensorBoard.
 
     A resumed run removes the lines after the step from which it resumes, so no step appears twice.
+    Under an address, which cannot be appended to, lines are in a copy until `upload`.
     """
 
-    def __init__(self, folder: Path, step: int):
-        self._path = folder / METRICS_FILE
+    def __init__(self, folder: storage.Location, step: int):
+        self._stack = contextlib.ExitStack()
+        self._target, self._path, self._events = folder / METRICS_FILE, Path(), None
+        if isinstance(self._target, Path):
+            self._path = self._target
+        else:
+            self._path = self._stack.enter_context(storage.scratch(self._target))
+            self._path.parent.mkdir(parents=True)
+            with storage.reaching(self._target):
+                if self._target.exists():
+                    storage.download(self._target, self._path)
         with files.writing(self._path):
-            self._file = storage.open_to_append(self._path)
+            self._file = self._path.open("a+b")
             size = self._size_until(step)
             # A finished run that is started again does not change the file and its date.
             if size < self._path.stat().st_size:
                 self._file.truncate(size)
-            has_tensorboard = importlib.util.find_spec("tensorboardX") is not None
-            self._events = _Events(folder / EVENTS_FOLDER, step) if has_tensorboard else None
+            if isinstance(folder, Path) and importlib.util.find_spec("tensorboardX") is not None:
+                self._events = _Events(folder / EVENTS_FOLDER, step)
+
+    def upload(self) -> None:
+        """Copies the lines to the address of the workdir, if it has one."""
+        if not isinstance(self._target, Path):
+            storage.upload(self._path, self._target)
 
     def write(self, kind: str, step: int, **values: Any) -> None:
         """Writes one line {"kind", "step", ...}; kind is "train" or "valid"."""
@@ -313,9 +282,11 @@ class MetricsLog(contextlib.AbstractContextManager):
         return size
 
     def __exit__(self, *exception: object) -> None:
-        with files.writing(self._path), self._file:
-            if self._events:
-                self._events.close()
+        with self._stack:
+            with files.writing(self._path), self._file:
+                if self._events:
+                    self._events.close()
+            self.upload()
 
 
 class _Events:

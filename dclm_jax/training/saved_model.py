@@ -124,9 +124,6 @@ def read_params(path: Path, template: Params) -> tuple[Params, Facts]:
       template: the shapes and types of the parameters of the configuration's model.
     """
     repair = "restore the folder from a copy"
-    with files.reading(path):
-        # A pipe or a device would be read for ever.
-        storage.open_regular(path).close()
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             saved = file.metadata() or {}

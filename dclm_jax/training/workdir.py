@@ -4,7 +4,6 @@
 import contextlib
 import dataclasses
 import os
-import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -17,7 +16,7 @@ from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError, brief
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.training import saved_model
-from dclm_jax.training.checkpoints import CHECKSUMS_FILE, Checkpoints
+from dclm_jax.training.checkpoints import Checkpoints, newest_step
 from dclm_jax.training.saved_model import CONFIG_FILE, CORPUS_FILE, TEXT_FILE, VOCABULARY_FILE
 
 LOCK_FILE = "lock"
@@ -55,11 +54,11 @@ def require_trainable(workdir: storage.PathLike) -> None:
 @contextlib.contextmanager
 def opened(run: storage.PathLike) -> Iterator[Path]:
     """A context: the files that are needed to use a run or a saved model, on this machine."""
-    with storage.fetched(located(run), needed_for_use) as folder:
+    with storage.fetched(located(run), _needed_for_use) as folder:
         yield folder
 
 
-def read_config(workdir: Path) -> dict[str, Any]:
+def read_config(workdir: storage.Location) -> dict[str, Any]:
     """The saved configuration of a run, with at least model.name and data.directory."""
     path = workdir / CONFIG_FILE
     if not path.is_file():
@@ -212,31 +211,13 @@ def read_result(workdir: Path) -> Result | None:
     return result
 
 
-def trained_steps(workdir: Path) -> int:
+def trained_steps(workdir: storage.Location) -> int:
     """The step of the newest complete checkpoint for resuming; 0 if it has none yet."""
-    with files.reading(workdir):
-        seals = list(workdir.glob(f"{CHECKPOINTS_FOLDER}/latest/*/{CHECKSUMS_FILE}"))
-    names = [seal.parent.name for seal in seals]
-    return max((int(name) for name in names if re.fullmatch("[0-9]{1,18}", name)), default=0)
+    with files.reading(workdir), storage.reaching(workdir):
+        return newest_step(workdir / CHECKPOINTS_FOLDER, "latest")
 
 
-def complete(names: Collection[str]) -> list[str]:
-    """The names of files in a workdir, without files of checkpoints that are being copied or
-    written."""
-    return [name for name in names if (seal := _seal_of(name)) is None or seal in names]
-
-
-def needed_for_use(names: Collection[str]) -> list[str]:
+def _needed_for_use(names: Collection[str]) -> list[str]:
     """The names of the files in a workdir that are needed to restore its model."""
     unused = (f"{EVENTS_FOLDER}/", f"{CHECKPOINTS_FOLDER}/latest/")
-    return [name for name in complete(names) if not name.startswith(unused)]
-
-
-def _seal_of(name: str) -> str | None:
-    """The name of the checksum file of the checkpoint of a file checkpoints/KIND/STEP/...; None for
-    other files."""
-    parts = name.split("/")
-    if parts[0] != CHECKPOINTS_FOLDER or len(parts) < 4:
-        return None
-    # A checkpoint that is being written has another name, and no file makes it complete.
-    return "/".join([*parts[:3], CHECKSUMS_FILE]) if parts[2].isdecimal() else ""
+    return [name for name in names if not name.startswith(unused)]

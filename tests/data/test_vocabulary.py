@@ -74,5 +74,5 @@ def test_bad_files_are_refused(tmp_path, content, message):
 
 
 def test_missing_file_is_refused(tmp_path):
-    with pytest.raises(InputError, match="none.tsv: cannot be read"):
+    with pytest.raises(InputError, match="none.tsv: no such file"):
         Vocabulary.load(tmp_path / "none.tsv")

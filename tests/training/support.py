@@ -17,10 +17,9 @@ from ml_collections import ConfigDict
 
 import dclm_jax
 from dclm_jax import models
-from dclm_jax.data.corpus import file_sha256
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.training import loop
-from dclm_jax.training.checkpoints import CHECKSUMS_FILE, Checkpoints
+from dclm_jax.training.checkpoints import Checkpoints
 from dclm_jax.training.config import OptimizerConfig, default_config
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import TrainState, first_state
@@ -185,10 +184,3 @@ def resume(workdir: Path) -> int:
         state = checkpoints.restore(state_of(read_config(workdir)))
     assert state is not None and state[2] == {"tokens": 9}
     return int(state[1].step)
-
-
-def seal(run: Path) -> None:
-    """Makes the checksums true again, as who means harm would."""
-    for sums in run.rglob(CHECKSUMS_FILE):
-        names = json.loads(sums.read_text())
-        sums.write_text(json.dumps({name: file_sha256(sums.parent / name) for name in names}))

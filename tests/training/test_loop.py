@@ -132,8 +132,7 @@ def test_truncated_checkpoints_fall_back_to_the_previous_and_say_so(
     truncate(run / "checkpoints" / "latest" / "12")
     result = loop.train(config(data), run, report=quiet)
     errors = capfd.readouterr().err
-    assert f"{Path('latest') / '12'} cannot be used: state/" in errors
-    assert "differs from its checksum" in errors
+    assert f"{Path('latest') / '12'} cannot be used: " in errors
     assert "using step 10 instead" in errors
     assert result.ending == "finished"
     assert_same_bits(latest_state(run, 12), latest_state(uninterrupted, 12))

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -160,9 +159,6 @@ def damage(folder: Path, kind: str) -> None:
         path.write_bytes(content[:-9])
     elif kind == "text":
         path.write_text("not a model")
-    elif kind == "pipe":
-        path.unlink()
-        os.mkfifo(path)
     elif kind == "vocabulary":
         words = folder / "vocabulary.tsv"
         words.write_text(words.read_text().replace("\na\t", "\nother\t"))
@@ -192,7 +188,6 @@ def damage(folder: Path, kind: str) -> None:
     [
         ("short", r"params.safetensors: cannot be read as safetensors \(.*restore the folder"),
         ("text", "params.safetensors: cannot be read as safetensors"),
-        ("pipe", "params.safetensors: cannot be read"),
         ("shape", r"'stack/0/bias' is \d+, and \d+ by config.json and vocabulary.tsv"),
         ("absent", r"'embedding' is absent, and \d+ x \d+ by config.json"),
         ("further", "'more' is .* and absent by config.json"),
