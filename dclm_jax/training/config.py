@@ -13,7 +13,6 @@ from dclm_jax.errors import InputError, brief, did_you_mean
 from dclm_jax.models import model_class
 from dclm_jax.models.base import DocumentModel
 
-HALVE_ON_PLATEAU, HALVE_AFTER = "halve_on_plateau", "halve_after"
 _FREE_TO_CHANGE = ("data.directory", "training.log_every", "training.evaluation_batch_size")
 """Keys that may differ when a run resumes: parameters do not depend on them."""
 _STEPS = {"training.epochs", "training.max_steps"}
@@ -48,46 +47,28 @@ class DataConfig:
 class OptimizerConfig:
     """Optimizer options.
 
-    name: adagrad, adadelta, adam, adamw or sgd.
+    name: adagrad, adadelta, adam or sgd.
     learning_rate: peak of the learning rate; 1 for Zeiler's adadelta.
-    initial_accumulator: AdaGrad's sum of squares before the first step.
-    weight_decay: weight decay of adamw, multiplied by the learning rate at every step; 0 for the
-      same updates as adam.
     clip_norm: maximum global norm of the gradient; 0 for no clipping.
-    schedule: constant; linear, cosine or exponential (decay over decay_steps); halve_on_plateau
-      (halved after each epoch whose mean training loss is not below the previous epoch's loss);
-      or halve_after (halved every halve_every epochs from epoch halve_after on).
+    schedule: constant; cosine (decay to 0 over the run); halve_on_plateau (halved after each epoch
+      whose mean training loss is not below the previous epoch's loss); or halve_after (halved every
+      halve_every epochs from epoch halve_after on).
     warmup_steps: number of steps of linear growth to the peak.
-    decay_steps: number of steps of the decay; 0 for the whole run.
-    final_fraction: fraction of the peak at which the decay ends.
     halve_after: number of epochs, warm-up included, before the schedule halve_after halves the rate
       for the first time.
     halve_every: number of epochs between two halvings of the schedule halve_after.
     average_decay: decay of the exponential moving average (EMA) of parameters, which is evaluated
       and saved as the best model; 0 for the parameters themselves.
-    max_skipped_steps: maximum number of steps in a row that are skipped, and counted, because their
-      gradient is not finite; with 0 the first such step stops the run.
     """
 
     name: str = "adagrad"
     learning_rate: files.Finite = 0.1
-    initial_accumulator: files.Finite = 0.0
-    weight_decay: files.Finite = 0.0
     clip_norm: files.Finite = 5.0
     schedule: str = "constant"
     warmup_steps: files.Count = 0
-    decay_steps: files.Count = 0
-    final_fraction: files.Finite = 0.0
     halve_after: files.Finite = 5.0
     halve_every: files.Finite = 0.5
     average_decay: files.Finite = 0.0
-    max_skipped_steps: files.Count = 0
-
-    @property
-    def decays_over_run(self) -> bool:
-        """Whether the learning rate of a step depends on the number of steps of the run."""
-        by_run = self.schedule not in ("constant", HALVE_ON_PLATEAU, HALVE_AFTER)
-        return by_run and not self.decay_steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -245,7 +226,7 @@ def incompatible(saved: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     The length of the run may change if this changes no earlier step: the learning rate does not
     depend on the length, and the given patience would not have ended the run earlier.
     """
-    decays = OptimizerConfig(**given["optimizer"]).decays_over_run
+    decays = given["optimizer"]["schedule"] == "cosine"
     obstacles = {}
     for key, (before, now) in differences(saved, given).items():
         longer = now == 0 or (type(before) is type(now) is int and 0 < before <= now)

@@ -303,27 +303,19 @@ class _Run:
         nll, extra, terms, tokens, norm, factor = (
             value.item() for value in jax.device_get(metrics)
         )
-        if math.isfinite(nll) and math.isfinite(norm):
-            sums.nll += nll
-            sums.extra += extra
-            sums.terms += int(terms)
-            sums.tokens += tokens
-            sums.norm = norm
-            progress.tokens += tokens
-            progress.skipped_in_a_row = 0
-        else:
-            progress.skipped += 1
-            progress.skipped_in_a_row += 1
+        if not (math.isfinite(nll) and math.isfinite(norm)):
             reason = f"mean loss is {nll / terms} and gradient norm {norm}"
-            at_most = job.config.optimizer.max_skipped_steps
-            # The optimizer skips a gradient that is not finite, up to `max_skipped_steps`.
-            if math.isfinite(norm) or progress.skipped_in_a_row > at_most:
-                raise self._divergence(step, reason)
-            self._say(f"step {step}: {reason}; skipped ({progress.skipped} skipped in total)")
+            raise self._divergence(step, reason)
+        sums.nll += nll
+        sums.extra += extra
+        sums.terms += int(terms)
+        sums.tokens += tokens
+        sums.norm = norm
+        progress.tokens += tokens
         now = time.monotonic()
         progress.seconds += now - self._read_at
         self._read_at = now
-        if step % job.config.training.log_every == 0 and sums.tokens:
+        if step % job.config.training.log_every == 0:
             self._log(step, factor)
             self._sums, self._seconds = _Sums(), progress.seconds
             self._read_at = time.monotonic()
@@ -344,11 +336,10 @@ class _Run:
             perplexity=perplexity,
             **{name.replace(" ", "_"): loss for name, loss in further.items()},
             gradient_norm=sums.norm,
-            learning_rate=float(self._rate(step - 1 - progress.skipped) * rate_factor),
+            learning_rate=float(self._rate(step - 1) * rate_factor),
             tokens=progress.tokens,
             seconds=progress.seconds,
             tokens_per_second=tokens_per_second,
-            skipped=progress.skipped,
         )
         losses = "".join(f"  {name} {loss:.4f}" for name, loss in further.items())
         elapsed = self._read_at - self._started

@@ -1,6 +1,7 @@
 """Optimizers and learning-rate schedules by name, and the exponential moving average (EMA) of
 parameters."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,57 +12,35 @@ import optax
 
 from dclm_jax.errors import InputError, did_you_mean
 from dclm_jax.nn.layers import filled
-from dclm_jax.training.config import HALVE_AFTER, HALVE_ON_PLATEAU, OptimizerConfig
+from dclm_jax.training.config import OptimizerConfig
 
-
-def _adagrad(learning_rate: optax.ScalarOrSchedule, options: OptimizerConfig):
-    """AdaGrad with epsilon inside the square root. Epsilon is so small that the first step has the
-    full rate.
-
-    The gradient per target (or sentence, `loss_per`) is clipped before it is accumulated.
-    """
-    accumulator = options.initial_accumulator
-    return optax.adagrad(learning_rate, initial_accumulator_value=accumulator, eps=1e-20)
-
-
-OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
-    "adagrad": _adagrad,
+OPTIMIZERS: dict[str, Callable[[optax.Schedule], optax.GradientTransformation]] = {
+    # Epsilon, inside the square root, is so small that the first step has the full rate.
+    "adagrad": functools.partial(optax.adagrad, initial_accumulator_value=0.0, eps=1e-20),
     # Zeiler's decay and constant (2012); its learning rate is 1.
-    "adadelta": lambda learning_rate, options: optax.adadelta(learning_rate, rho=0.95, eps=1e-6),
-    "adam": lambda learning_rate, options: optax.adam(learning_rate),
-    "adamw": lambda learning_rate, options: optax.adamw(
-        learning_rate, weight_decay=options.weight_decay
-    ),
-    "sgd": lambda learning_rate, options: optax.sgd(learning_rate),
+    "adadelta": functools.partial(optax.adadelta, rho=0.95, eps=1e-6),
+    "adam": optax.adam,
+    "sgd": optax.sgd,
 }
-
+SCHEDULES = ("constant", "cosine", "halve_on_plateau", "halve_after")
 
 # A rate is 0 in float32 after this number of halvings.
 _MOST_HALVINGS = 128
-SCHEDULES = ("constant", HALVE_ON_PLATEAU, HALVE_AFTER, "linear", "cosine", "exponential")
 
 
 def learning_rate(
     options: OptimizerConfig, total_steps: int, steps_per_epoch: int | None = None
 ) -> optax.Schedule:
     """The learning rate as a function of the step; for the arguments see `create_optimizer`."""
-    warmup, peak, fraction = options.warmup_steps, options.learning_rate, options.final_fraction
-    decay_steps = options.decay_steps or max(1, total_steps - warmup)
+    warmup, peak = options.warmup_steps, options.learning_rate
     match options.schedule:
         # `_halve_on_plateau` multiplies the constant rate by a factor.
         case "constant" | "halve_on_plateau":
             schedule = optax.constant_schedule(peak)
         case "halve_after":
             schedule = _halve_after(options, steps_per_epoch or total_steps)
-        case "linear":
-            schedule = optax.linear_schedule(peak, peak * fraction, decay_steps)
         case "cosine":
-            schedule = optax.cosine_decay_schedule(peak, decay_steps, fraction)
-        case "exponential":
-            _require_positive("exponential", "final_fraction", fraction)
-            schedule = optax.exponential_decay(
-                peak, decay_steps, fraction, end_value=peak * fraction
-            )
+            schedule = optax.cosine_decay_schedule(peak, max(1, total_steps - warmup))
         case _:
             hint = did_you_mean(options.schedule, SCHEDULES)
             raise InputError(f"optimizer.schedule is {options.schedule!r}{hint}")
@@ -72,7 +51,8 @@ def learning_rate(
 
 
 def _halve_after(options: OptimizerConfig, steps_per_epoch: int) -> optax.Schedule:
-    _require_positive(HALVE_AFTER, "halve_every", options.halve_every)
+    if not options.halve_every:
+        raise InputError("optimizer.halve_every is 0 with halve_after; choose a value above 0")
     epochs = options.halve_after + options.halve_every * np.arange(_MOST_HALVINGS)
     # The first step of each rate, computed by numpy: XLA rounds a quotient of steps differently, so
     # that some rates would be halved a step late.
@@ -87,26 +67,16 @@ def _halve_after(options: OptimizerConfig, steps_per_epoch: int) -> optax.Schedu
     return rate
 
 
-def _require_positive(schedule: str, option: str, value: float) -> None:
-    if not value:
-        raise InputError(
-            f"optimizer.schedule is {schedule!r} with optimizer.{option} {value}; choose a value "
-            "above 0"
-        )
-
-
 class Plateau(NamedTuple):
     """State of `_halve_on_plateau`.
 
     Attributes:
-      wrapped: state of the wrapped optimizer.
       factor: factor on the learning rate.
       steps, nll, terms: number of steps, sum of nats and its number of terms in the epoch so far,
         without an additional objective, which is therefore not computed for frozen parameters.
       last: mean loss of the previous epoch; the largest float in the first epoch.
     """
 
-    wrapped: Any
     factor: jax.Array
     steps: jax.Array
     nll: jax.Array
@@ -114,55 +84,30 @@ class Plateau(NamedTuple):
     last: jax.Array
 
 
-def _halve_on_plateau(
-    optimizer: optax.GradientTransformation, steps_per_epoch: int
-) -> optax.GradientTransformationExtraArgs:
-    """Halves the learning rate after each epoch whose mean training loss is not below the mean of
-    the previous epoch (Lin et al. 2015, 4.2; Mikolov et al. 2010).
-
-    `_times_factor` multiplies updates by the factor of this state. This transformation wraps the
-    transformation that skips steps, because skipped steps count in epochs too.
-    """
-    wrapped = optax.with_extra_args_support(optimizer)
+def _halve_on_plateau(steps_per_epoch: int) -> optax.GradientTransformationExtraArgs:
+    """Halves updates after each epoch whose mean training loss is not below the mean of the
+    previous epoch (Lin et al. 2015, 4.2; Mikolov et al. 2010)."""
 
     def init(params: Any) -> Plateau:
+        del params
         zero = jnp.zeros(())
         last = jnp.full((), jnp.finfo(zero.dtype).max)
-        state = wrapped.init(params)
-        return Plateau(state, jnp.ones(()), jnp.zeros((), jnp.int32), zero, zero, last)
+        return Plateau(jnp.ones(()), jnp.zeros((), jnp.int32), zero, zero, last)
 
     def update(updates: Any, state: Any, params: Any = None, **sums: Any) -> tuple[Any, Plateau]:
-        updates, wrapped_state = wrapped.update(
-            updates, state.wrapped, params, factor=state.factor, **sums
-        )
-        steps = state.steps + 1
-        # Losses that are not finite do not count, nor does an epoch with only such losses.
-        is_finite = jnp.isfinite(sums["nll"])
-        nll = state.nll + jnp.where(is_finite, sums["nll"], 0)
-        terms = state.terms + jnp.where(is_finite, sums["terms"], 0)
-        ends = steps == steps_per_epoch
-        judged, mean = ends & (terms > 0), nll / jnp.maximum(terms, 1)
-        halved = judged & ~(mean < state.last)
+        del params
+        updates = jax.tree.map(lambda update: state.factor * update, updates)
+        steps, nll, terms = state.steps + 1, state.nll + sums["nll"], state.terms + sums["terms"]
+        ends, mean = steps == steps_per_epoch, nll / terms
         return updates, Plateau(
-            wrapped=wrapped_state,
-            factor=jnp.where(halved, state.factor / 2, state.factor),
+            factor=jnp.where(ends & ~(mean < state.last), state.factor / 2, state.factor),
             steps=jnp.where(ends, 0, steps),
             nll=jnp.where(ends, 0, nll),
             terms=jnp.where(ends, 0, terms),
-            last=jnp.where(judged, mean, state.last),
+            last=jnp.where(ends, mean, state.last),
         )
 
     return optax.GradientTransformationExtraArgs(init, update)
-
-
-def _times_factor() -> optax.GradientTransformationExtraArgs:
-    """Multiplies updates by the factor on the learning rate from `_halve_on_plateau`."""
-
-    def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
-        del params
-        return jax.tree.map(lambda update: extra["factor"] * update, updates), state
-
-    return optax.GradientTransformationExtraArgs(lambda params: optax.EmptyState(), update)
 
 
 class ParameterAverage(NamedTuple):
@@ -176,8 +121,7 @@ def _average_parameters(decay: float) -> optax.GradientTransformation:
     """Computes a_t = d a_{t-1} + (1 - d) x_t, d = min(decay, t / (t + 9)); updates do not change.
 
     This averages the iterates of stochastic gradient descent (Polyak and Juditsky 1992). Because of
-    the decay, the weight of the first steps soon vanishes and no later start is needed. A skipped
-    step does not change the average.
+    the decay, the weight of the first steps soon vanishes and no later start is needed.
     """
 
     def init(params: Any) -> ParameterAverage:
@@ -226,21 +170,12 @@ def create_optimizer(
         raise InputError(
             f"optimizer.name is {options.name!r}{did_you_mean(options.name, OPTIMIZERS)}"
         )
-    if options.weight_decay and options.name != "adamw":
-        raise InputError(
-            f"optimizer.weight_decay is {options.weight_decay}, which optimizer {options.name} "
-            "does not use; set it to 0, or optimizer.name to adamw"
-        )
     rate = learning_rate(options, total_steps, steps_per_epoch)
-    is_plateau = options.schedule == HALVE_ON_PLATEAU
-    parts = [OPTIMIZERS[options.name](rate, options)]
+    parts = [OPTIMIZERS[options.name](rate)]
     if options.clip_norm:
         parts.insert(0, optax.clip_by_global_norm(options.clip_norm))
-    if is_plateau:
-        parts.append(_times_factor())
+    if options.schedule == "halve_on_plateau":
+        parts.append(_halve_on_plateau(steps_per_epoch or total_steps))
     if options.average_decay:
         parts.append(_average_parameters(options.average_decay))
-    update = optax.chain(*parts)
-    if options.max_skipped_steps:
-        update = optax.apply_if_finite(update, options.max_skipped_steps)
-    return _halve_on_plateau(update, steps_per_epoch or total_steps) if is_plateau else update
+    return optax.chain(*parts)

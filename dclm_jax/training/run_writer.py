@@ -45,8 +45,6 @@ class Progress:
     evaluations_without_gain: number of evaluations since `best_step`.
     tokens: number of targets trained on.
     seconds: training time, without evaluation and compilation.
-    skipped: number of steps skipped because their gradient was not finite; `skipped_in_a_row` is
-      the number of consecutive skips up to now.
     """
 
     best_perplexity: files.Positive = math.inf
@@ -54,8 +52,6 @@ class Progress:
     evaluations_without_gain: files.Count = 0
     tokens: files.Count = 0
     seconds: files.Finite = 0.0
-    skipped: files.Count = 0
-    skipped_in_a_row: files.Count = 0
 
 
 class RunWriter(contextlib.AbstractContextManager):

@@ -45,15 +45,11 @@ def test_adadelta_is_zeilers():
     ("schedule", "expected"),
     [
         ("constant", [0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 1.0]),
-        ("linear", [0.25, 0.5, 0.75, 1.0, 1.0, 0.8, 0.6]),
-        ("cosine", [0.25, 0.5, 0.75, 1.0, 1.0, 0.2 + 0.4 * (1 + np.cos(np.pi / 4)), 0.6]),
-        ("exponential", [0.25, 0.5, 0.75, 1.0, 1.0, 0.2**0.25, 0.2**0.5]),
+        ("cosine", [0.25, 0.5, 0.75, 1.0, 1.0, 0.5 * (1 + np.cos(np.pi / 4)), 0.5]),
     ],
 )
 def test_schedule_warms_up_and_decays_over_the_rest_of_the_run(schedule, expected):
-    options = OptimizerConfig(
-        learning_rate=1.0, schedule=schedule, warmup_steps=4, final_fraction=0.2
-    )
+    options = OptimizerConfig(learning_rate=1.0, schedule=schedule, warmup_steps=4)
     rate = learning_rate(options, total_steps=8)
     np.testing.assert_allclose([np.asarray(rate(step)) for step in range(7)], expected, rtol=1e-5)
 
@@ -69,7 +65,6 @@ def test_a_rate_is_halved_every_half_epoch_after_the_fifth():
         update, state = optimizer.update(jnp.ones(1), state, params)
         updates.append(-np.asarray(update).item())
     np.testing.assert_allclose(updates, expected, rtol=1e-6)
-    assert not options.decays_over_run
 
 
 @pytest.mark.parametrize("steps_per_epoch", [25, 29, 31, 41, 10_625])
@@ -92,12 +87,10 @@ def test_errors_name_the_nearest():
         create_optimizer(OptimizerConfig(name="adagard"), 1)
     with pytest.raises(InputError, match=r"schedule is 'cosin'; did you mean 'cosine'"):
         create_optimizer(OptimizerConfig(schedule="cosin"), 1)
-    with pytest.raises(InputError, match="final_fraction"):
-        create_optimizer(OptimizerConfig(schedule="exponential"), 1)
-    with pytest.raises(InputError, match=r"halve_every 0.0; choose a value above 0"):
+    with pytest.raises(
+        InputError, match=r"halve_every is 0 with halve_after; choose a value above 0"
+    ):
         create_optimizer(OptimizerConfig(schedule="halve_after", halve_every=0.0), 1)
-    with pytest.raises(InputError, match=r"weight_decay is 0.1, which optimizer adam does not use"):
-        create_optimizer(OptimizerConfig(name="adam", weight_decay=0.1), 1)
 
 
 def test_epochs_until_the_first_halving_count_from_the_start_of_training_with_a_warm_up():
@@ -109,41 +102,18 @@ def test_epochs_until_the_first_halving_count_from_the_start_of_training_with_a_
     np.testing.assert_allclose(rates, expected, rtol=1e-6)
 
 
-def test_adamw_decays_weights_apart_from_the_gradient():
-    """Loshchilov and Hutter (2019): x - rate (m / sqrt(v) + decay x); m / sqrt(v) = 1 at step 1."""
-    options = OptimizerConfig(name="adamw", learning_rate=0.1, weight_decay=0.5, clip_norm=0.0)
-    optimizer = create_optimizer(options, 1)
-    params = jnp.array([2.0, -4.0])
-    update, _ = optimizer.update(jnp.array([7.0, 0.0]), optimizer.init(params), params)
-    np.testing.assert_allclose(np.asarray(update), [-0.1 - 0.1, 0.2], rtol=1e-5)
-
-
-@pytest.mark.parametrize("schedule", ["constant", "halve_on_plateau"])
-def test_averages_of_parameters_by_hand_which_no_skipped_step_moves(schedule):
+def test_averages_of_parameters_by_hand():
     """d = t / (t + 9) until it reaches the decay: 0.1, 2/11, 0.2, 0.2."""
-    options = OptimizerConfig(
-        name="sgd",
-        learning_rate=1.0,
-        clip_norm=0.0,
-        schedule=schedule,
-        max_skipped_steps=2,
-        average_decay=0.2,
-    )
-    optimizer = optax.with_extra_args_support(create_optimizer(options, 4))
+    options = OptimizerConfig(name="sgd", learning_rate=1.0, clip_norm=0.0, average_decay=0.2)
+    optimizer = create_optimizer(options, 4)
     params = average = np.array([5.0])
     state = optimizer.init(jnp.asarray(params))
     np.testing.assert_array_equal(np.asarray(model_params(jnp.asarray(params), state)), average)
-    decays = iter((0.1, 2 / 11, 0.2, 0.2))
-    for gradient in (1.0, np.inf, np.nan, 2.0, -1.0, 1.0):
-        update, state = optimizer.update(
-            jnp.array([gradient]), state, jnp.asarray(params), nll=gradient, terms=1
-        )
-        if np.isfinite(gradient):
-            params, decay = params - gradient, next(decays)
-            average = decay * average + (1 - decay) * params
-            np.testing.assert_allclose(np.asarray(update), [-gradient])
-        else:
-            np.testing.assert_array_equal(np.asarray(update), [0.0])
+    for gradient, decay in ((1.0, 0.1), (2.0, 2 / 11), (-1.0, 0.2), (1.0, 0.2)):
+        update, state = optimizer.update(jnp.array([gradient]), state, jnp.asarray(params))
+        params = params - gradient
+        average = decay * average + (1 - decay) * params
+        np.testing.assert_allclose(np.asarray(update), [-gradient])
         np.testing.assert_allclose(np.asarray(model_params(params, state)), average, rtol=1e-6)
     assert not np.allclose(average, params)
 
@@ -178,26 +148,3 @@ def test_the_rate_is_halved_after_an_epoch_that_did_not_lower_the_loss():
     assert factors == expected
     assert float(rate_factor(state)) == 0.25
     assert float(rate_factor(create_optimizer(OptimizerConfig(), 1).init(jnp.zeros(1)))) == 1
-
-
-@pytest.mark.parametrize(
-    ("losses", "factors"),
-    [
-        # The means of the epochs are 2, 2 (of one step) and 1.5.
-        ((1.0, 3.0, np.inf, 2.0, 1.0, 2.0), [1, 1, 1, 0.5, 0.5, 0.5]),
-        # An epoch of skipped steps alone halves nothing.
-        ((2.0, 2.0, np.nan, np.inf, 1.0, 1.0), [1, 1, 1, 1, 1, 1]),
-    ],
-)
-def test_a_step_that_is_skipped_is_one_of_its_epoch(losses, factors):
-    options = OptimizerConfig(
-        name="sgd", schedule="halve_on_plateau", max_skipped_steps=2, average_decay=0.5
-    )
-    optimizer = optax.with_extra_args_support(create_optimizer(options, 100, 2))
-    state = optimizer.init(jnp.zeros(1))
-    for loss, factor in zip(losses, factors, strict=True):
-        _, state = optimizer.update(
-            jnp.full(1, loss), state, jnp.zeros(1), nll=jnp.asarray(loss), terms=jnp.ones(())
-        )
-        assert float(rate_factor(state)) == factor
-        assert np.isfinite(optax.tree.get(state, "last"))

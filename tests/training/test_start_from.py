@@ -21,7 +21,6 @@ from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import first_state, parallel_step, spread, spread_rows
 from dclm_jax.training.warm_start import start_from, word_axes
 from dclm_jax.training.workdir import read_result, restore_run
-from tests.exhaustive import also
 from tests.launch.support import fingerprint
 from tests.models.support import DOCUMENTS, MODELS, VOCAB, pack, random_params, small_model
 from tests.training.support import (
@@ -213,8 +212,8 @@ def leaf_paths(tree: Any) -> set[str]:
     "options",
     [
         {"name": "adagrad"},
-        {"name": "adam", "max_skipped_steps": 2},
-        {"name": "adamw", "weight_decay": 0.5, "average_decay": 0.9},
+        {"name": "adam"},
+        {"name": "sgd", "average_decay": 0.9},
     ],
     ids=lambda options: options["name"],
 )
@@ -369,9 +368,8 @@ def test_what_would_be_another_run_is_refused_and_nothing_changes(data, source, 
     assert fingerprint(source) == before
 
 
-@pytest.mark.parametrize("schedule", ["linear", *also(["cosine", "exponential"])])
-def test_a_rate_that_decays_over_the_run_has_an_end(data, tmp_path, monkeypatch, schedule):
-    values = {"optimizer.schedule": schedule, "optimizer.final_fraction": 0.1}
+def test_a_rate_that_decays_over_the_run_has_an_end(data, tmp_path, monkeypatch):
+    values = {"optimizer.schedule": "cosine"}
     initial_state(of_epochs(data, 2, **values), tmp_path / "run", monkeypatch)
     before = fingerprint(tmp_path / "run")
     message = (
@@ -381,11 +379,6 @@ def test_a_rate_that_decays_over_the_run_has_an_end(data, tmp_path, monkeypatch,
     with pytest.raises(InputError, match=message):
         loop.train(of_epochs(data, 3, **values), tmp_path / "run", report=quiet)
     assert fingerprint(tmp_path / "run") == before
-    # One that ends by itself is over by then, or goes on as it would have.
-    values["optimizer.decay_steps"] = 15
-    initial_state(of_epochs(data, 2, **values), tmp_path / "given", monkeypatch)
-    initial_state(of_epochs(data, 3, **values), tmp_path / "given", monkeypatch)
-    assert '"epochs": 3' in (tmp_path / "given" / "config.json").read_text()
 
 
 def test_patience_ends_a_longer_run_too_and_more_of_it_does_not(data, tmp_path):
