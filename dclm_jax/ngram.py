@@ -298,7 +298,7 @@ def _read_counts(path: pathlib.Path) -> list[int]:
     counts = []
     with files.reading(path), path.open("rb") as file:
         for line in itertools.takewhile(lambda line: not line.startswith(b"\\1-"), file):
-            if match := re.fullmatch(rb"ngram \d+=(\d{1,18})\s*", line):
+            if match := re.fullmatch(rb"ngram \d+=(\d+)\s*", line):
                 counts.append(int(match[1]))
     if not counts:
         raise InputError(f"{path}: is not an ARPA file; train again in a new --workdir")

@@ -37,7 +37,6 @@ of each alternative, and the outcomes (1, 0, or a share for ties). --metrics wri
 as JSON.
 """
 
-import collections
 import dataclasses
 import sys
 from collections.abc import Sequence
@@ -46,7 +45,7 @@ from absl import flags
 
 from dclm_jax import files
 from dclm_jax.data.alternatives import PairColumns, read_alternatives
-from dclm_jax.errors import InputError, brief
+from dclm_jax.errors import InputError
 from dclm_jax.evaluation.minimal_pairs import require_columns
 from dclm_jax.experiments.pair_files import PairResults, require_free_names
 from launch import _app, _evaluation
@@ -102,16 +101,12 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _columns() -> PairColumns:
-    """The columns that flags name. Refuses names that leave no choice or that are repeated."""
+    """The columns that flags name. Refuses names that leave no choice."""
     columns = PairColumns(**values_of(_COLUMNS))
     if not columns.alternatives:
         raise InputError(
             "--alternatives names no column; name two or more, or one with --last_word"
         )
-    for flag in (_COLUMNS["alternatives"], _COLUMNS["context"], _BY):
-        for name, times in collections.Counter(flag.value or []).items():
-            if times > 1:
-                raise InputError(f"--{flag.name} repeats {brief(name)}; name different columns")
     is_passage = _LAST_WORD.value and len(columns.alternatives) == 1 and not columns.context
     return dataclasses.replace(columns, is_passage=is_passage)
 

@@ -1,6 +1,8 @@
 """Randomly damaged files: every reader returns a result, or raises an `InputError` that names the
 file."""
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dclm_jax import files
 from dclm_jax.coherence.permutation_files import open_permutations
 from dclm_jax.data import text_files
 from dclm_jax.data.alternatives import PairColumns, read_alternatives
@@ -18,10 +21,12 @@ from dclm_jax.data.readers import TextReader, read_documents
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.rescoring import nbest
-from dclm_jax.training.workdir import read_lines
+from dclm_jax.training.config import default_config
+from dclm_jax.training.workdir import read_config, read_lines
 from tests.data import test_ted as ted
 from tests.data.support import read, write
 from tests.exhaustive import some
+from tests.test_files import GOOD, Record
 
 pytest.importorskip("sentencex")
 pytest.importorskip("sacremoses")
@@ -129,6 +134,12 @@ READERS = {
         '{"kind": "valid", "step": 1, "tokens": 2, "seconds": 3, "perplexity": 4}\n',
         lambda path: read_lines(path.parent),
     ),
+    "configuration": Reader(
+        "config.json",
+        json.dumps({**default_config("ccdclm").to_dict(), "data": {"directory": "corpus"}}),
+        lambda path: read_config(path.parent),
+    ),
+    "record": Reader("t.json", json.dumps(GOOD), lambda path: files.read_json(path, Record)),
 }
 
 PIECES = [
@@ -152,13 +163,16 @@ PIECES = [
 
 @st.composite
 def damaged(draw: st.DrawFn, content: bytes) -> bytes:
-    """A file in which a few bytes or lines are changed, lost, added or swapped."""
+    """A file in which a few bytes, words or lines are changed, lost, added or swapped."""
     data = bytearray(content)
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(data)))
-        match draw(st.sampled_from(["change", "cut", "insert", "delete", "swap"])):
+        match draw(st.sampled_from(["change", "replace", "cut", "insert", "delete", "swap"])):
             case "change":
                 data[at : at + 1] = draw(st.binary(min_size=1, max_size=1))
+            case "replace" if words := [word.span() for word in re.finditer(rb"[\w.]+", data)]:
+                begin, end = draw(st.sampled_from(words))
+                data[begin:end] = draw(st.sampled_from(PIECES))
             case "cut":
                 del data[at:]
             case "insert":
@@ -180,7 +194,7 @@ def test_a_damaged_file_is_read_or_refused(place, name):
     reader.read(write(path, reader.content))
 
     @settings(
-        max_examples=some(100, all=2000),
+        max_examples=some(100, all=1000),
         derandomize=True,
         database=None,
         deadline=None,

@@ -9,6 +9,7 @@ import csv
 import dataclasses
 import functools
 import itertools
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -99,7 +100,7 @@ def _divided(
     if len(parts) > 1:
         normalized = _uncounted(text.options).normalized
         sizes = [sum(map(len, normalized(part).split())) for part in parts]
-        row_of_word = _rows_of_words(sentences, sizes, f"{text.source}: {brief(name)}")
+        row_of_word = _rows_of_words(sentences, sizes)
     return Document(name, sentences, rows=rows, row_of_word=row_of_word)
 
 
@@ -109,22 +110,13 @@ def _uncounted(options: TextOptions) -> prose.Tokenizer:
     return prose.Tokenizer(options)
 
 
-def _rows_of_words(sentences: prose.Sentences, sizes: Sequence[int], where: str) -> list[list[int]]:
+def _rows_of_words(sentences: prose.Sentences, sizes: Sequence[int]) -> list[list[int]]:
     """The row in which each word of a document begins, given the number of characters per row."""
     ends, first, indices = list(itertools.accumulate(sizes)), 0, []
     for words in sentences:
         starts = itertools.accumulate(map(len, words), initial=first)
         *begins, first = starts
         indices.append([bisect.bisect_right(ends, begin) for begin in begins])
-    if first != ends[-1]:
-        raise InputError(
-            f"{where}: normalized punctuation cannot be assigned to rows; add --nonormalize"
-        )
-    if absent := set(range(len(sizes))).difference(*indices):
-        raise InputError(
-            f"{where}: no word begins in row {1 + min(absent)} of its {len(sizes)} rows; join this "
-            "row and the row before it"
-        )
     return indices
 
 
@@ -232,7 +224,11 @@ def _objects(text: Text) -> Iterator[Record]:
                 f"{where}: the line is {brief(content)}; write one JSON object per line, with "
                 "'text' or 'sentences' (jq -c '.[]' converts an array, jq -c . other JSON)"
             )
-        yield Record(where, number, parse_json(line, where, dict[str, Any]))
+        cells = parse_json(line, where, dict[str, Any])
+        # Escapes such as \ud83d may be half of a pair.
+        if "\\ud" in line.lower():
+            require_characters(json.dumps(cells, ensure_ascii=False), f"{where}: the record")
+        yield Record(where, number, cells)
 
 
 def _is_quoted(text: Text, kind: str) -> bool:
@@ -284,11 +280,10 @@ def _rows(text: Text, kind: str) -> Iterator[Record]:
         yield Record(where, number, dict(zip(header, row, strict=True)))
 
 
-def require_characters(texts: Iterable[str], name: str) -> None:
-    """Raises an `InputError` if the texts of a record or a string, called `name` in the message,
-    have no form in UTF-8."""
+def require_characters(text: str, name: str) -> None:
+    """Raises an `InputError` if a text, called `name` in the message, has no form in UTF-8."""
     try:
-        "".join(texts).encode("utf-8")
+        text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise InputError(
             f"{name} has half of a surrogate pair, which is not a character; remove it"
@@ -330,8 +325,6 @@ def _tokenized(text: Text, record: Record) -> Document:
         tags = [words_of(sentence, "tag", where) for sentence in entry.tags]
         _check_tags(sentences, tags, where)
     name = text.named(entry.id, number)
-    texts = itertools.chain([name], *sentences, *(tags or []))
-    require_characters(texts, f"{where}: the record")
     cells = _without(values, (SENTENCES, "tags", _ID))
     return Document(name, sentences, tags, [cells] if cells else ())
 
@@ -412,7 +405,6 @@ def _with_raw_text(text: Text, kind: str, record: Record) -> Record:
     require_columns(text.joined_by, cells, where)
     if text.joined_by and not any(composed(cells[key].split(), text.options.unicode, Notes())):
         raise InputError(f"{where}: the row has no word; add its text, or remove it")
-    require_characters((cell_text(cells.get(_ID)), cells[key]), f"{where}: the record")
     if is_table and not _is_quoted(text, kind) and _QUOTED.fullmatch(cells[key]):
         text.notes.add("quoted cell")
     return Record(where, number, cells if is_table else _without(cells, (SENTENCES,)))

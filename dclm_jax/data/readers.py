@@ -195,7 +195,7 @@ def parse_documents(
     report: Report = lambda line: None,
 ) -> Iterator[Document]:
     """The documents in a string, named NAME:LINE and read as `read_documents` reads a file."""
-    formats.require_characters([text], name)
+    formats.require_characters(text, name)
     reader = TextReader(options, report=report)
     lines = itertools.starmap(Line, enumerate(io.StringIO(text, newline=None), start=1))
     yield from reader.written(reader.parsed(options.format, reader.text(lines, name, name)))

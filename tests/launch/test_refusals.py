@@ -83,7 +83,6 @@ generate --workdir=run --seed=3 => --seed has no effect without --method=sample
 {PAIRS}=pairs.jsonl --answer=n => 'n' is '3'; write the number of the right alternative, from 1 to 2
 {PAIRS}=pairs.jsonl --output=a.html => --output=a.html: choose the extension .tsv
 {PAIRS}=pairs.jsonl --alternatives= => --alternatives names no column; name two or more, or one wi
-{PAIRS}=pairs.jsonl --by=n,n => --by repeats 'n'; name different columns
 {PAIRS}=pairs.jsonl --by=good => pairs.jsonl:1: --by names 'good', which is no column of the pair
 {PAIRS}=- => neither a table nor JSON lines by its name; add --format=jsonl, csv or tsv
 {PAIRS}=taken.jsonl => taken.jsonl:1: the column 'targets_bad:rnnlm' of the inp
