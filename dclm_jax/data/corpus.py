@@ -241,7 +241,7 @@ def open_corpus(directory: storage.PathLike, split: str) -> Corpus:
     location = storage.locate(directory)
     manifest = read_manifest(location)
     if split not in manifest.splits:
-        present = ", ".join(manifest.splits) or "none"
+        present = ", ".join(manifest.splits)
         raise InputError(f"{location}: has no split {split!r}; expected one of: {present}")
     directory = checked_files(location, manifest.files_of(split))
     tokens, sentences, documents, _ = (directory / name for name in split_files(split))

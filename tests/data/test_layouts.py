@@ -138,14 +138,6 @@ def test_missing_folder_of_reviews_is_named(tmp_path, folder):
         ("sotu", {}, "sotu is embedded and takes no input"),
         ("sotu", dict(source=None, seed=1), "sotu takes no seed"),
         ("imdb", dict(fractions=(0.8, 0.1, 0.1)), "two shares of train and valid"),
-        ("bbc", dict(fractions=(0.5, 0.5)), "three shares of train, valid and test"),
-        (
-            "bbc",
-            dict(encoding="cp1252"),
-            "encoding has no effect on text that is read as bbc; remo",
-        ),
-        ("ptb", dict(fractions=(0.8, 0.1, 0.1)), "^ptb takes no split; remove --split$"),
-        ("imdb", {}, "imdb: 2 documents are too few to split as 0.86,0.14"),
     ],
 )
 def test_bad_options_of_collections(tmp_path, name, options, message):

@@ -124,14 +124,7 @@ def _xml(file: pathlib.Path) -> list[Talk]:
     except ElementTree.ParseError as error:
         reason = expat.ErrorString(error.code)
         raise InputError(f"{file}:{error.position[0]}: not well-formed XML: {reason}") from error
-    if root.tag != "mteval":
-        raise InputError(f"{file}: the root element is {brief(root.tag)}; expected <mteval>")
-    talks: dict[str, list[str]] = {}
-    for doc in root.iter("doc"):
-        number = doc.get("docid", "").strip()
-        if not number:
-            raise InputError(f"{file}: the <doc> after {len(talks)} others has no docid; add it")
-        if number in talks:
-            raise InputError(f"{file}: the docid {brief(number)} occurs twice; rename one")
-        talks[number] = ["".join(segment.itertext()) for segment in doc.iter("seg")]
-    return list(talks.items())
+    return [
+        (doc.get("docid", ""), ["".join(segment.itertext()) for segment in doc.iter("seg")])
+        for doc in root.iter("doc")
+    ]
