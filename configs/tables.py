@@ -15,7 +15,7 @@ from statistics import mean, stdev
 from typing import Any, NamedTuple
 
 from dclm_jax.errors import InputError, did_you_mean
-from dclm_jax.experiments.reading_times import Gain, cells_of_gains
+from dclm_jax.evaluation.significance import interval_text
 from dclm_jax.files import write_bytes
 from dclm_jax.tables import markdown
 
@@ -302,8 +302,15 @@ def _hierarchical_rnn() -> dict[str, Cells]:
 
 
 def _gains(path: str) -> Cells:
-    header, *rows = cells_of_gains([Gain(**gain) for gain in _load(path)["gains"]])
-    return [[header[0], *(f"`{label}`" for label in header[1:])], *rows]
+    """Gains of reading times for 1,000 words: a row per comparison and a column per label."""
+    rows: dict[str, dict[str, str]] = {}
+    labels: dict[str, str] = {}
+    for gain in _load(path)["gains"]:
+        values = [1e3 * gain[name] for name in ("mean", "low", "high")]
+        rows.setdefault(gain["comparison"], {})[gain["label"]] = interval_text(values, 1)
+        labels[gain["label"]] = f"`{gain['label']}`"
+    cells = [[name, *(row.get(label, "") for label in labels)] for name, row in rows.items()]
+    return [["predictor", *labels.values()], *cells]
 
 
 def _reading_times() -> dict[str, Cells]:

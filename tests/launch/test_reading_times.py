@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -15,17 +16,7 @@ from dclm_jax.data.readers import read_documents
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import significance
-from dclm_jax.experiments.reading_times import (
-    COMPARISONS,
-    NO_CONTEXT,
-    SURPRISAL,
-    Words,
-    figure,
-    gains_of,
-    log_likelihoods,
-    text,
-    words_of,
-)
+from dclm_jax.experiments.reading_times import COMPARISONS, gains_of, words_of
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.score_types import DocumentScore, SentenceScore
 from tests.launch.support import launch
@@ -70,127 +61,69 @@ def held_out(times, predictors, stories):
     return values
 
 
-def test_likelihoods_are_of_stories_that_were_not_fitted():
-    rng = np.random.default_rng(1)
-    predictors, times = rng.standard_normal((30, 2)), rng.standard_normal(30)
-    stories = np.arange(30) % 3
-    actual = log_likelihoods(times, predictors, stories)
-    np.testing.assert_allclose(actual, held_out(times, predictors, stories), rtol=1e-9)
+def held_out_by(words, names):
+    """`held_out` of a table of words, with the named predictors and those of the word before."""
+    names = ["length", "log_frequency", *names]
+    columns = [words[f"{name}{end}"] for name in names for end in ("", "_before")]
+    return held_out(words["time"], np.array(columns, float).T, words["document"])
 
 
-def test_gains_are_those_of_python(space, times, tmp_path):
-    path, plot = times, tmp_path / "gains.png"
+def test_gains_are_those_of_the_words(space, times, tmp_path):
     output, table = tmp_path / "gains.json", tmp_path / "words.tsv"
-    flags = [f"--workdirs={space.run},{space.rnnlm}", f"--input={path}", "--predictors=length"]
-    flags += [f"--output={output}", f"--words={table}", f"--plot={plot}"]
-    printed = launch("reading_times", *flags, quiet=False)
+    flags = [f"--workdirs={space.run},{space.rnnlm}", f"--input={times}", "--predictors=length"]
+    printed = launch("reading_times", *flags, f"--output={output}", f"--words={table}").stdout
     saved = json.loads(output.read_text())
-    assert plot.stat().st_size > 1000
-
-    models = {"ccdclm": dclm_jax.restore(space.run), "rnnlm": dclm_jax.restore(space.rnnlm)}
-    stories = list(read_documents(path, joined_by=["story"]))
-    words = words_of(models, stories, "time", ["length"])
-    expected = gains_of(words, list(models), ["length"]).gains
-    for gain, expected_gain in zip(saved["gains"], expected, strict=True):
-        assert gain == pytest.approx(expected_gain._asdict(), abs=2e-5)
-    assert saved["omitted"] == words.omitted
-    assert {name: saved[name] for name in words.counts} == words.counts
-    assert sum(saved["omitted"].values()) == 120 - saved["words"]
-    # "." is OOV in the vocabulary of `space`, as is the word "unheard".
-    assert (saved["stories"], saved["omitted"]["first of a story"]) == (3, 3)
-    means = {(gain["label"], gain["comparison"]): gain["mean"] for gain in saved["gains"]}
-    beyond = means["rnnlm", "surprisal beyond surprisal, no context"]
-    assert beyond == pytest.approx(0, abs=1e-9)
-    assert f"{saved['words']} words" in printed.stdout and "ccdclm - rnnlm" in printed.stdout
+    gains = {(gain["comparison"], gain["label"]): gain["mean"] for gain in saved["gains"]}
+    assert gains["surprisal beyond surprisal, no context", "rnnlm"] == pytest.approx(0, abs=1e-9)
 
     # The table of words has what the linear models are fitted to, at the places of the scores.
     with table.open(newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
+    assert saved["words"] == len(rows) and f"{len(rows)} of 120 words" in printed
     scored = {}
-    for score in models["ccdclm"].score(stories, no_context_too=True):
+    stories = read_documents(times, joined_by=["story"])
+    for score in dclm_jax.restore(space.run).score(stories, no_context_too=True):
         scored |= {row[:3]: row for row in score.rows()}
     for row in rows:
-        token = scored[row["story"], int(row["sentence"]), int(row["position"])]
+        token = scored[row["document"], int(row["sentence"]), int(row["position"])]
         assert row["word"] == token.word
-        assert float(row["surprisal:ccdclm"]) == pytest.approx(
-            token.measures["surprisal"], abs=1e-4
-        )
-    names = ["length", "log_frequency", "surprisal:rnnlm"]
-    names = [f"{name}{end}" for name in names for end in ("", "_before")]
-    stories_N, times_N = [row["story"] for row in rows], [float(row["time"]) for row in rows]
-    full, shorter = (
-        held_out(times_N, [[float(row[name]) for name in predictors] for row in rows], stories_N)
-        for predictors in (names, names[:-2])
-    )
-    assert means["rnnlm", "surprisal"] == pytest.approx(
-        np.mean(np.subtract(full, shorter)), abs=1e-5
-    )
+        surprisal = token.measures["surprisal"]
+        assert float(row["surprisal:ccdclm"]) == pytest.approx(surprisal, abs=1e-4)
+    words = {name: [row[name] for row in rows] for name in rows[0]}
+    words["time"] = list(map(float, words["time"]))
+    for (comparison, label), names in {
+        ("surprisal", "rnnlm"): ["surprisal:rnnlm"],
+        ("divergence beyond surprisal", "ccdclm"): ["surprisal:ccdclm", "divergence:ccdclm"],
+        ("column of the input", "length"): ["input_length"],
+    }.items():
+        gain = np.subtract(held_out_by(words, names), held_out_by(words, names[:-1])).mean()
+        assert gains[comparison, label] == pytest.approx(gain, abs=1e-6)
+        assert re.search(rf"^{comparison} +{label} +{1e3 * gain:.1f} \[", printed, re.MULTILINE)
+    (pair,) = saved["differences"]
+    difference = gains["surprisal", "ccdclm"] - gains["surprisal", "rnnlm"]
+    assert pair["difference"] == pytest.approx(difference, abs=1e-9)
+    text = rf"ccdclm - rnnlm +{1e3 * difference:.1f} \[.*\] +{pair['p_holm']:.4f}"
+    assert re.search(text, printed)
 
 
-def made_up(rng, surprisals, offset=0.0, scale=1.0):
-    """60 words in 12 sentences of 3 stories, whose times depend on the surprisals of one run."""
-    sentences = np.repeat(np.arange(12), 5)
-    times = 300 + 40 * surprisals[:, 0] + rng.standard_normal(60)
-    predictors = {name: rng.standard_normal((60, 2)) for name in ("length", "log_frequency")}
-    entropy = rng.standard_normal((60, 2))
-    measures = {
-        SURPRISAL: scale * surprisals + offset,
-        NO_CONTEXT: rng.standard_normal((60, 2)),
-        "entropy": entropy,
-        "divergence": rng.standard_normal((60, 2)),
-    }
-    other = {**measures, SURPRISAL: entropy}
-    for run, of_run in (("a", measures), ("b", other)):
-        predictors |= {f"{name}:{run}": values for name, values in of_run.items()}
-    table = {"story": sentences // 4, "sentence": sentences, "time": times}
-    return Words(table, predictors, {"first": 3})
-
-
-def test_intervals_draw_sentences_and_runs_are_compared_by_their_surprisal():
+def test_intervals_draw_sentences():
     rng = np.random.default_rng(2)
-    words = made_up(rng, rng.standard_normal((60, 2)))
-    result = gains_of(words, ["a", "b"])
-
-    def sums_of_sentences(run, comparison):
-        full, shorter = (
-            held_out(
-                words.table["time"],
-                np.hstack([words.predictors[name] for name in names]),
-                words.table["story"],
-            )
-            for measures in (COMPARISONS[comparison], COMPARISONS[comparison][:-1])
-            for names in [["length", "log_frequency", *(f"{name}:{run}" for name in measures)]]
-        )
-        return np.bincount(words.table["sentence"], np.subtract(full, shorter))
-
-    gains = {gain[:2]: gain for gain in result.gains}
-    for comparison in COMPARISONS:
-        sums_D = sums_of_sentences("a", comparison)
+    sentences = np.repeat(np.arange(12), 5)
+    words: dict[str, np.ndarray] = {"document": sentences // 4, "sentence": sentences}
+    measures = ("surprisal", "surprisal_no_context", "entropy", "divergence")
+    for name in ("length", "log_frequency", *(f"{name}:a" for name in measures)):
+        words |= {f"{name}{end}": rng.standard_normal(60) for end in ("", "_before")}
+    words["time"] = 300 + 40 * words["surprisal:a"] + rng.standard_normal(60)
+    gains, differences = gains_of(words, ["a"])
+    assert [gain["comparison"] for gain in gains] == list(COMPARISONS) and not differences
+    for gain in gains:
+        names = [f"{name}:a" for name in COMPARISONS[gain["comparison"]]]
+        gain_N = np.subtract(held_out_by(words, names), held_out_by(words, names[:-1]))
+        sums_D = np.bincount(sentences, gain_N)
         means = significance.resample(sums_D[:, None], np.full((12, 1), 5.0))
-        low, high = np.percentile(means[:, 0], (2.5, 97.5))
-        expected = [sums_D.sum() / 60, low, high]
-        np.testing.assert_allclose(gains["a", comparison][2:], expected, rtol=1e-6)
-    gain = gains["a", "surprisal"]
-    assert words.counts == {"words": 60, "stories": 3, "sentences": 12}
-    (pair,) = result.differences
-    expected = gain.mean - sums_of_sentences("b", "surprisal").sum() / 60
-    assert (pair.a, pair.b) == (0, 1) and pair.difference == pytest.approx(expected)
-    printed = text(words, result, ["a", "b"]).splitlines()
-    row, differences = (line for line in printed if line.startswith("surprisal  "))
-    assert f"{1e3 * gain.mean:.1f} [{1e3 * gain.low:.1f}, {1e3 * gain.high:.1f}]" in row
-    assert f"a - b {1e3 * pair.difference:+.1f} [" in " ".join(differences.split())
-    line = figure(result.gains).lines[0]
-    assert [line.y[1], line.low[1], line.high[1]] == pytest.approx([1e3 * x for x in gain[2:]])
-
-
-def test_units_of_predictors_have_no_effect():
-    surprisals = np.random.default_rng(3).standard_normal((60, 2))
-    plain, scaled = (
-        gains_of(made_up(np.random.default_rng(4), surprisals, *unit), ["a", "b"]).gains
-        for unit in ((0.0, 1.0), (1.7e12, 1e9))
-    )
-    for a, b in zip(plain, scaled, strict=True):
-        np.testing.assert_allclose(a[2:], b[2:], atol=1e-4)
+        expected = [gain_N.mean(), *np.percentile(means[:, 0], (2.5, 97.5))]
+        actual = [gain[name] for name in ("mean", "low", "high")]
+        np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
 
 def test_rows_of_several_words_are_summed_and_follow_their_previous_row(monkeypatch):
@@ -225,55 +158,39 @@ def test_rows_of_several_words_are_summed_and_follow_their_previous_row(monkeypa
     )
     story = Document("s", texts, rows=[{"time": t, "x": x} for t, x in cells], row_of_word=rows)
     kept = words_of({"a": lm}, [story, story._replace(id="t")], "time", ["x"])
-    assert kept.omitted == {
-        "first of a story": 2,
-        "OOV, or after an OOV word": 4,
-        "without a reading time": 2,
-        "without a predictor of the word or of the word before": 4,
-    }
-    assert {name: column.tolist() for name, column in kept.table.items()} == {
-        "story": ["s", "t"],
+    # Rows 3 and 4 are OOV or follow an OOV word, row 5 has no time, and 6 and 7 have no x, or the
+    # row before has none.
+    places = {name: kept.pop(name).tolist() for name in list(kept)[:5]}
+    assert places == {
+        "document": ["s", "t"],
         "sentence": [1, 1],
         "position": [2, 2],
         "word": ["aa b ."] * 2,
         "time": [9, 9],
     }
-    assert kept.sentence_N.tolist() == [0, 1]
     logs = np.log([2 / 20, 5 / 20])
     expected = {"length": [4, 1], "log_frequency": logs, "input_x": [2, 1]}
     expected |= {"surprisal:a": [2 + 3 + 4, 1], "surprisal_no_context:a": [11 + 12 + 13, 10]}
     expected |= {"entropy:a": [21, 20], "divergence:a": [31 + 32 + 33, 30]}
-    assert kept.predictors.keys() == expected.keys()
+    assert set(kept) == {f"{name}{end}" for name in expected for end in ("", "_before")}
     for name, values in expected.items():
-        np.testing.assert_allclose(kept.predictors[name][0], values)
+        np.testing.assert_allclose([kept[name][0], kept[f"{name}_before"][0]], values)
 
 
-def test_wrong_tables_are_refused(space, tmp_path):
-    def error_of(*flags):
-        """The last line; notes of the format stand before it."""
-        arguments = (f"--workdir={space.run}", *flags)
-        return launch("reading_times", *arguments, code=2).stderr.splitlines()[-1]
-
-    bad = tmp_path / "bad.csv"
-    bad.write_text("story,text,time\na,w1 w2,3\nb,w1,fast\n")
-    error = error_of(f"--input={bad}")
-    assert "story 'b', row 1: 'fast' in the column 'time' is not a reading time above 0" in error
-    bad.write_text("story,text,time\na,w1,3\na,w2,3\n")
-    assert "the input has fewer than two stories" in error_of(f"--input={bad}")
-    bad.write_text("story,text,time\na,unheard,3\na,unseen,3\nb,unheard,3\nb,unseen,3\n")
-    assert "no word remains; omitted: 2 (first of a story), 2 (OOV" in error_of(f"--input={bad}")
-    bad.write_text("story,text,time\na,w1,3\na,w2,3\nb,w1,3\nb,w2,3\n")
-    problem = "without one of the stories 1 words remain, and the linear model has 7 weights"
-    assert problem in error_of(f"--input={bad}")
-    with pytest.raises(InputError, match="predicts all reading times exactly"):
-        log_likelihoods(
-            np.full(12, 3.0), np.random.default_rng(0).random((12, 1)), np.arange(12) % 3
-        )
-    bare = Vocabulary(("<START>", "<END>", "<UNKNOWN>", "a"), (0, 0, 0, 0))
-    lm = dataclasses.replace(dclm_jax.restore(space.run), vocabulary=bare)
-    stories = [Document(name, [["a"]], rows=[{"time": "3"}]) for name in "ab"]
-    with pytest.raises(InputError, match="no word counts, which log frequencies require"):
-        words_of({"a": lm}, stories, "time")
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("a,w1 w2,3\nb,w1,fast\n", "story 'b', row 1: could not convert string to float: 'fast'"),
+        ("a,w1,3\n" * 20, "the reading times of 19 words in 1 stories are too few for linear"),
+        ("a,unheard,3\n" * 9 + "b,w1,3\n" * 9, "the reading times of 8 words in 1 stories"),
+    ],
+)
+def test_wrong_tables_are_refused(space, tmp_path, rows, message):
+    table = tmp_path / "bad.csv"
+    table.write_text(f"story,text,time\n{rows}")
+    done = launch("reading_times", f"--workdir={space.run}", f"--input={table}", code=2)
+    # Notes of the format stand before the error.
+    assert message in done.stderr.splitlines()[-1]
 
 
 def test_subwords_are_added_to_the_words_that_they_begin_in():

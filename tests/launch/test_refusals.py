@@ -121,9 +121,7 @@ prepare --output=new --corpus=bbc --input=x --format=prose => format has no effe
 {PAIRED} --input_source=references.txt => lines.txt has 2 documents and references.txt has 1
 
 reading_times --workdir=run --input=times.csv --time=ms => \
-story 'a', row 1: there is no column 'ms'; choose --time and --predictors from: 'story', 'time',
-reading_times --workdir=run --input=times.csv --predictors=time => \
---story, --time and --predictors name 'time' twice; name different columns
+story 'a', row 1: there is no column 'ms'; choose from: 'story', 'time',
 reading_times --workdir=run --input=times.csv --predictors=gpt3 => there is no column 'gpt3'
 reading_times --workdir=run --input=times.csv --output=times.csv => \
 --input and --output are both times.csv; choose two files
