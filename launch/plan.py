@@ -103,7 +103,8 @@ def costs(workload: Workload, devices: Sequence[Any], memory: int) -> dict[str, 
     """
     key = jax.eval_shape(lambda: jax.random.key(0))
     batch = workload.shape.on_each(len(devices)).batch(len(devices))
-    step = workload.step(plan_of(devices[0]), devices)
+    plan = plan_of(devices[0], fused_scan=workload.model.fused_scan)
+    step = workload.step(plan, devices)
     # One chunk of the softmax has all positions, so that no loop has an unknown number of trips.
     plain = Plan(chunk_logits=2**62, max_chunk=2**31 - 1, only_chunks=1)
     plain_step = workload.step(plain, jax.devices("cpu")[:1])

@@ -5,6 +5,7 @@ from typing import Any
 from dclm_jax.errors import InputError, brief, did_you_mean
 from dclm_jax.models import autoencoder, dclm, hierarchical_rnn, larger_context, pointer
 from dclm_jax.models.base import DocumentModel
+from dclm_jax.nn.plan import default_plan
 
 _CLASSES: tuple[type[DocumentModel], ...] = (
     *dclm.MODELS,
@@ -35,4 +36,5 @@ def create(name: str, **options: Any) -> DocumentModel:
             )
     if "vocab_size" not in options:
         raise InputError(f"model {name} has no vocab_size; pass vocab_size=V")
-    return cls(**options)
+    plan = default_plan(fused_scan=options.get("fused_scan", False))
+    return cls(**options, plan=plan)

@@ -146,6 +146,8 @@ class DocumentModel:
         Validation, and all commands with --matmul_precision, have highest instead.
       remat: recompute a sentence's gates and states in the backward pass of training, which takes
         less memory and more time.
+      fused_scan: compute a loop over tokens as one kernel (nn/fused.py), on a TPU v5 or newer; no
+        effect on other devices. The kernel has been compiled for TPUs and has never run on one.
       plan: how the platform computes the model; changes only speed and memory, and is not an option
         of a configuration.
 
@@ -183,6 +185,7 @@ class DocumentModel:
     compute_dtype: Literal["float32", "bfloat16"] = "float32"
     matmul_precision: MatmulPrecision = "default"
     remat: bool = False
+    fused_scan: bool = False
     plan: Plan = dataclasses.field(default_factory=default_plan, repr=False, kw_only=True)
 
     name: ClassVar[str]

@@ -54,9 +54,9 @@ class Plan:
         forward pass again, and does not read saved values. On a v5e a step of `rnnlm` with H = 512,
         256 segments and bfloat16 takes 40.0 ms instead of 45.1 ms and 1,590 MB instead of 2,830 MB.
       fuses_scans: whether a loop over tokens is one kernel (nn/fused.py), on TPUs with at least
-        64 MiB of VMEM. A step of `adclm` takes 2.1 ms instead of 15.7 ms by the kernels' memory
-        traffic; their instructions, which no estimate has, take about 0.9 ms (2,150 and 5,950
-        bundles per token, forward and backward).
+        64 MiB of VMEM, if the configuration asks for it. A step of `adclm` takes 2.1 ms instead of
+        15.7 ms by the kernels' memory traffic; their instructions, which no estimate has, take
+        about 0.9 ms (2,150 and 5,950 bundles per token, forward and backward).
     """
 
     chunk_logits: int = 2**26
@@ -88,21 +88,21 @@ class Plan:
 
 
 GPU = Plan(vocab_multiple=128, max_round=1, unrolled_steps=4)
-TPU = Plan(chunk_logits=2**23, bias_by_product=True, repeats_products=True, fuses_scans=True)
+TPU = Plan(chunk_logits=2**23, bias_by_product=True, repeats_products=True)
 TPU_V4 = Plan(bias_by_product=True, repeats_products=True)
 CPU = Plan(chunk_logits=2**22, bound_by_parts=True, stops_early=True)
 
 
-def plan_of(device: Any) -> Plan:
-    """The arrangement for a device of JAX."""
+def plan_of(device: Any, *, fused_scan: bool = False) -> Plan:
+    """The arrangement for a device of JAX; see `DocumentModel.fused_scan`."""
     if device.platform == "cpu":
         return CPU
     if device.platform == "tpu":
         is_old = device.device_kind in ("TPU v2", "TPU v3", "TPU v4", "TPU v4 lite")
-        return TPU_V4 if is_old else TPU
+        return TPU_V4 if is_old else dataclasses.replace(TPU, fuses_scans=fused_scan)
     return GPU
 
 
-def default_plan() -> Plan:
+def default_plan(*, fused_scan: bool = False) -> Plan:
     """The arrangement for the platform that JAX computes on by default."""
-    return plan_of(jax.devices()[0])
+    return plan_of(jax.devices()[0], fused_scan=fused_scan)

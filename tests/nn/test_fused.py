@@ -20,6 +20,7 @@ from tests.models.support import DOCUMENTS, model_jit, pack, random_params, simp
 pytestmark = pytest.mark.usefixtures("x64")
 
 ROWS, HIDDEN = 3, 4
+FUSED = dataclasses.replace(TPU, fuses_scans=True)
 close = partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12)
 
 
@@ -49,7 +50,7 @@ def test_values_and_gradients_are_those_of_a_loop(name, length):
     def scan(weights, state, gates):
         scanned: tuple[Any, Any] = recurrence.scan(
             cell.step,
-            TPU,
+            FUSED,
             {name: Weight(array) for name, array in weights.items()},
             tuple(state),
             gates,
@@ -94,10 +95,8 @@ def test_a_model_has_the_same_gradient(name):
     def gradient(model, params):
         return jax.value_and_grad(lambda params: batch_likelihood(model, params, batch).nll)(params)
 
-    expected = gradient(
-        dataclasses.replace(model, plan=dataclasses.replace(TPU, fuses_scans=False)), params
-    )
-    jax.tree.map(close, gradient(dataclasses.replace(model, plan=TPU), params), expected)
+    expected = gradient(dataclasses.replace(model, plan=TPU), params)
+    jax.tree.map(close, gradient(dataclasses.replace(model, plan=FUSED), params), expected)
 
 
 def test_a_precision_that_kernels_lack_is_a_loop():
