@@ -292,7 +292,7 @@ def _flag_error(error: Exception) -> str:
 
 def _one_line(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None:
-        return f"{printable(str(error.filename))[:200]}: {error.strerror}"
+        return f"{printable(str(error.filename))}: {error.strerror}"
     # str(KeyError) is the repr of its message.
     text = error.args[0] if isinstance(error, KeyError) and error.args else error
     return " ".join(str(text).split())

@@ -24,14 +24,14 @@ import collections
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dclm_jax import files
-from dclm_jax.data.vocabulary import END, SPECIAL_TOKENS, START, UNKNOWN
+from dclm_jax.data.vocabulary import END, START, UNKNOWN
 from dclm_jax.decoding.choices import Decoding, choose
 from dclm_jax.errors import InputError, brief
 from dclm_jax.models.base import Context, DocumentModel, Params
@@ -57,7 +57,7 @@ class Limits:
     """
 
     num_sentences: files.Size
-    max_sentence_words: Annotated[int, files.Range(1, 2**20, f"a whole number from 1 to {2**20}")]
+    max_sentence_words: files.Size
     max_words: files.Size = 2**31 - 1
 
     def __post_init__(self):
@@ -255,8 +255,6 @@ def _opened(
             f"decoding is {brief(decoding)}; expected a Decoding, such as Decoding('beam')"
         )
     model = start.reader.model
-    if model.vocab_size - len(SPECIAL_TOKENS) + decoding.allow_unknown < 1:
-        raise InputError("the vocabulary has no words to generate; choose a larger vocabulary")
     row_R = np.repeat(np.arange(start.rows), decoding.width)
     longest = max(min(limit.max_sentence_words, limit.max_words) for limit in limits)
     capacity = power_of_two(1 + longest)

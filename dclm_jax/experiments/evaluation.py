@@ -6,7 +6,6 @@ adaptation and of a mixture.
 """
 
 import dataclasses
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -227,10 +226,6 @@ def context_figure(subjects: Sequence[Subject], perplexities: Sequence[float]) -
     levels = []
     for subject, perplexity in zip(subjects, perplexities, strict=True):
         label, _, lm = subject
-        if math.isinf(perplexity):
-            raise InputError(
-                f"a perplexity of {label} is not finite and cannot be drawn; omit this run"
-            )
         if (n := lm.config.get("model", {}).get("context_sentences")) is None:
             levels.append((f"{label} ({perplexity:.1f})", perplexity))
             continue

@@ -166,11 +166,8 @@ def new_figure(size: tuple[float, float]) -> "tuple[Drawing, Axes]":
 
 def save(figure: "Drawing", path: str | os.PathLike[str]) -> None:
     """Writes a figure, whole or not at all; the suffix of `path` chooses the format."""
-    content, file_format = io.BytesIO(), _format(path)
-    try:
-        figure.savefig(content, format=file_format)
-    except ValueError as error:
-        raise InputError(f"{path}: cannot write the figure: {error}") from error
+    content = io.BytesIO()
+    figure.savefig(content, format=_format(path))
     files.write_bytes(path, content.getvalue())
 
 
@@ -233,10 +230,6 @@ def _draw_line(axes: "Axes", figure: Figure, index: int) -> None:
     style: dict[str, Any] = {"color": COLOURS[look % len(COLOURS)]}
     x = np.asarray(line.x, float)
     if figure.has_intervals:
-        if np.isinf(line.y).any():
-            raise InputError(
-                f"a perplexity of {line.label} is not finite and cannot be drawn; omit this run"
-            )
         x = x + 0.8 * ((index + 0.5) / len(figure.lines) - 0.5)
         axes.vlines(x, line.low, line.high, linewidth=1.5, **style)
         marks["linestyle"] = ""
