@@ -2,7 +2,7 @@
 
 import csv
 import json
-import re
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -11,18 +11,33 @@ import dclm_jax
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import measures
 from dclm_jax.evaluation.datasets import open_split
+from dclm_jax.evaluation.measures import Measure
+from dclm_jax.evaluation.scoring import Document
 from dclm_jax.experiments.subjects import restore_all
-from tests.launch.support import REPOSITORY, copy_run, launch
+from tests.launch.support import copy_run, launch
+
+
+class FirstWords(Measure):
+    """Mean surprisal of the first word of each sentence, in nats."""
+
+    name = "first_words"
+    header = "first words, nats"
+
+    def __init__(self) -> None:
+        self.nats, self.sentences = 0.0, 0
+
+    def add(self, sentences: Document, nll: Sequence[np.ndarray]) -> None:
+        # `nll` has an array per sentence, whose last value is END's.
+        self.nats += sum(float(nats[0]) for nats in nll)
+        self.sentences += len(nll)
+
+    def value(self) -> float:
+        return self.nats / self.sentences
 
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    """The example of WORKSPACE.md."""
-    workspace = (REPOSITORY / "WORKSPACE.md").read_text()
-    _, code = re.findall(r"^```python\n(.*?)^```", workspace, re.MULTILINE | re.DOTALL)
-    names = dict(vars(measures))
-    exec(code, names)
-    monkeypatch.setattr(measures, "MEASURES", (*measures.MEASURES, names["FirstWords"]))
+    monkeypatch.setattr(measures, "MEASURES", (*measures.MEASURES, FirstWords))
 
 
 @pytest.fixture(scope="module")

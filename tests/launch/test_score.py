@@ -267,11 +267,10 @@ def test_means_over_regions_are_means_of_words_and_documents(raw, blank):
     assert records[0]["documents"] == 3 and records[0]["unit"] == "nats"
 
 
-def test_the_recipe_names_the_columns_of_tsv(raw):
+def test_the_manual_names_the_columns_of_tsv(raw):
     run, table = raw
-    recipes = (REPOSITORY / "launch/recipes.md").read_text()
-    (columns,) = re.findall(r"`<END>`\s+of a sentence, (.*?)\. Words", recipes, re.DOTALL)
-    names = re.findall(r"`(\w+)`", columns.replace("`prepare`", ""))
-    flags = [f"--workdir={run}", f"--input={table}", "--no_context_too", JOIN]
-    flags += ["--measures=entropy,divergence"]
-    assert names == list(table_of(*flags)[0])
+    manual = (REPOSITORY / "launch/score.py").read_text()
+    (columns,) = re.findall(r"Columns: (.*?), then columns of the input", manual, re.DOTALL)
+    names = re.split(r",\s+| and ", re.sub(r" \(.*?\)", "", columns))
+    (row, *_) = table_of(f"--workdir={run}", f"--input={table}", JOIN)
+    assert [*names, "item", "condition", "region"] == list(row)
