@@ -161,30 +161,6 @@ class DocumentState:
         (text,) = generation.generate(self.state, decoding, [limits], keys)
         return self.lm.to_words(text)
 
-    def stream(
-        self,
-        num_sentences: int = DEFAULT_NUM_SENTENCES,
-        decoding: Decoding = GREEDY,
-        *,
-        prefix: Sentence = "",
-        max_sentence_words: int = DEFAULT_MAX_SENTENCE_WORDS,
-        seed: int = 0,
-    ) -> Iterator[tuple[str, float]]:
-        """Yields the words of `generate`, each with log P in nats, as soon as their sentence is
-        complete. END closes every sentence. Beam search yields all words at the end.
-
-        Args:
-          prefix: the first words of the first sentence, which are read and not yielded; not for
-            beam search.
-        """
-        self.lm.require_generating()
-        limits = Limits(num_sentences, max_sentence_words)
-        keys = generation.random_keys([seed], [0])
-        (words,) = _words([prefix])
-        begun = self.lm.vocabulary.encode(words)
-        for word, log_prob in generation.stream(self.state, decoding, limits, keys[0], begun):
-            yield self.lm.vocabulary.words[word], log_prob
-
     @property
     def vector(self) -> np.ndarray:
         """The state as one vector, float [X] (`DocumentModel.vector`)."""

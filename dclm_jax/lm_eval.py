@@ -25,9 +25,8 @@ Every string is one document, divided into sentences and words as the run's trai
   a target between two sentences, and at the end of a string that shows the end of its sentence.
 - loglikelihood_rolling: log P of all targets of a document, END of every sentence included, equal
   to the nats of `launch.evaluate` of this document.
-- generate_until: words with spaces between them, by greedy search or sampling. If the training text
-  had one sentence per line, a line break stands for END; otherwise END is not written. Requests are
-  answered one at a time. max_gen_toks counts words and ENDs.
+
+Tasks that generate text (generate_until) are refused.
 
 The harness counts the words between white space: its word_perplexity is exp(nats / these words),
 which can be compared with other models of the harness if few words are OOV. With `process_results:
@@ -45,7 +44,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
-from dclm_jax.decoding.choices import Decoding
 from dclm_jax.errors import InputError, brief, did_you_mean, importing
 from dclm_jax.experiments import strings
 from dclm_jax.experiments.strings import Continuation
@@ -53,8 +51,6 @@ from dclm_jax.language_model import DEFAULT_BATCH_SIZE, restore
 from dclm_jax.nn.precision import SCORING_PRECISION
 
 NAME = "dclm_jax"
-_MAX_TARGETS = 256
-"""Default of max_gen_toks, as in other models of the harness."""
 
 
 def _end(error: InputError) -> NoReturn:
@@ -69,9 +65,6 @@ try:
         from lm_eval.api.model import LM  # pyright: ignore[reportMissingImports]
         from lm_eval.api.registry import (  # pyright: ignore[reportMissingImports]
             model_registry,
-        )
-        from lm_eval.models.utils import (  # pyright: ignore[reportMissingImports]
-            normalize_gen_kwargs,
         )
 except InputError as error:
     if __name__ != "__main__":
@@ -143,17 +136,12 @@ class HarnessModel(LM):
         ]
 
     def generate_until(self, requests: list[Instance]) -> list[str]:
-        """The continuation of each context, without the string that stops it."""
-        texts = []
-        for seed, request in enumerate(requests):
-            context, options = request.args
-            decoding, stops, max_targets = _generation(options)
-            texts.append(
-                strings.generate(
-                    self._lm, context, max_targets, stops=stops, decoding=decoding, seed=seed
-                )
-            )
-        return texts
+        """Refuses tasks that generate text."""
+        raise InputError(
+            f"the task {requests[0].task_name} generates text, which the model {NAME} does not "
+            "offer to the harness; choose tasks whose output_type is multiple_choice, "
+            "loglikelihood or loglikelihood_rolling"
+        )
 
 
 # By its name, because `python -m` loads this module under two names.
@@ -182,25 +170,6 @@ def _is_chance(answers: Sequence[Continuation]) -> bool:
     if len(answers) == 1:
         return answers[0].is_unknown
     return len({answer.ids for answer in answers}) == 1
-
-
-def _generation(options: dict[str, Any]) -> tuple[Decoding, list[str], int]:
-    """The decoding, the stop strings and the maximum number of targets of a request."""
-    unused = dict(normalize_gen_kwargs(options, _MAX_TARGETS))
-    stops = [stop for stop in unused.pop("until") if stop]
-    max_targets, temperature = unused.pop("max_gen_toks"), unused.pop("temperature", 1.0)
-    limits = {"top_k": unused.pop("top_k", None) or None, "top_p": unused.pop("top_p", 1.0)}
-    samples = unused.pop("do_sample") and temperature > 0
-    if unused:
-        name = min(unused)
-        raise InputError(
-            f"the generation argument {brief(name)} is {brief(unused[name])}; expected only until, "
-            "max_gen_toks, do_sample, temperature, top_k and top_p"
-        )
-    if max_targets < 1:
-        raise InputError(f"max_gen_toks is {max_targets}; expected at least 1")
-    decoding = Decoding("sample", temperature=temperature, **limits) if samples else Decoding()
-    return decoding, stops, max_targets
 
 
 def main() -> None:

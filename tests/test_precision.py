@@ -73,7 +73,6 @@ def use_language_model(lm: LanguageModel) -> None:
     state.next_words("a")
     state.score(["a b"])
     state.generate(1, Decoding("beam"), max_sentence_words=2)
-    list(state.stream(1, max_sentence_words=2))
     numbers = {"weight": 0.1, "strength": 1.0, "theta": 0.1, "window": 10}
     list(lm.adapt("cache", **numbers).score([TEXT]))
     model: Any = lm.model

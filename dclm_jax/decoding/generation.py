@@ -20,10 +20,9 @@ The R = B * W rows are partial hypotheses; rows of one document are adjacent. On
 generates a sentence: a loop over its words for the whole batch, without the host.
 """
 
-import collections
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -120,7 +119,7 @@ class _Sentence(NamedTuple):
     Attributes:
       token_R: the token to read next.
       tokens_NxR, log_probs_NxR, rows_NxR: for each step the token, its log P, and the row of the
-        hypothesis that it extends. Before a step, its token is END or the word of a given prefix.
+        hypothesis that it extends. Before a step, its token is END.
       keys_R: random keys of the sentence.
     """
 
@@ -144,49 +143,18 @@ def generate(
       limits: the limits of each text.
       keys_B: the random key of each text for sampling, from `random_keys`.
     """
-    # Only the last texts are kept, because the size of all is quadratic in the number of sentences.
-    (texts,) = collections.deque(_growing(start, decoding, limits, keys_B), maxlen=1)
-    return texts
-
-
-def stream(
-    start: ReaderState,
-    decoding: Decoding,
-    limits: Limits,
-    key: jax.Array,
-    prefix: Sequence[int] | np.ndarray = (),
-) -> Iterator[tuple[int, float]]:
-    """The text that `generate` returns for a state of one row, sentence by sentence.
-
-    Beam search yields all words at the end, because it fixes the first word last.
-
-    Args:
-      start, decoding, limits, key: as for `generate`, of one text.
-      prefix: ids of the first words of the first sentence, which are read and not yielded, and
-        which count in `limits.max_sentence_words`; none for beam search.
-
-    Yields:
-      Word ids, including END, each with its log P in nats.
-    """
-    if len(prefix) and decoding.width > 1:
-        raise InputError(
-            "beam search begins with a sentence; use greedy search or sampling after a prefix"
-        )
-    if len(prefix) >= limits.max_sentence_words:
-        raise InputError(
-            f"the prefix has {len(prefix)} words; expected less than max_sentence_words, "
-            f"{limits.max_sentence_words}"
-        )
-    if decoding.width > 1:
-        growing = iter([generate(start, decoding, [limits], key[None])])
-    else:
-        growing = _growing(start, decoding, [limits], key[None], prefix)
-    num_read = len(prefix)
-    for (text,) in growing:
-        words = [word for ids in text.sentences for word in (*ids.tolist(), END)]
-        log_probs = [value for values in text.log_probs for value in values.tolist()]
-        yield from zip(words[num_read:], log_probs[num_read:], strict=True)
-        num_read = len(words)
+    reader = require_words(start.reader)
+    state, capacity = _opened(start, decoding, limits, keys_B)
+    program = compiled(_next_sentence, reader.model, static=(0, 1))
+    texts = [Text()] * (start.rows * decoding.width)
+    for number in range(max(limit.num_sentences for limit in limits)):
+        state, *sentence = program(decoding, capacity, reader.params, state, number)
+        texts = _extended_texts(texts, state.partials, *map(np.asarray, sentence))
+        if not np.any(state.partials.goes_on_R):
+            break
+    scores_R = decoding.normalized(state.partials.log_prob_R, state.partials.terms_R)
+    best_B = np.argmax(np.asarray(scores_R).reshape(start.rows, -1), axis=-1)
+    return [texts[decoding.width * row + best] for row, best in enumerate(best_B.tolist())]
 
 
 def generate_many(
@@ -278,45 +246,20 @@ def _opened(
     return _State(model.resize_context(start.take(row_R).context, capacity), partials), capacity
 
 
-def _growing(
-    start: ReaderState,
-    decoding: Decoding,
-    limits: Sequence[Limits],
-    keys_B: jax.Array,
-    prefix: Sequence[int] | np.ndarray = (),
-) -> Iterator[list[Text]]:
-    """The best texts so far after each sentence; without a beam, `prefix` are their first words."""
-    reader = require_words(start.reader)
-    state, capacity = _opened(start, decoding, limits, keys_B)
-    program = compiled(_next_sentence, reader.model, static=0)
-    texts = [Text()] * (start.rows * decoding.width)
-    no_words_N = np.full(capacity, END, np.int32)
-    prefix_N = np.array([*prefix, *no_words_N[len(prefix) :]], np.int32)
-    for number in range(max(limit.num_sentences for limit in limits)):
-        words_N = no_words_N if number else prefix_N
-        state, *sentence = program(decoding, reader.params, state, number, words_N)
-        texts = _extended_texts(texts, state.partials, *map(np.asarray, sentence))
-        scores_R = decoding.normalized(state.partials.log_prob_R, state.partials.terms_R)
-        best_B = np.argmax(np.asarray(scores_R).reshape(start.rows, -1), axis=-1)
-        yield [texts[decoding.width * row + best] for row, best in enumerate(best_B.tolist())]
-        if not np.any(state.partials.goes_on_R):
-            break
-
-
 def _next_sentence(
     model: DocumentModel,
     decoding: Decoding,
+    capacity: int,
     params: Params,
     state: _State,
     number: jax.Array,
-    prefix_N: jax.Array,
 ) -> tuple[_State, jax.Array, jax.Array]:
     """Generates sentence `number`; see `_end` for the results."""
     params = weighted(model, params)
     generated = jax.lax.while_loop(
         lambda sentence: jnp.any(sentence.token_R != END),
         functools.partial(_step, model, decoding, params),
-        _begin(model, decoding, params, state, number, prefix_N),
+        _begin(model, decoding, capacity, params, state, number),
     )
     return _end(model, decoding, params, generated)
 
@@ -324,14 +267,14 @@ def _next_sentence(
 def _begin(
     model: DocumentModel,
     decoding: Decoding,
+    capacity: int,
     params: Params,
     state: _State,
     number: jax.Array,
-    prefix_N: jax.Array,
 ) -> _Sentence:
     """The beginning of sentence `number`, in rows whose document has not ended."""
     context, partials = state
-    rows, capacity = len(partials.row_R), len(prefix_N)
+    rows = len(partials.row_R)
     partials = partials._replace(
         goes_on_R=partials.goes_on_R & (number < partials.max_sentences_R),
         row_R=jnp.arange(rows),
@@ -355,7 +298,7 @@ def _begin(
         partials=partials,
         prefix=incremental.begin(model, params, context, rows, capacity),
         token_R=jnp.where(partials.goes_on_R, START, END).astype(jnp.int32),
-        tokens_NxR=jnp.where(partials.goes_on_R, prefix_N[:, None], END),
+        tokens_NxR=jnp.full((capacity, rows), END, jnp.int32),
         log_probs_NxR=jnp.zeros((capacity, rows), partials.log_prob_R.dtype),
         rows_NxR=jnp.tile(jnp.arange(rows, dtype=jnp.int32), (capacity, 1)),
         keys_R=keys_R,
@@ -385,8 +328,6 @@ def _step(
     )
     # With fewer extensions than the beam width, some rows have no extension.
     token_R = jnp.where(partials.log_prob_R == -jnp.inf, END, token_R).astype(jnp.int32)
-    prefix_token_R = sentence.tokens_NxR[position]
-    token_R = jnp.where(prefix_token_R == END, token_R, prefix_token_R)
     if decoding.width > 1:
         prefix = incremental.take_ahead(model, params, prefix, row_R)
     return sentence._replace(

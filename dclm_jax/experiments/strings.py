@@ -1,4 +1,4 @@
-"""Log-probabilities of continuations of strings, and strings that a model generates.
+"""Log-probabilities of continuations of strings.
 
 A string is one document, divided into sentences and words as the run's training text. Dividers and
 blank lines end no document. Raw text is tokenized; a blank line ends its paragraph. In other text
@@ -17,14 +17,13 @@ the continuation.
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from dclm_jax.data.documents import NO_DIVIDER
-from dclm_jax.data.vocabulary import END, END_TOKEN, UNKNOWN, Vocabulary
-from dclm_jax.decoding.choices import GREEDY, Decoding
+from dclm_jax.data.vocabulary import END, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import distributions
 from dclm_jax.language_model import LanguageModel
@@ -132,54 +131,3 @@ def _parts(vocabulary: Vocabulary, divide: Divide, context: str, continuation: s
         ends = number + 1 < len(ids) or _is_complete(divide, text)
         parts.append(_Part(ids[: number + 1], first, len(words) + ends))
     return parts
-
-
-def generate(
-    lm: LanguageModel,
-    context: str,
-    max_targets: int,
-    *,
-    stops: Sequence[str] = (),
-    decoding: Decoding = GREEDY,
-    seed: int = 0,
-) -> str:
-    """The text that a model generates after a context, which may end inside a sentence.
-
-    Args:
-      lm: a model that generates words.
-      max_targets: maximum number of words and ENDs.
-      stops: strings that end the text, and are not part of it.
-      decoding: "greedy" or "sample", with their options.
-      seed: random seed for sampling.
-
-    Returns:
-      Words with spaces between them. If the training text had a sentence per line, a line break
-      stands for END.
-    """
-    divide = functools.partial(sentences_of, lm)
-    sentences = divide(context)
-    begun = [] if _is_complete(divide, context) else sentences.pop()
-    words = lm.read(sentences).stream(
-        max_targets,
-        decoding,
-        prefix=begun,
-        max_sentence_words=len(begun) + max_targets,
-        seed=seed,
-    )
-    text = ""
-    for text in _written(lm, (word for word, _ in itertools.islice(words, max_targets))):
-        if at := [text.index(stop) for stop in stops if stop in text]:
-            return text[: min(at)]
-    return text
-
-
-def _written(lm: LanguageModel, words: Iterable[str]) -> Iterator[str]:
-    """The text after each word."""
-    end = "" if lm.string_options().format == "prose" else "\n"
-    text = ""
-    for word in words:
-        if word == END_TOKEN:
-            text += end
-        else:
-            text += word if not text or text.endswith("\n") else f" {word}"
-        yield text

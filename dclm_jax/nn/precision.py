@@ -30,14 +30,17 @@ def at_precision(precision: str, function: Callable[..., Any]) -> Callable[..., 
 
 @functools.cache
 def compiled(
-    function: Callable[..., Any], model: Any, static: int | None = None, donated: int | None = None
+    function: Callable[..., Any],
+    model: Any,
+    static: int | tuple[int, ...] | None = None,
+    donated: int | None = None,
 ) -> Callable[..., Any]:
     """`function(model, *arguments)` of a `DocumentModel` as a function of the arguments, at the
     precision of the model. Every caller gets the same compiled function.
 
     Args:
       function, model: the function and its first argument.
-      static, donated: position among the arguments of a constant of the program, and of an argument
+      static, donated: positions among the arguments of constants of the program, and of an argument
         whose memory the results may reuse (`jax.jit`).
     """
     bound = at_precision(model.matmul_precision, functools.partial(function, model))

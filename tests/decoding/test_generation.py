@@ -14,7 +14,7 @@ import pytest
 from dclm_jax.data.vocabulary import END, START, UNKNOWN
 from dclm_jax.decoding import generation
 from dclm_jax.decoding.choices import Decoding, Method, choose, restricted
-from dclm_jax.decoding.generation import Limits, generate, generate_many, random_keys, stream
+from dclm_jax.decoding.generation import Limits, generate, generate_many, random_keys
 from dclm_jax.errors import InputError
 from dclm_jax.models.dclm import CCDCLM
 from dclm_jax.ngram import NGramScorer
@@ -283,23 +283,6 @@ def test_a_text_does_not_depend_on_its_batch(method, monkeypatch):
         key = random_keys([0], [number])
         (alone,) = generate(after(name, [document]), decoding, limits[:1], key)
         assert plain(alone) == plain(text)
-        streamed = list(stream(after(name, [document]), decoding, limits[0], key[0]))
-        words, log_probs = zip(*streamed, strict=True)
-        assert list(words) == [word for sentence in plain(text) for word in (*sentence, END)]
-        expected = np.concatenate(text.log_probs)
-        np.testing.assert_allclose(log_probs, expected, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["ccdclm", "drnnlm"])
-def test_a_prefix_of_the_greedy_text_is_followed_by_the_rest(name):
-    place, limits = after(name, [DOCUMENTS[0]]), Limits(2, 6, 100)
-    (key,) = keys(1)
-    text = list(stream(place, Decoding("greedy"), limits, key))
-    words = [word for word, _ in text]
-    assert END not in words[:2] and len(words) > 4
-    rest = list(stream(place, Decoding("greedy"), limits, key, words[:2]))
-    assert [word for word, _ in rest] == words[2:]
-    np.testing.assert_allclose([p for _, p in rest], [p for _, p in text[2:]], rtol=1e-5)
 
 
 def test_seeds_and_numbers_decide_what_is_drawn():

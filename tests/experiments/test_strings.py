@@ -11,7 +11,6 @@ import pytest
 from dclm_jax.data.corpus import TrainingText
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.vocabulary import END_TOKEN
-from dclm_jax.decoding.choices import Decoding
 from dclm_jax.errors import InputError
 from dclm_jax.experiments import strings
 from dclm_jax.reading.reader import Reader
@@ -155,43 +154,3 @@ def test_log_probabilities_of_parts_add_up_to_the_score_of_the_whole(options):
 def test_models_without_next_words_are_refused():
     with pytest.raises(InputError, match="predicts bags of words and has no dis"):
         strings.score(model("rnnslm"), [("the", " cat")])
-
-
-@pytest.mark.parametrize("context", ["", "the cat sat .\n", "the cat sat .\nit", "the cat"])
-def test_generated_text_is_the_likeliest_next_word_each_time(context):
-    lm, text = varied(LINES), context
-    written = strings.generate(lm, context, 6)
-    for _ in range(6):
-        sentences = strings.sentences_of(lm, text)
-        begun = sentences.pop() if text and not text.endswith("\n") else []
-        options = lm.read(sentences).next_words(begun, len(WORDS))
-        allowed = {"<START>", "<UNKNOWN>", *([] if begun else [END_TOKEN])}
-        word = next(word for word, _ in options if word not in allowed)
-        space = " " if begun and word != END_TOKEN else ""
-        text += space + word.replace(END_TOKEN, "\n")
-    assert written == text[len(context) :].removeprefix(" ")
-    assert "\n" in written
-
-
-def test_raw_text_is_generated_without_line_breaks():
-    text, of_lines = (strings.generate(varied(kind), "the cat", 40) for kind in (RAW, LINES))
-    assert "\n" in of_lines and text == " ".join(of_lines.split())
-    assert len(text.split()) + of_lines.count("\n") == 40
-
-
-def test_stop_strings_end_the_text():
-    lm = varied(LINES)
-    text = strings.generate(lm, "the cat", 30)
-    for stops in (["absent", "slept"], ["\n"], ["t\ns"], ["ept", "lep"]):
-        end = min(text.index(stop) for stop in stops if stop in text)
-        assert strings.generate(lm, "the cat", 30, stops=stops) == text[:end]
-
-
-def test_sampling_depends_on_the_seed():
-    lm, sampling = varied(LINES), Decoding("sample", temperature=2.0)
-    texts = [
-        strings.generate(lm, "the cat", 12, decoding=sampling, seed=seed) for seed in (0, 1, 2, 0)
-    ]
-    assert texts[0] == texts[3] and len(set(texts)) == 3
-    with pytest.raises(InputError, match="use greedy search or sampling after a prefix"):
-        strings.generate(lm, "the cat", 4, decoding=Decoding("beam"))
