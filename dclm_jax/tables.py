@@ -1,4 +1,4 @@
-"""Tables for people (aligned text, Markdown, LaTeX) and for programs (TSV, CSV).
+"""Tables for people (aligned text, Markdown, LaTeX) and for programs (TSV).
 
 Tables for people are lists of rows of strings, a header first. The first column is aligned to the
 left, all other columns to the right. In tables for programs, a backslash precedes a string that
@@ -8,7 +8,7 @@ pandas or R would read as a missing value: NA is written \\NA, and \\NA is writt
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 _MISSING = (
@@ -33,19 +33,17 @@ _LATEX_ESCAPES = str.maketrans(
 
 
 class Column(NamedTuple):
-    """A column, declared once for tables for people and for CSV.
+    """A column.
 
     Attributes:
-      header: header in tables for people, with the unit; None for a column that only CSV has.
+      header: header, with the unit.
       values: numbers or strings of each row; None where they are missing.
       form: returns the string of a cell, given the values of a row.
-      keys: names in CSV of the first values of each row; CSV omits the other values.
     """
 
-    header: str | None
+    header: str
     values: Sequence[Sequence[Any] | None]
     form: Callable[..., str] = str
-    keys: Sequence[str] = ()
 
     def texts(self) -> list[str]:
         """The strings of all rows, blank where values are missing."""
@@ -59,25 +57,17 @@ class Table(NamedTuple):
       title: title.
       about: description of the numbers.
       cells: rows of strings, a header first.
-      numbers: columns of numbers by their keys in CSV, None where numbers are missing; empty for a
-        table without such columns.
     """
 
     title: str
     about: str
     cells: Sequence[Sequence[str]]
-    numbers: Mapping[str, Sequence[Any]] = {}
 
     @classmethod
     def of(cls, title: str, about: str, columns: Sequence[Column]) -> "Table":
         """A table of columns."""
-        texts = [[c.header, *c.texts()] for c in columns if c.header is not None]
-        numbers = {
-            key: [None if row is None else row[index] for row in column.values]
-            for column in columns
-            for index, key in enumerate(column.keys)
-        }
-        return cls(title, about, list(map(list, zip(*texts, strict=True))), numbers)
+        texts = [[column.header, *column.texts()] for column in columns]
+        return cls(title, about, list(map(list, zip(*texts, strict=True))))
 
     def text(self) -> str:
         """The title and the table for a terminal."""
@@ -129,19 +119,13 @@ def aligned(rows: Sequence[Sequence[str]], *, rule: bool = True) -> list[str]:
     return lines
 
 
-def separated(cells: Iterable[object], delimiter: str = "\t") -> str:
-    """One line of TSV, or of CSV if the delimiter is a comma, with quotes where necessary. A string
-    is written by `text_cell`, None as a missing value, and any other cell by `str`."""
+def separated(cells: Iterable[object]) -> str:
+    """One line of TSV, with quotes where necessary. A string is written by `text_cell`, None as a
+    missing value, and any other cell by `str`."""
     line = io.StringIO(newline="")
-    writer = csv.writer(line, delimiter=delimiter, lineterminator="\n")
+    writer = csv.writer(line, delimiter="\t", lineterminator="\n")
     writer.writerow([text_cell(cell) if isinstance(cell, str) else cell for cell in cells])
     return line.getvalue()
-
-
-def separated_columns(numbers: Mapping[str, Sequence[Any]]) -> str:
-    """CSV with one column per key; a key with no value in any row is omitted."""
-    lists = [[key, *values] for key, values in numbers.items() if values.count(None) < len(values)]
-    return "".join(separated(line, ",") for line in zip(*lists, strict=True))
 
 
 def present(cell: str | None) -> str | None:

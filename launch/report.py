@@ -23,10 +23,10 @@ If a model reaches 75% with only the first sentence moved, coherence is also mea
 sentence fixed. --fix_first=N fixes N sentences in all tests. --adapt adds test perplexity and
 coherence with test-time adaptation, tuned on the validation set (launch.evaluate --help).
 
---output is a folder with report.md, report.csv (all numbers), report.tex (for booktabs),
-report.json and the figures. --html adds one file that needs no network, with the first three test
-documents word by word. Results are saved in RUN/results. A repeated command measures only results
-that are missing or out of date; --quick measures nothing.
+--output is a folder with report.md, report.tex (for booktabs), report.json (all numbers) and the
+figures. --html adds one file that needs no network, with the first three test documents word by
+word. Results are saved in RUN/results. A repeated command measures only results that are missing or
+out of date; --quick measures nothing.
 
 Coherence takes most of the time. It takes --permutation_pool times the time of a test perplexity,
 or --bootstrap times if --permutation_pool is 0. For rnnlm and codclm without adaptation it takes

@@ -2,8 +2,6 @@
 
 import csv
 
-import pytest
-
 from dclm_jax import tables
 from dclm_jax.tables import Table
 
@@ -51,14 +49,13 @@ def test_what_has_a_meaning_in_latex_is_escaped():
     assert rules == ["\\toprule", "\\midrule", "\\bottomrule"]
 
 
-@pytest.mark.parametrize("delimiter", ["\t", ","])
-def test_programs_read_back_every_text_and_what_is_missing(tmp_path, delimiter):
+def test_programs_read_back_every_text_and_what_is_missing(tmp_path):
     path = tmp_path / "table"
     rows = [(text, number, None, 0.5) for number, text in enumerate(TEXTS)]
     with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(tables.separated(row, delimiter) for row in rows)
+        file.writelines(tables.separated(row) for row in rows)
     with path.open(encoding="utf-8", newline="") as file:
-        read_rows = list(csv.reader(file, delimiter=delimiter, quotechar='"', doublequote=True))
+        read_rows = list(csv.reader(file, delimiter="\t", quotechar='"', doublequote=True))
     assert [tables.cell_text(row[0]) for row in read_rows] == TEXTS
     assert [row[1:] for row in read_rows] == [[str(number), "", "0.5"] for _, number, *_ in rows]
     assert not MISSING.intersection(row[0] for row in read_rows)

@@ -325,13 +325,12 @@ class Report:
         return "\n\n".join([*self.verdicts, *tables, *self.notes])
 
     def write(self, output: storage.Location) -> list[str]:
-        """Writes report.md, report.csv, report.tex, report.json and the figures into a folder, and
+        """Writes report.md, report.tex, report.json and the figures into a folder, and
         returns a line for each figure."""
         drawn = self.figures.items()
         lines = [figures.draw(figure, output / f"{name}.png") for name, figure in drawn]
         files.write_json(output / "report.json", tables.to_json(self.rows, self.baselines))
         for name, content in (
-            ("report.csv", tables.comma_separated(self.rows, self.tables)),
             ("report.tex", self._latex()),
             (MARKDOWN, self._markdown()),
         ):

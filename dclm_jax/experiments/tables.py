@@ -1,6 +1,6 @@
 """The tables of a report, including the tables of Ji et al. (2015), and all its numbers.
 
-Missing measurements are blank in tables and absent in CSV and JSON.
+Missing measurements are blank in tables and absent in JSON.
 """
 
 import functools
@@ -25,7 +25,7 @@ from dclm_jax.experiments.comparison import (
     symbol,
     without,
 )
-from dclm_jax.tables import Column, Table, separated_columns
+from dclm_jax.tables import Column, Table
 
 _OTHER = "*"
 """The mark of a comparison with a different recipe."""
@@ -63,17 +63,6 @@ def tables(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Table
     return named
 
 
-def comma_separated(all_rows: Sequence[Row], named: Mapping[str, Table]) -> str:
-    """All numbers of the tables as comma-separated values, one line per row."""
-    numbers: dict[str, Sequence[Any]] = {
-        "label": [row.label for row in all_rows],
-        "model": [row.model for row in all_rows],
-    }
-    for table in named.values():
-        numbers.update(table.numbers)
-    return separated_columns(numbers)
-
-
 def _labels(all_rows: Sequence[Row]) -> Column:
     return Column("model", [[row.label] for row in all_rows])
 
@@ -85,38 +74,29 @@ def _perplexity(all_rows: Sequence[Row], compared: Compared) -> Table:
     for key in dict.fromkeys(["model.embedding_dim", "model.hidden_dim", *different]):
         values = [[config[key]] if key in config else None for config in configs]
         form = functools.partial(option_text, key)
-        columns.append(Column(symbol(key), values, form, [key] if key in different else []))
+        columns.append(Column(symbol(key), values, form))
     parameters = [[row.results[0]["parameters"]] for row in all_rows]
     intervals = [row.perplexity_interval() for row in all_rows]
     validation = [_spread(row, "valid", "perplexity") or _in_training(row) for row in all_rows]
     columns += [
-        Column("parameters", parameters, "{:,}".format, ["parameters"]),
-        Column("seeds", [[len(row.results)] for row in all_rows], keys=["seeds"]),
-        Column("validation", validation, _mean_text, _spread_keys("development_perplexity")),
-        _spreads(all_rows, "test", _spread_keys("test_perplexity"), "test", "perplexity"),
-        Column(
-            "test, 95% interval", intervals, "[{:.2f}, {:.2f}]".format, _end_keys("test_perplexity")
-        ),
-        _spreads(
-            all_rows,
-            "test, in-vocabulary",
-            ["test_known_perplexity"],
-            *("test", "known_perplexity"),
-        ),
-        _spreads(all_rows, "bits/word", ["test_bits_per_word"], "test", "bits_per_word"),
+        Column("parameters", parameters, "{:,}".format),
+        Column("seeds", [[len(row.results)] for row in all_rows]),
+        Column("validation", validation, _mean_text),
+        _spreads(all_rows, "test", "test", "perplexity"),
+        Column("test, 95% interval", intervals, "[{:.2f}, {:.2f}]".format),
+        _spreads(all_rows, "test, in-vocabulary", "test", "known_perplexity"),
+        _spreads(all_rows, "bits/word", "test", "bits_per_word"),
     ]
     for kind in measures.of_numbers():
-        columns.append(_spreads(all_rows, kind.header, _spread_keys(kind.name), kind.name))
-    for name, comparisons in compared.items():
-        key, header = f"ratio_to_{name}", f"vs {name}"
-        headers = [header, f"{header}, 95% interval", "p"] if name == baseline else [None] * 3
-        ratios = [each and [each.ratio, each.same_recipe] for each in comparisons]
-        ends = [each and each.interval for each in comparisons]
-        columns += [
-            Column(headers[0], ratios, _change, [key]),
-            Column(headers[1], ends, _changes, _end_keys(key)),
-            _p(headers[2], name, "perplexity", comparisons),
-        ]
+        columns.append(_spreads(all_rows, kind.header, kind.name))
+    comparisons = compared[baseline]
+    ratios = [each and [each.ratio, each.same_recipe] for each in comparisons]
+    ends = [each and each.interval for each in comparisons]
+    columns += [
+        Column(f"vs {baseline}", ratios, _change),
+        Column(f"vs {baseline}, 95% interval", ends, _changes),
+        _p("p", "perplexity", comparisons),
+    ]
     about = _about_perplexity(all_rows, columns, baseline)
     return Table.of("Perplexity (Ji et al. 2015, Table 2)", about, columns)
 
@@ -180,17 +160,17 @@ def _coherence(all_rows: Sequence[Row], compared: Compared) -> Table:
     has_both = any(row.has("first_kept") for row in all_rows)
     columns = [
         _labels(all_rows),
-        _percents(all_rows, "accuracy, %", ["coherence"], "coherence", "mean"),
-        _percents(all_rows, "standard deviation, %", [], "coherence", "sd"),
+        _percents(all_rows, "accuracy, %", "coherence", "mean"),
+        _percents(all_rows, "standard deviation, %", "coherence", "sd"),
         _accuracy_ends(all_rows, "95% interval", "coherence"),
     ]
-    columns += [_p(f"p, {name}", name, "coherence", each) for name, each in compared.items()]
+    columns += [_p(f"p, {name}", "coherence", each) for name, each in compared.items()]
     if not fixed:
         path = "coherence", "first_sentence"
-        columns.append(_percents(all_rows, "first sentence moved, %", ["first_sentence"], *path))
+        columns.append(_percents(all_rows, "first sentence moved, %", *path))
     if has_both:
         header, key = "first sentence fixed", "first_kept"
-        columns.append(_percents(all_rows, f"{header}, %", [key], key, "mean"))
+        columns.append(_percents(all_rows, f"{header}, %", key, "mean"))
         columns.append(_accuracy_ends(all_rows, f"{header}, 95% interval", key))
     pool = f"drawn from {first['pool']} per document" if first["pool"] else "new for each draw"
     about = (
@@ -232,17 +212,14 @@ def _adaptation(all_rows: Sequence[Row], baseline: str) -> Table:
     names = {"": "without adaptation", **{kind: _ADAPTATIONS[kind] for kind in kinds}}
     columns = [_labels(all_rows)]
     for kind, path in paths.items():
-        # Numbers without adaptation are also in other tables; CSV has them once.
-        keys = _spread_keys(f"test_perplexity_{kind}") if path else []
         ratios = [_ratio(paired(row, all_rows, baseline), path) for row in all_rows]
         header = f"test perplexity, {names[kind]}"
-        columns.append(_spreads(all_rows, header, keys, *path, "test", "perplexity"))
+        columns.append(_spreads(all_rows, header, *path, "test", "perplexity"))
         columns.append(Column(f"{names[kind]} vs {baseline}", ratios, _change))
     has_coherence = any(row.has("coherence") for row in all_rows)
     for kind, path in paths.items() if has_coherence else ():
         header = f"coherence accuracy, {names[kind]}, %"
-        keys = [f"coherence_{kind}"] if path else []
-        columns.append(_percents(all_rows, header, keys, *path, "coherence", "mean"))
+        columns.append(_percents(all_rows, header, *path, "coherence", "mean"))
     about = (
         "The table has the test perplexity"
         f"{' and the coherence accuracy' if has_coherence else ''} of runs that adapt to each "
@@ -269,7 +246,7 @@ def _context(all_rows: Sequence[Row]) -> Table:
     columns = [_labels(all_rows)]
     for name, label in _CONTEXTS.items():
         values = [_mean(row, "arrangements", name) for row in all_rows]
-        columns.append(Column(label, values, "{:.2f}".format, [name]))
+        columns.append(Column(label, values, "{:.2f}".format))
     about = (
         "The table has the test perplexity of the same sentences with different contexts: the "
         "original context, shuffled sentences of the document, sentences of other documents, and "
@@ -285,7 +262,7 @@ def _by_position(all_rows: Sequence[Row], kind: type[ByPosition]) -> Table:
         values = [
             None if row_values[name] is None else [row_values[name]] for row_values in perplexities
         ]
-        columns.append(Column(name, values, "{:.1f}".format, [f"{kind.name}_{name}"]))
+        columns.append(Column(name, values, "{:.1f}".format))
     about = "The table has the test perplexity of the targets at these positions, counted from 1."
     return Table.of(kind.title, about, columns)
 
@@ -378,8 +355,8 @@ def _mean(row: Row, *path: str) -> list[float] | None:
     return [row.mean(*path)] if row.has(*path) else None
 
 
-def _spreads(rows: Sequence[Row], header: str, keys: Sequence[str], *path: str) -> Column:
-    return Column(header, [_spread(row, *path) for row in rows], _mean_text, keys)
+def _spreads(rows: Sequence[Row], header: str, *path: str) -> Column:
+    return Column(header, [_spread(row, *path) for row in rows], _mean_text)
 
 
 def _mean_text(mean: float | None, sd: float | None, in_training: float = math.nan) -> str:
@@ -388,23 +365,21 @@ def _mean_text(mean: float | None, sd: float | None, in_training: float = math.n
     return f"{mean:.2f}" if sd is None else f"{mean:.2f} ± {sd:.2f}"
 
 
-def _percents(rows: Sequence[Row], header: str, keys: Sequence[str], *path: str) -> Column:
+def _percents(rows: Sequence[Row], header: str, *path: str) -> Column:
     """Shares between 0 and 1, shown in percent."""
     values = [_mean(row, *path) for row in rows]
-    return Column(header, values, lambda share: f"{100 * share:.2f}", keys)
+    return Column(header, values, lambda share: f"{100 * share:.2f}")
 
 
 def _accuracy_ends(rows: Sequence[Row], header: str, name: str) -> Column:
     values = [row.coherence_interval(name) for row in rows]
-    return Column(header, values, "[{:.1%}, {:.1%}]".format, _end_keys(name))
+    return Column(header, values, "[{:.1%}, {:.1%}]".format)
 
 
-def _p(
-    header: str | None, name: str, test: str, comparisons: Sequence[Comparison | None]
-) -> Column:
+def _p(header: str, test: str, comparisons: Sequence[Comparison | None]) -> Column:
     """The p-value of each comparison with a baseline."""
     tests = [each and getattr(each, test) for each in comparisons]
-    return Column(header, [each and [each.p] for each in tests], _p_text, [f"p_{test}_{name}"])
+    return Column(header, [each and [each.p] for each in tests], _p_text)
 
 
 def _p_text(p: float) -> str:
@@ -428,11 +403,3 @@ def _about_other(columns: Sequence[Column], baseline: str) -> str:
 def counted(number: int, noun: str) -> str:
     """A number with its noun, in the plural unless the number is 1."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _spread_keys(key: str) -> list[str]:
-    return [key, f"{key}_sd"]
-
-
-def _end_keys(key: str) -> list[str]:
-    return [f"{key}_low", f"{key}_high"]
