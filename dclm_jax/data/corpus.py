@@ -100,7 +100,8 @@ class Manifest:
         """The number of tokens that published perplexities count in a split. The number is 0 if it
         is unknown, or if the split differs from the published text: documents were omitted, other
         words are OOV, or the text was converted to lower case."""
-        source, entry = self.sources.get(self.options.get("collection"), {}), self.splits[split]
+        source = self.sources.get(str(self.options.get("collection")), {})
+        entry = self.splits[split]
         is_other = any(entry.dropped_documents.values()) or self.options["lowercase"]
         unknown = source.get("original_unknown", {}).get(split)
         return 0 if is_other or unknown != entry.oov_tokens else source["original_tokens"][split]
