@@ -167,11 +167,11 @@ def _whole(path: storage.PathLike, mode: str, **options: Any) -> Iterator[Any]:
 
 
 def _is_special(target: pathlib.Path) -> bool:
-    """Whether the target is an existing device or pipe, or a file of the system: /dev/stdout may
+    """Whether the target exists and is no regular file, or is a file of the system: /dev/stdout may
     lead to a regular file, which is open already."""
     path = os.path.normpath(target.absolute())
     lent = path.startswith(("/dev/", "/proc/")) and not path.startswith("/dev/shm/")
-    return lent or (target.exists() and not target.is_file() and not target.is_dir())
+    return lent or (target.exists() and not target.is_file())
 
 
 @contextlib.contextmanager

@@ -12,11 +12,12 @@ the method and has results.
 """
 
 import importlib.metadata
+import os
 import pathlib
 import platform
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import jax
 from absl import flags
@@ -87,31 +88,28 @@ def main(argv: Sequence[str]) -> int | None:
             raise InputError(f"--rows: unknown benchmark {name!r}{did_you_mean(name, ROWS)}")
     # On standard output the lines would be mixed with the JSON.
     stream = sys.stderr if _OUTPUT.value == files.STDOUT else sys.stdout
+    try:
+        # The file is opened first, so that a name that cannot be written is refused first.
+        with files.open_output(_OUTPUT.value or os.devnull) as file:
+            file.write(files.json_text(_measured(names, stream), indent=2) + "\n")
+    except PeerError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return 1
+
+
+def _measured(names: Sequence[str], stream: TextIO) -> dict[str, Any]:
+    """The results of benchmarks for a file of results; `stream` gets their lines."""
     machine = _machine()
     print("{cpu}, {cores} cores; JAX on {devices} x {device}".format(**machine), file=stream)
     if not contest.peers():
         print(f"torch is not installed; install it with: {contest.INSTALL}", file=stream)
-    rows = {}
-    try:
-        for name in names:
-            rows[name] = contest.run(ROWS[name], _ROUNDS.value, _SEED.value)
-            print(
-                f"{name}: {ROWS[name]}", *rows[name].lines(), sep="\n    ", file=stream, flush=True
-            )
-    except PeerError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
-        return 1
-    if _OUTPUT.value:
-        result = {
-            "machine": machine,
-            "rounds": _ROUNDS.value,
-            "seed": _SEED.value,
-            "rows": [
-                {"name": name, "work": str(ROWS[name]), **row.to_json()}
-                for name, row in rows.items()
-            ],
-        }
-        files.write_json(_OUTPUT.value, result)
+    rows = []
+    for name in names:
+        work = ROWS[name]
+        result = contest.run(work, _ROUNDS.value, _SEED.value)
+        print(f"{name}: {work}", *result.lines(), sep="\n    ", file=stream, flush=True)
+        rows.append({"name": name, "work": str(work), **result.to_json()})
+    return {"machine": machine, "rounds": _ROUNDS.value, "seed": _SEED.value, "rows": rows}
 
 
 def _machine() -> dict[str, Any]:

@@ -80,6 +80,13 @@ def test_the_command_refuses_unknown_benchmarks():
     assert "--rows replaces --suite" in both
 
 
+def test_output_that_cannot_be_written_is_refused_before_measuring(monkeypatch, tmp_path):
+    monkeypatch.setattr(contest, "run", None)
+    (tmp_path / "file").touch()
+    for output in (tmp_path, tmp_path / "file" / "x.json"):
+        assert f"{output}: cannot be written" in refuse("benchmark", f"--output={output}")
+
+
 def test_documents_of_batches_have_the_words_of_the_corpus():
     corpus = workloads.synthetic_corpus(0, V)
     sentences = {tuple(words) for i in range(corpus.num_documents) for words in corpus.document(i)}
