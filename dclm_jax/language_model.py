@@ -316,13 +316,11 @@ class LanguageModel:
         *,
         no_context_too: bool = False,
         measures: Sequence[str] = (SURPRISAL,),
-        bits: bool = False,
     ) -> dict[str, np.ndarray]:
         """A table with one row per target of documents, which `pandas.DataFrame` accepts.
 
         Args:
           documents, no_context_too, measures: as for `score`.
-          bits: whether values are in bits instead of nats.
 
         Returns:
           Columns of equal length: "document" (its name), "sentence" and "position" (int64, both
@@ -334,8 +332,6 @@ class LanguageModel:
         names = surprisal_columns(no_context_too=no_context_too)
         names += column_names(measures, no_context_too=no_context_too)
         scores = self.score(documents, no_context_too=no_context_too, measures=measures)
-        if bits:
-            scores = (score.in_bits() for score in scores)
         rows = [row for score in scores for row in score.rows()]
         carried = dict.fromkeys(name for row in rows for name in row.columns)
         require_free_names(carried)

@@ -5,7 +5,6 @@ Log-probabilities are natural logarithms (nats); a surprisal is a negative log-p
 """
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -17,11 +16,6 @@ from dclm_jax.data.documents import Columns
 from dclm_jax.data.vocabulary import END_TOKEN, UNKNOWN
 from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL, WORD_MEASURES
-
-NATS, BITS = "nats", "bits"
-"""Units."""
-_OF_WORDS = (SURPRISAL, "rank", "entropy_reduction")
-"""Measures that depend on the target; the others depend only on earlier text."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,32 +66,6 @@ class SentenceScore:
         known = [*(ids != UNKNOWN).tolist(), True]
         return cls(log_prob, [*words, END_TOKEN], known, values)
 
-    def without_oov(self) -> "SentenceScore":
-        """The score of in-vocabulary targets; OOV words have NaN. Their entropy and divergence
-        remain, because these do not depend on the word."""
-        measures = {
-            name: [
-                value if known or not name.startswith(_OF_WORDS) else math.nan
-                for value, known in zip(values, self.known, strict=True)
-            ]
-            for name, values in self.measures.items()
-        }
-        log_prob = math.fsum(itertools.compress(self.log_probs, self.known))
-        return dataclasses.replace(self, log_prob=log_prob, measures=measures)
-
-    def in_bits(self) -> "SentenceScore":
-        """The score with log-probabilities and measures in bits instead of nats."""
-        measures = {
-            name: values if is_rank(name) else [value / math.log(2) for value in values]
-            for name, values in self.measures.items()
-        }
-        return dataclasses.replace(self, log_prob=self.log_prob / math.log(2), measures=measures)
-
-
-def is_rank(name: str) -> bool:
-    """Whether a measure is a rank, which has no unit."""
-    return name.startswith("rank")
-
 
 _COLUMNS = (
     *("document", "sentence", "position", "word", "known"),
@@ -109,9 +77,7 @@ RESULT_COLUMNS = (*_COLUMNS, *(f"{name}{NO_CONTEXT}" for name in _COLUMNS))
 def require_free_names(
     columns: Iterable[str],
     taken: Collection[str] = RESULT_COLUMNS,
-    *,
     where: str = "",
-    advice: str = "name the columns to repeat by --columns",
 ) -> None:
     """Raises an `InputError` if a column of the input has the name of a column of the result.
 
@@ -119,13 +85,12 @@ def require_free_names(
       columns: names of columns of the input.
       taken: names of columns of the result. A column of one of several runs is called NAME:RUN.
       where: beginning of the message, the position of the columns.
-      advice: end of the message, another way out than to rename the column.
     """
     for name in columns:
         if any(f"{name}:".startswith(f"{column}:") for column in taken):
             raise InputError(
                 f"{where}the column {brief(name)} of the input has the name of a column of the "
-                f"result; rename the column, or {advice}"
+                "result; rename or remove the column"
             )
 
 
@@ -166,16 +131,6 @@ class DocumentScore:
         """The score of a document from the scores of its sentences."""
         log_prob = math.fsum(sentence.log_prob for sentence in sentences)
         return cls(name, log_prob, sentences, columns)
-
-    def without_oov(self) -> "DocumentScore":
-        """The score of in-vocabulary targets; OOV words have NaN."""
-        sentences = [sentence.without_oov() for sentence in self.sentences]
-        return self.of(self.id, sentences, self.columns)
-
-    def in_bits(self) -> "DocumentScore":
-        """The score in bits instead of nats."""
-        sentences = [sentence.in_bits() for sentence in self.sentences]
-        return dataclasses.replace(self, log_prob=self.log_prob / math.log(2), sentences=sentences)
 
     def rows(self) -> Iterator[TokenScore]:
         """One row per target."""

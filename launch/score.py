@@ -4,7 +4,7 @@
     python -m launch.score --workdir=runs/ccdclm --input=stimuli.csv --no_context_too \\
         --output=surprisals.tsv
     python -m launch.score --workdir=runs/ccdclm --input=regions.csv --join_rows=item,condition \\
-        --measures=surprisal,entropy --by=region,condition --output=means.tsv
+        --measures=surprisal,entropy --output=words.tsv
     python -m launch.score --workdir=runs/ccdclm --split=valid --output=scores.html
 
 The surprisal of a word is -log P(word | everything before it in its document), in nats. Every
@@ -39,38 +39,29 @@ without context.
     divergence         KL(p || q), where q is p without the earlier sentences: the information
                        that these sentences give about the word
 In jsonl a sentence has a list of numbers under the NAME of each measure. --no_context_too adds
-NAME_no_context of each measure except divergence. --bits writes all values except ranks in bits.
-With --oov=blank OOV words have no surprisal, rank or entropy reduction, and sums omit OOV words.
-N-gram models and rnnslm, which predicts bags of words, have only the surprisal.
+NAME_no_context of each measure except divergence. N-gram models and rnnslm, which predicts bags of
+words, have only the surprisal.
 
 Columns of the input table other than its text and id, and such keys of JSON lines, are repeated in
 the result: at every word in tsv; in jsonl under "columns" of the document or, if they differ within
-it, of its sentences. --columns chooses columns. --join_rows=item,condition makes one document of
-consecutive rows with equal cells in these columns; each row is a region of its text. A word has the
-cells of the row in which it begins. <END> has the cells that are equal in all rows of the document.
-
---by=region,condition writes one record per combination of region and condition (tsv or jsonl) in
-place of words. A document's value is the mean over its words in the region, without <END>. The
-record has the mean over documents, its 95% interval (bootstrap over documents), and the numbers of
-documents and of words that have a surprisal.
+it, of its sentences. --join_rows=item,condition makes one document of consecutive rows with equal
+cells in these columns; each row is a region of its text. A word has the cells of the row in which
+it begins. <END> has the cells that are equal in all rows of the document.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from absl import flags
 
-from dclm_jax.data.documents import Document, OnDocument
-from dclm_jax.errors import InputError
 from dclm_jax.evaluation.distributions import (
     SURPRISAL,
     WORD_MEASURES,
     column_names,
     surprisal_columns,
 )
-from dclm_jax.experiments import region_means, score_files
+from dclm_jax.experiments import score_files
 from dclm_jax.files import open_output
-from dclm_jax.language_model import LanguageModel
-from dclm_jax.score_types import BITS, NATS, DocumentScore
+from dclm_jax.score_types import DocumentScore
 from launch import _app, _cluster, _evaluation
 
 _evaluation.define_data_flags()
@@ -83,40 +74,23 @@ _OUTPUT_FORMAT = flags.DEFINE_enum(
     score_files.FORMATS,
     "Output format. Default: the ending of --output, otherwise jsonl.",
 )
-_OOV = flags.DEFINE_enum(
-    "oov",
-    "score",
-    ("score", "blank"),
-    "Surprisal of OOV words: the surprisal of UNKNOWN (score), or none (blank).",
-)
 _NO_CONTEXT = flags.DEFINE_bool(
     "no_context_too", False, "Score every sentence without context, too."
 )
 _MEASURES = flags.DEFINE_list(
     "measures", [SURPRISAL], f"Measures of every target: {', '.join(WORD_MEASURES)}."
 )
-_BITS = flags.DEFINE_bool("bits", False, "Write surprisals, measures and log P in bits, not nats.")
-_COLUMNS = flags.DEFINE_list(
-    "columns", None, "Columns of the input table to repeat. Default: all other columns."
-)
 _JOIN = flags.DEFINE_list(
     "join_rows", [], "Columns of the input table; rows with equal cells in them are one document."
-)
-_BY = flags.DEFINE_list(
-    "by", [], "Columns whose equal cells make a region; write means of regions."
 )
 
 
 def main(argv: Sequence[str]) -> None:
     del argv
     _cluster.join()
-    _app.refuse_without("input", "join_rows", "columns")
+    _app.refuse_without("input", "join_rows")
     _evaluation.check_data_flags()
     file_format = _OUTPUT_FORMAT.value or score_files.format_of(_OUTPUT.value)
-    if _BY.value and file_format == "html":
-        raise InputError(
-            "--by cannot be written as html; use --output_format=tsv or jsonl, or remove --by"
-        )
     others = column_names(_MEASURES.value, no_context_too=_NO_CONTEXT.value)
     run = _evaluation.restore()
     lm = run.lm
@@ -129,34 +103,22 @@ def main(argv: Sequence[str]) -> None:
     documents = _evaluation.read_words(
         run, "launch.score", keep_empty=not lm.reads_source, joined_by=_JOIN.value
     )
-    columns, documents = score_files.carry(documents, _COLUMNS.value, _evaluation.notify)
+    columns, documents = score_files.carry(documents, _evaluation.notify)
     layout = score_files.Layout(
         measures=[*surprisal_columns(no_context_too=_NO_CONTEXT.value), *others],
         columns=columns,
-        unit=BITS if _BITS.value else NATS,
         matmul_precision=lm.matmul_precision,
         title=f"{lm.name}: {flags.FLAGS.input or flags.FLAGS.split}",
     )
     with open_output(_OUTPUT.value) as file, _evaluation.Progress("scoring") as progress:
-        scores = _scores(lm, documents, progress)
-        if _BY.value:
-            file.writelines(region_means.lines(file_format, scores, _BY.value, layout))
-        else:
-            file.writelines(score_files.lines(file_format, scores, layout))
 
+        def scores() -> Iterator[DocumentScore]:
+            scored = lm.score(documents, no_context_too=_NO_CONTEXT.value, measures=_MEASURES.value)
+            for number, score in enumerate(scored, start=1):
+                yield score
+                progress(number)
 
-def _scores(
-    lm: LanguageModel, documents: Iterable[Document], progress: OnDocument
-) -> Iterator[DocumentScore]:
-    """The scores of documents after --oov and --bits are applied."""
-    scores = lm.score(documents, no_context_too=_NO_CONTEXT.value, measures=_MEASURES.value)
-    for number, score in enumerate(scores, start=1):
-        if _OOV.value == "blank":
-            score = score.without_oov()
-        if _BITS.value:
-            score = score.in_bits()
-        yield score
-        progress(number)
+        file.writelines(score_files.lines(file_format, scores(), layout))
 
 
 if __name__ == "__main__":

@@ -21,11 +21,9 @@ from dclm_jax.experiments.comparison import Row, option_text
 from dclm_jax.experiments.figures import Figure
 from dclm_jax.experiments.tables import counted, runs_table
 from dclm_jax.score_types import (
-    NATS,
     DocumentScore,
     SentenceScore,
     common_columns,
-    is_rank,
 )
 from dclm_jax.tables import Table
 
@@ -148,32 +146,29 @@ class Word(NamedTuple):
 def words(
     score: SentenceScore,
     columns: Mapping[str, Sequence[str | None]] = MappingProxyType({}),
-    unit: str = NATS,
 ) -> list[Word]:
     """The targets of a sentence, coloured by surprisal reduction if scores without context exist,
     else by surprisal. The surprisal and, if it exists, the reduction are below the word.
 
     Args:
-      score: score of the sentence, in `unit`.
+      score: score of the sentence.
       columns: cells of every target by column, for its title.
-      unit: unit of the score.
     """
     no_context = score.log_probs_no_context or [None] * len(score.tokens)
     tokens = []
     rows = zip(score.tokens, score.log_probs, no_context, score.known, strict=True)
     for index, (token, log_prob, log_prob_no_context, known) in enumerate(rows):
-        classes, numbers, title = "unscored", ["–"], "not scored"
-        if not math.isnan(log_prob):
-            classes, numbers = SURPRISAL.of(-log_prob), [f"{-log_prob:.1f}"]
-            title = f"{-log_prob:.2f} {unit}"
-            if log_prob_no_context is not None:
-                saved = log_prob - log_prob_no_context
-                classes = SAVED.of(saved)
-                numbers.append(f"{round(saved, 1) + 0.0:+.1f}".replace("-", "−"))
-                title += f", no context {-log_prob_no_context:.2f}; {_reduction(saved)} {unit}"
+        classes, numbers = SURPRISAL.of(-log_prob), [f"{-log_prob:.1f}"]
+        title = f"{-log_prob:.2f} nats"
+        if log_prob_no_context is not None:
+            saved = log_prob - log_prob_no_context
+            classes = SAVED.of(saved)
+            numbers.append(f"{round(saved, 1) + 0.0:+.1f}".replace("-", "−"))
+            title += f", no context {-log_prob_no_context:.2f}; {_reduction(saved)} nats"
         for name, values in score.measures.items():
-            if not name.startswith("surprisal"):
-                title += f"; {name.replace('_', ' ')} {_measure(name, values[index], unit)}"
+            # END has no entropy reduction.
+            if not name.startswith("surprisal") and not math.isnan(values[index]):
+                title += f"; {name.replace('_', ' ')} {values[index]:.4g}"
         for name, cells in columns.items():
             title += f"; {name} {cells[index]}" if cells[index] else ""
         if not known:
@@ -187,25 +182,17 @@ def _reduction(nats: float) -> str:
     return f"surprisal reduction {round(nats, 2) + 0.0:.2f}".replace("-", "−")
 
 
-def _measure(name: str, value: float, unit: str) -> str:
-    """A measure of a target with its unit, which a rank does not have."""
-    if math.isnan(value):
-        return "–"
-    return f"{value:.4g}" if is_rank(name) else f"{value:.4g} {unit}"
-
-
-def head(title: str, *, compared: bool, unit: str = NATS) -> str:
+def head(title: str, *, compared: bool) -> str:
     """The beginning of a page of coloured documents, before each `document` and `foot`.
 
     Args:
       title: title as plain text.
       compared: whether the scores include scores without context.
-      unit: unit of the scores.
     """
-    colour = f"surprisal in {unit}, −log P(word | all words before it in the document)"
+    colour = "surprisal in nats, −log P(word | all words before it in the document)"
     if compared:
         colour = (
-            f"surprisal reduction due to context, in {unit}: the surprisal of the word without "
+            "surprisal reduction due to context, in nats: the surprisal of the word without "
             "context minus its surprisal in the document"
         )
     scale = SAVED if compared else SURPRISAL
@@ -217,7 +204,6 @@ def document(
     labels: Sequence[str],
     scores: Sequence[DocumentScore],
     *,
-    unit: str = NATS,
     level: int = 2,
 ) -> str:
     """A document as scored by several runs, sentence by sentence.
@@ -225,7 +211,6 @@ def document(
     Args:
       labels: labels of the runs; a single label is not shown.
       scores: scores of the document by run.
-      unit: unit of the scores.
       level: level of the heading.
     """
     common, varying = common_columns(scores[0])
@@ -234,11 +219,11 @@ def document(
     for number in range(len(scores[0].sentences)):
         cells = {name: scores[0].columns[name][number] for name in varying}
         readings = [
-            (label, words(score.sentences[number], cells, unit))
+            (label, words(score.sentences[number], cells))
             for label, score in zip(names, scores, strict=True)
         ]
         sentences.append(readings)
-    sums = [(label, _mean(score, unit)) for label, score in zip(names, scores, strict=True)]
+    sums = [(label, _mean(score)) for label, score in zip(names, scores, strict=True)]
     heading = ", ".join([scores[0].id, *(f"{name} {cell}" for name, cell in common.items())])
     return _document_parts().document(heading, sums, sentences, level)
 
@@ -252,20 +237,17 @@ def _document_parts() -> Any:
     return environment().get_template("parts.html.j2").module
 
 
-def _mean(score: DocumentScore, unit: str) -> str:
-    """The mean per scored target."""
+def _mean(score: DocumentScore) -> str:
+    """The mean per target."""
     sentences = score.sentences
     log_probs = np.array([p for sentence in sentences for p in sentence.log_probs])
     no_context = np.array(
         [p for sentence in sentences for p in sentence.log_probs_no_context or ()]
     )
-    scored = ~np.isnan(log_probs)
-    if not scored.any():
-        return "no target is scored"
-    text = f"{scored.sum():,} targets, {-log_probs[scored].mean():.2f} {unit} per target"
+    if not log_probs.size:
+        return "no words"
+    text = f"{log_probs.size:,} targets, {-log_probs.mean():.2f} nats per target"
     if no_context.size:
-        saved = float((log_probs - no_context)[scored].mean())
-        text += (
-            f", no context {-no_context[scored].mean():.2f}; {_reduction(saved)} {unit} per target"
-        )
+        saved = float((log_probs - no_context).mean())
+        text += f", no context {-no_context.mean():.2f}; {_reduction(saved)} nats per target"
     return text

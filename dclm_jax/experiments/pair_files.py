@@ -30,12 +30,7 @@ def require_free_names(choices: Iterable[Choice], names: Sequence[str]) -> None:
     scores = [f"{kind}_{name}" for kind in ("log_prob", "targets") for name in names]
     taken = {_PAIR, _RANK, *kinds, *scores}
     for choice in choices:
-        score_types.require_free_names(
-            choice.columns,
-            taken,
-            where=f"{choice.where}: ",
-            advice="remove it",
-        )
+        score_types.require_free_names(choice.columns, taken, f"{choice.where}: ")
 
 
 class PairResults:

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from dclm_jax.data.documents import Document, column_names
 from dclm_jax.data.formats import listed
-from dclm_jax.errors import InputError, brief
+from dclm_jax.errors import InputError
 from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL
 from dclm_jax.experiments import html
 from dclm_jax.files import json_text
-from dclm_jax.score_types import DocumentScore, common_columns, is_rank, require_free_names
+from dclm_jax.score_types import DocumentScore, common_columns, require_free_names
 from dclm_jax.tables import present, separated
 
 FORMATS = ("jsonl", "tsv", "html")
@@ -29,39 +29,29 @@ def format_of(path: str) -> str:
 
 
 def carry(
-    documents: Iterable[Document],
-    names: Sequence[str] | None,
-    report: Callable[[str], None],
+    documents: Iterable[Document], report: Callable[[str], None]
 ) -> tuple[list[str], Iterator[Document]]:
-    """Names of columns, and documents whose rows have these columns of their tables.
+    """The names of the columns of the first document, and all documents with these columns. A
+    missing cell is empty, and further columns are omitted with a note.
 
     Args:
       documents: documents; the first is read at once.
-      names: names of the columns; None for the columns of the first document. In later documents a
-        missing cell is then empty, and further columns are omitted with a note.
       report: called with the note.
     """
     documents = iter(documents)
     first = list(itertools.islice(documents, 1))
-    input_names = [name for document in first for name in column_names(document)]
-    repeated = input_names if names is None else list(names)
-    for name in repeated:
-        if first and name not in input_names:
-            raise InputError(
-                f"the input has no column {brief(name)}; choose --columns from: "
-                f"{listed(input_names)}"
-            )
+    repeated = [name for document in first for name in column_names(document)]
     require_free_names(repeated)
 
     def carried() -> Iterator[Document]:
         is_reported = False
         for document in itertools.chain(first, documents):
             omitted = [name for name in column_names(document) if name not in repeated]
-            if omitted and names is None and not is_reported:
+            if omitted and not is_reported:
                 is_reported = True
                 report(
                     f"note: {document.id} has columns that the first document lacks, which are "
-                    f"omitted: {listed(omitted)} (--columns names columns)"
+                    f"omitted: {listed(omitted)}"
                 )
             rows = [{name: row.get(name, "") for name in repeated} for row in document.rows]
             yield document._replace(rows=rows if repeated else ())
@@ -75,14 +65,12 @@ class Layout(NamedTuple):
     Attributes:
       measures: names of all measures of every target, surprisals included.
       columns: names of the columns of the input.
-      unit: unit of the scores.
       matmul_precision: precision of products in the model; None for n-gram models.
       title: title of an HTML file, without the precision.
     """
 
     measures: Sequence[str]
     columns: Sequence[str]
-    unit: str
     matmul_precision: str | None
     title: str
 
@@ -104,9 +92,9 @@ def lines(file_format: str, scores: Iterable[DocumentScore], layout: Layout) -> 
         if layout.matmul_precision:
             title += f" (matmul precision: {layout.matmul_precision})"
         compared = f"{SURPRISAL}{NO_CONTEXT}" in layout.measures
-        yield html.head(title, compared=compared, unit=layout.unit)
+        yield html.head(title, compared=compared)
         for score in scores:
-            yield html.document([""], [score], unit=layout.unit)
+            yield html.document([""], [score])
         yield html.foot()
 
 
@@ -125,7 +113,7 @@ def _json_line(score: DocumentScore, layout: Layout) -> str:
     document = {
         "id": score.id,
         **({"columns": common} if common else {}),
-        "unit": layout.unit,
+        "unit": "nats",
         "matmul_precision": layout.matmul_precision,
         "log_prob": score.log_prob,
         "sentences": sentences,
@@ -141,7 +129,7 @@ def _tsv_lines(scores: Iterable[DocumentScore], layout: Layout) -> Iterator[str]
     for score in scores:
         for name, sentence, position, word, known, measures, columns in score.rows():
             values = [
-                number_cell(measures[measure], 0 if is_rank(measure) else 6)
+                number_cell(measures[measure], 0 if measure.startswith("rank") else 6)
                 for measure in layout.measures
             ]
             log_probs = score.sentences[sentence - 1].log_prob, score.log_prob

@@ -171,27 +171,27 @@ def document_page(scores, labels=("one", "<i>")):
 
 
 def test_words_have_their_numbers_and_come_out_as_text():
-    parsed = document_page([score([-0.5, -3.25, math.nan, -12.0])])
+    parsed = document_page([score([-0.5, -3.25, -2.0, -12.0])])
     assert [text for _, text in parsed.all("title")] == ["<title> & all"]
     assert [text for _, text in parsed.all("h2")] == ["<b>&name"]
     # What would turn the line around is named.
     tokens = [token.replace("\u202e", r"\u202e") for token in TOKENS]
     assert [text for _, text in parsed.all("ruby")] == [*tokens, *tokens]
     of_words = [attrs for attrs, _ in parsed.all("ruby")][:4]
-    assert [word["class"] for word in of_words] == ["s0", "s2 unknown", "unscored", "s6"]
+    assert [word["class"] for word in of_words] == ["s0", "s2 unknown", "s2", "s6"]
     assert [word["title"] for word in of_words] == [
         "0.50 nats",
         "3.25 nats; not in the vocabulary",
-        "not scored",
+        "2.00 nats",
         "12.00 nats",
     ]
-    assert [text for _, text in parsed.all("rt")][:4] == ["0.5", "3.2", "–", "12.0"]
-    assert "6 targets, 5.25 nats per target" in [text for _, text in parsed.all("p")]
+    assert [text for _, text in parsed.all("rt")][:4] == ["0.5", "3.2", "2.0", "12.0"]
+    assert "8 targets, 4.44 nats per target" in [text for _, text in parsed.all("p")]
     assert not parsed.all("script")
 
 
 def test_what_the_context_saves_is_shown_where_it_is_compared():
-    parsed = document_page([score([-1.0, -3.0, -2.0, -2.0], [-3.5, -1.0, -2.01, math.nan])] * 2)
+    parsed = document_page([score([-1.0, -3.0, -2.0, -2.0], [-3.5, -1.0, -2.01, -2.0])] * 2)
     of_words = [attrs for attrs, _ in parsed.all("ruby")]
     assert [word["class"] for word in of_words[:3]] == ["d6", "d1 unknown", "d3"]
     assert of_words[0]["title"] == "1.00 nats, no context 3.50; surprisal reduction 2.50 nats"

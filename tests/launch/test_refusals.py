@@ -152,9 +152,6 @@ score --workdir=run --format=lines => --format has no effect without --input; ad
 score --workdir=run --input=a.txt --split=valid => --input replaces --data and --split
 score --workdir=run --input=absent.txt => absent.txt: no such file or folder
 score --workdir=run --input=lines.txt --output=scores.csv => CSV output is not supported
-{REGIONS} --by=phrase => 'phrase' is not among the columns of words; choose from 'item'
-{REGIONS} --columns=item,phrase => the input has no column 'phrase'; choose --columns from: 'item'
-{REGIONS} --by=region --output_format=html => --by cannot be written as html; use
 score --workdir=run --format=csv --input=word.csv --output=new.tsv => \
 the column 'word' of the input has the name of a column of the result; rename
 

@@ -1,4 +1,4 @@
-"""launch.score: documents, splits, unknown words, no context, measures, regions, HTML."""
+"""launch.score: documents, splits, unknown words, no context, measures, columns, HTML."""
 
 import csv
 import io
@@ -50,10 +50,10 @@ def assert_scores(records, scores: Iterable[DocumentScore]) -> None:
         for sentence, expected in zip(record["sentences"], score.sentences, strict=True):
             assert (sentence["tokens"], sentence["known"]) == (expected.tokens, expected.known)
             close(sentence["log_prob"], expected.log_prob)
-            close(nats(sentence["surprisals"]), np.negative(expected.log_probs))
+            close(sentence["surprisals"], np.negative(expected.log_probs))
             alone = sentence.get("surprisals_no_context")
             assert (alone is None) == (expected.log_probs_no_context is None)
-            close(nats(alone or []), np.negative(expected.log_probs_no_context or []))
+            close(alone or [], np.negative(expected.log_probs_no_context or []))
 
 
 def test_score_agrees_in_every_form_with_evaluate_and_python(space, tmp_path):
@@ -87,26 +87,21 @@ def test_a_split_is_scored_as_its_text_with_unknown_words(space):
     assert_scores(scored(f"--workdir={space.run}", "--split=valid"), scores)
 
 
-@pytest.mark.parametrize("flags", [["--no_context_too"], ["--no_context_too", "--oov=blank"]])
 @pytest.mark.parametrize("model", ["ccdclm", "rnnlm"])
-def test_words_are_scored_without_context_too(space, text, flags, model):
-    """Also with unknown words left blank."""
+def test_words_are_scored_without_context_too(space, text, model):
     run = {"ccdclm": space.run, "rnnlm": space.rnnlm}[model]
-    flags = [f"--workdir={run}", f"--input={text}", *flags]
-    scores = dclm_jax.restore(run).score(read_documents(text), no_context_too=True)
-    if "--oov=blank" in flags:
-        scores = [score.without_oov() for score in scores]
-    scores = list(scores)
+    flags = [f"--workdir={run}", f"--input={text}", "--no_context_too"]
+    scores = list(dclm_jax.restore(run).score(read_documents(text), no_context_too=True))
     assert_scores(scored(*flags), scores)
     rows = [row for score in scores for row in score.rows()]
     names = ["surprisal", "surprisal_no_context"]
     surprisals, alone = ([row.measures[name] for row in rows] for name in names)
-    assert (model == "rnnlm") == np.array_equal(alone, surprisals, equal_nan=True)
+    assert (model == "rnnlm") == np.array_equal(alone, surprisals)
     table = table_of(*flags)
     header = ["document", "sentence", "position", "word", *names, "known"]
     assert list(table[0]) == [*header, "sentence_log_prob", "document_log_prob"]
     for name, values in zip(names, (surprisals, alone), strict=True):
-        close([float(cells[name] or "nan") for cells in table], values)
+        close([float(cells[name]) for cells in table], values)
 
 
 def test_tsv_of_quotes_tabs_and_missing_values_is_read_back_whole(space, tmp_path):
@@ -156,16 +151,13 @@ JOIN = "--join_rows=item,condition"
 MEASURES = ["entropy", "entropy_reduction", "rank", "divergence"]
 
 
-@pytest.mark.parametrize("bits", [False, True])
-def test_measures_and_columns_stand_beside_the_words(raw, tmp_path, bits):
+def test_measures_and_columns_stand_beside_the_words(raw, tmp_path):
     run, table = raw
     flags = [f"--workdir={run}", f"--measures={','.join(MEASURES)}", "--no_context_too", JOIN]
-    flags += ["--bits"] if bits else []
     rows = table_of(*flags, f"--input={table}")
     documents = list(read_documents(table, TextOptions("prose"), joined_by=["item", "condition"]))
-    expected = dclm_jax.restore(run).surprisals(
-        documents, no_context_too=True, measures=MEASURES, bits=bits
-    )
+    lm = dclm_jax.restore(run)
+    expected = lm.surprisals(documents, no_context_too=True, measures=MEASURES)
     named = [name for name in MEASURES for name in (name, f"{name}_no_context")]
     names = ["surprisal", "surprisal_no_context", *named]
     names.remove("divergence_no_context")
@@ -183,7 +175,6 @@ def test_measures_and_columns_stand_beside_the_words(raw, tmp_path, bits):
     assert [record["columns"] for record in records] == [
         {"item": item, "condition": condition} for item, condition in ("1a", "1b", "2a")
     ]
-    assert {record["unit"] for record in records} == {"bits" if bits else "nats"}
     (sentence,) = records[0]["sentences"]
     assert sentence["columns"] == {"region": ["subject"] * 2 + ["verb"] * 2 + [None]}
     for name in names[2:]:
@@ -193,10 +184,7 @@ def test_measures_and_columns_stand_beside_the_words(raw, tmp_path, bits):
     launch("score", *flags, f"--input={table}", f"--output={page}", quiet=False)
     content = page.read_text()
     assert "<h2>1/a, item 1, condition a</h2>" in content
-    unit = "bits" if bits else "nats"
-    pattern = rf"; rank no context \d+; divergence [\d.e-]+ {unit}; region verb"
-    assert re.search(pattern, content)
-    assert f"in {unit}" in content and ("nats" in content) == (not bits)
+    assert re.search(r"; rank no context \d+; divergence [\d.e-]+; region verb", content)
 
 
 def test_only_surprisals_are_computed_as_before(space, text, monkeypatch):
@@ -206,7 +194,7 @@ def test_only_surprisals_are_computed_as_before(space, text, monkeypatch):
     assert scored(*flags) == scored(*flags, "--measures=surprisal")
 
 
-def test_columns_are_chosen_and_missing_cells_stay_missing(raw, tmp_path):
+def test_missing_cells_stay_missing(raw, tmp_path):
     run, _ = raw
     table = tmp_path / "table.csv"
     table.write_text("id,x,y,text\na,NA,1,w1 w2\nb,,2,w3\n")
@@ -216,14 +204,6 @@ def test_columns_are_chosen_and_missing_cells_stay_missing(raw, tmp_path):
         ("a", "", "1"),
         ("b", "", "2"),
     }
-    assert "y" not in table_of(*flags, "--columns=x")[0]
-    # Means also have these cells, and count only documents and words with a surprisal.
-    table.write_text("id,x,text\na,NA,w1 w2\nb,NA,unheard\n")
-    (row,) = table_of(*flags, "--by=x", "--oov=blank")
-    assert (row["x"], row["documents"], row["words"]) == ("", "1", "2")
-    # A column with the name of a column of results does no harm where none is chosen.
-    table.write_text("id,word,text\na,w1,w1 w2\n")
-    assert list(table_of(*flags, "--columns=")[0])[-1] == "document_log_prob"
     lines = tmp_path / "lines.jsonl"
     lines.write_text('{"text": "w1", "x": 1}\n{"text": "w2", "y": 2}\n')
     done = launch("score", *flags[:1], f"--input={lines}", "--output_format=tsv", quiet=False)
@@ -232,39 +212,6 @@ def test_columns_are_chosen_and_missing_cells_stay_missing(raw, tmp_path):
     )
     rows = list(csv.DictReader(io.StringIO(done.stdout), delimiter="\t"))
     assert [row["x"] for row in rows] == ["1", "1", "", ""]
-
-
-@pytest.mark.parametrize("blank", [False, True])
-def test_means_over_regions_are_means_of_words_and_documents(raw, blank):
-    run, table = raw
-    flags = [f"--workdir={run}", f"--input={table}", JOIN, "--measures=entropy,rank"]
-    flags += ["--oov=blank"] if blank else []
-    words = table_of(*flags)
-    means = table_of(*flags, "--by=region,condition")
-    groups = [("subject", "a"), ("verb", "a"), ("subject", "b"), ("verb", "b")]
-    assert [(row["region"], row["condition"]) for row in means] == groups
-    for row in means:
-        for name in ("surprisal", "entropy", "rank"):
-            by_document: dict[str, list[float]] = {}
-            for word in words:
-                is_member = [word[column] == row[column] for column in ("region", "condition")]
-                if all(is_member) and word[name]:
-                    by_document.setdefault(word["document"], []).append(float(word[name]))
-            means_of_documents = list(map(np.mean, by_document.values()))
-            close(float(row[name]), np.mean(means_of_documents))
-            assert int(row["documents"]) == len(by_document)
-            if len(by_document) == 1:
-                assert row[f"{name}_low"] == row[f"{name}_high"] == ""
-            else:
-                # Resamples of two documents are one of them or both.
-                ends = [float(row[f"{name}_{end}"]) for end in ("low", "high")]
-                close(ends, sorted(means_of_documents))
-        expected_words = 1 if row["region"] == "subject" and row["condition"] == "b" else 3
-        expected_words += (row["region"] == "verb" and row["condition"] == "a") * (1 - blank)
-        assert int(row["words"]) == expected_words
-    records = scored(*flags, "--by=region", quiet=False)
-    assert [record["by"] for record in records] == [{"region": "subject"}, {"region": "verb"}]
-    assert records[0]["documents"] == 3 and records[0]["unit"] == "nats"
 
 
 def test_the_manual_names_the_columns_of_tsv(raw):
