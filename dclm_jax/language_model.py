@@ -405,28 +405,19 @@ class LanguageModel:
             names = [*surprisals, *others]
             yield document, [{name: sentence[name] for name in names} for sentence in measured]
 
-    def minimal_pairs(
-        self, choices: Iterable[Choice | Sequence[Sentence]], *, last_word: bool = False
-    ) -> Iterator[Outcome]:
+    def minimal_pairs(self, choices: Iterable[Choice | Sequence[Sentence]]) -> Iterator[Outcome]:
         """Chooses among alternative sentences; input may be larger than memory.
 
         Args:
           choices: `data.alternatives.Choice`s, or lists of alternatives, the right one
             first. `evaluation.minimal_pairs.accuracies` averages the outcomes.
-          last_word: whether to compute the rank of the last word of the right alternative.
         """
         self.require_language_model("a choice of sentences")
-        requests = (request for choice in choices for request in self._requests(choice, last_word))
-        if last_word:
-            model, params = self.require_distribution()
-            scored: Iterable[Any] = distributions.measure(
-                model, params, requests, no_context_too=False, batch_size=self.batch_size
-            )
-        else:
-            scored = self.scorer.score(requests)
+        requests = (request for choice in choices for request in self._requests(choice))
+        scored = self.scorer.score(requests)
         return minimal_pairs.outcomes(scored, end_is_target=self.scorer.objective == "words")
 
-    def _requests(self, choice: Choice | Sequence[Sentence], last_word: bool) -> list[Continuation]:
+    def _requests(self, choice: Choice | Sequence[Sentence]) -> list[Continuation]:
         """The documents to score for a choice, one per alternative."""
         if not isinstance(choice, Choice):
             choice = Choice(choice)
@@ -434,7 +425,7 @@ class LanguageModel:
             _words(sentences, f"{choice.where}: the alternatives are")
             for sentences in (choice.alternatives, choice.context)
         )
-        minimal_pairs.require_different(choice, words, last_word)
+        minimal_pairs.require_different(choice, words)
         context = [self.vocabulary.encode(sentence) for sentence in before if sentence]
         return [
             Continuation([*context, self.vocabulary.encode(alternative)], owner=choice)

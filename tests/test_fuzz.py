@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dclm_jax import files
 from dclm_jax.coherence.permutation_files import open_permutations
 from dclm_jax.data import text_files
-from dclm_jax.data.alternatives import PairColumns, read_alternatives
+from dclm_jax.data.alternatives import read_alternatives
 from dclm_jax.data.corpora import treebank
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.readers import TextReader, read_documents
@@ -46,7 +46,7 @@ def joined(path: Path) -> Any:
 
 def pairs(path: Path) -> Any:
     reader = TextReader(TextOptions("prose"))
-    return list(read_alternatives(str(path), PairColumns(["good", "bad"]), reader))
+    return list(read_alternatives(str(path), ["good", "bad"], reader))
 
 
 def trees(path: Path) -> Any:
@@ -107,7 +107,7 @@ READERS = {
     "pairs": Reader(
         "t.jsonl",
         '{"good": "He said no.", "bad": "He say no.", "context": "A dog. It was.", "n": 1}\n'
-        '{"good": "a", "bad": "b", "context": ["c", "d e"], "n": null}\n',
+        '{"good": "a", "bad": "b", "n": null}\n',
         pairs,
     ),
     "table of pairs": Reader("t.csv", 'good,bad,context\na b,a c,It was.\nx,"y\nz",d\n', pairs),

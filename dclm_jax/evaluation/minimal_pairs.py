@@ -1,35 +1,33 @@
 """Minimal pairs: how often a model gives the right one of several alternatives the highest log P.
 
 Alternatives are sentences, each scored as the next sentence after the same context. One alternative
-is right, by default the first. A pair counts 1 if the right alternative has the highest value, 0 if
+is right, the first. A pair counts 1 if the right alternative has the highest value, 0 if
 another alternative has a higher value, and 1/k if k alternatives share the highest value (0.5 in a
 pair). The value is log P of the sentence, or log P per target (a word or END), which does not
-favour short sentences. A third criterion is the last word: whether the last word of the right
-alternative is the most probable entry of the vocabulary, given everything before it (rank 1).
+favour short sentences.
 
 OOV words become UNKNOWN. If the right alternative then has the word ids of another alternative, a
 model can only guess. Such pairs are excluded: `Accuracy.apart` is their number, and they have no
-outcome. Pairs whose last word is OOV have no outcome by the third criterion.
+outcome.
 
 Shapes: A alternatives, D pairs with an outcome, X runs.
 """
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from dclm_jax.data import formats
 from dclm_jax.data.alternatives import Choice
-from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation import significance
 from dclm_jax.evaluation.scoring import Continuation
 from dclm_jax.evaluation.significance import Difference, Sums
 
-TOTAL, PER_TARGET, LAST_WORD = CRITERIA = ("log P", "log P per target", "last word")
+TOTAL, PER_TARGET = CRITERIA = ("log P", "log P per target")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,52 +38,40 @@ class Outcome:
       choice: the choice.
       log_probs: log P of each alternative, in nats.
       targets: number of targets of each alternative.
-      is_equal: whether the vocabulary makes the right alternative equal to another alternative.
-      rank: rank of the last word of the right alternative, if requested; None if it is OOV.
-      correct: the outcome by criterion: 1, 0, or 1/k for k equal values; nan for a pair that is set
-        apart. A choice of one alternative has only the criterion "last word".
+      correct: the outcome by criterion: 1, 0, or 1/k for k equal values; nan if the right
+        alternative has the word ids of another alternative.
     """
 
     choice: Choice
     log_probs: list[float]
     targets: list[int]
-    is_equal: bool
-    rank: int | None
     correct: dict[str, float]
 
 
-def require_different(choice: Choice, words: Sequence[Sequence[str]], last_word: bool) -> None:
-    """Raises an `InputError` for alternatives, each a list of words, that leave no choice. For the
-    criterion `last_word` one alternative is enough."""
-    if len(words) < 2 - last_word:
+def require_different(choice: Choice, words: Sequence[Sequence[str]]) -> None:
+    """Raises an `InputError` for alternatives, each a list of words, that leave no choice."""
+    if len(words) < 2:
         raise InputError(
-            f"{choice.where}: the number of alternatives is {len(words)}; expected two or more, or "
-            "one with --last_word"
-        )
-    if not 0 <= choice.right < len(words):
-        raise InputError(
-            f"{choice.where}: the right index is {choice.right}; expected 0 to {len(words) - 1}"
+            f"{choice.where}: the number of alternatives is {len(words)}; expected two or more"
         )
     for number, alternative in enumerate(words, start=1):
         if not alternative:
             raise InputError(f"{choice.where}: alternative {number} has no words; add its text")
-        if number != choice.right + 1 and list(alternative) == list(words[choice.right]):
-            first, second = sorted([choice.right + 1, number])
+        if number > 1 and list(alternative) == list(words[0]):
             raise InputError(
-                f"{choice.where}: alternatives {first} and {second} are equal; expected different "
+                f"{choice.where}: alternatives 1 and {number} are equal; expected different "
                 "sentences"
             )
 
 
 def outcomes(
-    scored: Iterable[tuple[Continuation, list[Any]]], *, end_is_target: bool
+    scored: Iterable[tuple[Continuation, list[np.ndarray]]], *, end_is_target: bool
 ) -> Iterator[Outcome]:
     """The outcomes of choices whose requests were scored in their order.
 
     Args:
       scored: one request of the choice per alternative, each with a list of the nats float [M + 1]
-        of its last sentence, or of its measures by name (`distributions.measure`), which give the
-        rank of the last word.
+        of its last sentence.
       end_is_target: whether END is a target.
     """
     scored = iter(scored)
@@ -93,29 +79,21 @@ def outcomes(
         choice = pair[0].owner
         pairs = [pair, *itertools.islice(scored, len(choice.alternatives) - 1)]
         ids = [request.sentences[-1].tolist() for request, _ in pairs]
-        values = [value for _, (value,) in pairs]
-        rank, right = None, choice.right
-        is_measured = isinstance(values[right], Mapping)
-        if is_measured and ids[right][-1] != UNKNOWN:
-            rank = int(values[right]["rank"][-2])
-        nll = [value["surprisal"] if is_measured else value for value in values]
-        log_probs = [-float(np.sum(nats, dtype=np.float64)) for nats in nll]
+        log_probs = [-float(np.sum(nats, dtype=np.float64)) for _, (nats,) in pairs]
         targets = [len(alternative) + end_is_target for alternative in ids]
-        is_equal = ids.count(ids[right]) > 1
-        correct = {}
-        if len(ids) > 1:
-            per_target = [log_prob / n for log_prob, n in zip(log_probs, targets, strict=True)]
-            for criterion, scores in ((TOTAL, log_probs), (PER_TARGET, per_target)):
-                correct[criterion] = np.nan if is_equal else _share(scores, right)
-        if is_measured:
-            correct[LAST_WORD] = np.nan if rank is None else float(rank == 1)
-        yield Outcome(choice, log_probs, targets, is_equal, rank, correct)
+        per_target = [log_prob / n for log_prob, n in zip(log_probs, targets, strict=True)]
+        is_equal = ids.count(ids[0]) > 1
+        correct = {
+            criterion: np.nan if is_equal else _share(values)
+            for criterion, values in ((TOTAL, log_probs), (PER_TARGET, per_target))
+        }
+        yield Outcome(choice, log_probs, targets, correct)
 
 
-def _share(values: Sequence[float], index: int) -> float:
-    """1/k if the value at the index is one of k that are the highest, else 0."""
+def _share(values: Sequence[float]) -> float:
+    """1/k if the first value is one of k that are the highest, else 0."""
     highest = max(values)
-    return values.count(highest) ** -1.0 if values[index] == highest else 0.0
+    return values.count(highest) ** -1.0 if values[0] == highest else 0.0
 
 
 class Accuracy(NamedTuple):
@@ -140,26 +118,14 @@ class Accuracy(NamedTuple):
 def accuracies(runs: Sequence[Sequence[Outcome]], by: Sequence[str] = ()) -> list[Accuracy]:
     """The accuracies of runs on the same choices by every criterion: of each group of pairs with
     equal cells in the columns `by`, in the order in which groups appear, and of all pairs. An
-    `InputError` says that there are no pairs, that pairs have different criteria, or that no pair
-    has an outcome."""
+    `InputError` says that there are no pairs, or that no pair has an outcome."""
     if not runs or not runs[0]:
         raise InputError("there are no pairs; choose another --input")
-    first = runs[0][0].correct
-    for outcome in runs[0]:
-        if outcome.correct.keys() != first.keys():
-            raise InputError(
-                f"{outcome.choice.where}: has other criteria ({', '.join(outcome.correct)}) than "
-                f"the first pair ({', '.join(first)}); measure choices of one alternative apart"
-            )
-    for criterion in first:
-        if np.isnan(_correct(runs, criterion)).all():
-            cause = "the last word is OOV"
-            if criterion != LAST_WORD:
-                cause = "the alternatives differ only in OOV words"
-            raise InputError(
-                f"{cause} in all {len(runs[0]):,} pairs, so that accuracy would be chance; choose "
-                "a run with a larger vocabulary, or other words"
-            )
+    if np.isnan(_correct(runs, TOTAL)).all():
+        raise InputError(
+            f"the alternatives differ only in OOV words in all {len(runs[0]):,} pairs, so that "
+            "accuracy would be chance; choose a run with a larger vocabulary, or other words"
+        )
     require_columns((outcome.choice for outcome in runs[0]), by)
     groups: dict[tuple[str, ...], list[int]] = {}
     for index, outcome in enumerate(runs[0] if by else ()):
@@ -169,7 +135,7 @@ def accuracies(runs: Sequence[Sequence[Outcome]], by: Sequence[str] = ()) -> lis
     return [
         _accuracy(cells, criterion, _correct(runs, criterion)[indices])
         for cells, indices in [*groups.items(), *all_pairs]
-        for criterion in runs[0][0].correct
+        for criterion in CRITERIA
     ]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from dclm_jax import score_types
 from dclm_jax.data.alternatives import Choice
 from dclm_jax.evaluation import minimal_pairs
-from dclm_jax.evaluation.minimal_pairs import CRITERIA, LAST_WORD, Outcome
+from dclm_jax.evaluation.minimal_pairs import CRITERIA, TOTAL, Outcome
 from dclm_jax.evaluation.significance import (
     difference_table,
     interval_text,
@@ -16,7 +16,7 @@ from dclm_jax.evaluation.significance import (
 )
 from dclm_jax.tables import aligned, present, separated
 
-_PAIR, _RANK = "pair", "rank"
+_PAIR, _EXCLUDED = "pair", "excluded"
 
 
 def require_free_names(choices: Iterable[Choice], names: Sequence[str]) -> None:
@@ -26,9 +26,9 @@ def require_free_names(choices: Iterable[Choice], names: Sequence[str]) -> None:
       choices: choices with their columns.
       names: names of the alternatives.
     """
-    kinds = [f"{kind}_{_key(name)}" for kind in ("set_apart", "correct") for name in CRITERIA]
+    correct = [f"correct_{_key(name)}" for name in CRITERIA]
     scores = [f"{kind}_{name}" for kind in ("log_prob", "targets") for name in names]
-    taken = {_PAIR, _RANK, *kinds, *scores}
+    taken = {_PAIR, _EXCLUDED, *correct, *scores}
     for choice in choices:
         score_types.require_free_names(choice.columns, taken, f"{choice.where}: ")
 
@@ -55,8 +55,7 @@ class PairResults:
         self.labels, self.names, self.by, self.runs = labels, names, by, runs
         self.accuracies = minimal_pairs.accuracies(runs, by)
         self.differences = {
-            criterion: minimal_pairs.differences(runs, criterion)
-            for criterion in runs[0][0].correct
+            criterion: minimal_pairs.differences(runs, criterion) for criterion in CRITERIA
         }
 
     def text(self) -> str:
@@ -68,23 +67,13 @@ class PairResults:
             values = [interval_text(100 * values, 2) for values in accuracy.values_3xX.T]
             counts = f"{accuracy.pairs:,}", f"{accuracy.apart:,}"
             rows.append([*cells, accuracy.criterion, *counts, *values])
-        chance = f"{100 / len(self.names):.4g}% is chance"
-        if len(self.names) == 1:
-            chance = "last word: the right word has rank 1"
         lines = [
             "accuracy in % and its 95% interval (bootstrap over pairs); ties of k count 1/k; "
-            f"{chance}",
+            f"{100 / len(self.names):.4g}% is chance",
             *aligned(rows),
         ]
         if any(accuracy.apart for accuracy in self.accuracies):
-            lines.append(
-                "excluded: pairs in which OOV words leave no choice, or whose last word is OOV"
-            )
-        ranks = [[outcome.rank for outcome in run if outcome.rank is not None] for run in self.runs]
-        if ranks[0]:
-            medians = [f"{np.median(run_ranks):g}" for run_ranks in ranks]
-            table = [["rank of the last word", *self.labels], ["median", *medians]]
-            lines += ["", *aligned(table)]
+            lines.append("excluded: pairs in which OOV words leave no choice")
         differences = difference_table(
             self.differences, self.labels, group="criterion", unit="points", scale=100, digits=2
         )
@@ -124,12 +113,11 @@ class PairResults:
         self, pair_outcomes: Sequence[Outcome], names: Iterable[str]
     ) -> Iterator[tuple[str, object]]:
         """The columns of the TSV with the cells of a pair."""
-        choice, correct = pair_outcomes[0].choice, pair_outcomes[0].correct
+        choice, is_excluded = pair_outcomes[0].choice, np.isnan(pair_outcomes[0].correct[TOTAL])
         yield _PAIR, choice.where
         for name in names:
             yield name, present(choice.columns.get(name))
-        for name, value in correct.items():
-            yield f"set_apart_{_key(name)}", int(np.isnan(value))
+        yield _EXCLUDED, int(is_excluded)
         for label, outcome in zip(self.labels, pair_outcomes, strict=True):
             end = "" if len(self.labels) == 1 else f":{label}"
             scores = zip(self.names, outcome.log_probs, outcome.targets, strict=True)
@@ -137,9 +125,7 @@ class PairResults:
                 yield f"log_prob_{name}{end}", f"{log_prob:.6f}"
                 yield f"targets_{name}{end}", targets
             for name, value in outcome.correct.items():
-                yield f"correct_{_key(name)}{end}", None if np.isnan(value) else f"{value:g}"
-            if LAST_WORD in outcome.correct:
-                yield f"{_RANK}{end}", outcome.rank
+                yield f"correct_{_key(name)}{end}", None if is_excluded else f"{value:g}"
 
 
 def _key(criterion: str) -> str:

@@ -10,7 +10,6 @@ from dclm_jax import language_model as api
 from dclm_jax.data.alternatives import Choice
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.minimal_pairs import (
-    LAST_WORD,
     PER_TARGET,
     TOTAL,
     accuracies,
@@ -48,47 +47,18 @@ def test_outcomes_equal_every_sentence_scored_by_itself(name):
         targets = [len(sentence.split()) + (name != "rnnslm") for sentence in alternatives]
         assert outcome.targets == targets
         is_equal = alternatives[0] == "the unheard sat ."
-        assert outcome.is_equal == is_equal
         values = expected, [a / n for a, n in zip(expected, targets, strict=True)]
         for criterion, scores in zip((TOTAL, PER_TARGET), values, strict=True):
             correct = outcome.correct[criterion]
             assert np.isnan(correct) if is_equal else correct == float(np.argmax(scores) == 0)
-        assert LAST_WORD not in outcome.correct and outcome.rank is None
 
 
-def test_plain_lists_are_choices_and_the_last_word_has_a_rank():
+def test_plain_lists_are_choices():
     lm = language_model("ccdclm")
-    ranked = [*lm.minimal_pairs(PAIRS, last_word=True)]
-    for outcome, (alternatives, context, *_) in zip(ranked, PAIRS, strict=True):
-        *words, last = alternatives[0].split()
-        of_word = dict(lm.read(context).next_words(words, k=len(lm.vocabulary)))
-        if last == "unheard":
-            assert outcome.rank is None and np.isnan(outcome.correct[LAST_WORD])
-            continue
-        rank = [*of_word].index(last) + 1
-        assert (outcome.rank, outcome.correct[LAST_WORD]) == (rank, float(rank == 1))
-    plain = [*lm.minimal_pairs([pair.alternatives for pair in PAIRS if not pair.context])]
-    alone = [outcome for outcome in ranked if not outcome.choice.context]
-    for outcome, expected in zip(plain, alone, strict=True):
-        np.testing.assert_allclose(outcome.log_probs, expected.log_probs, rtol=1e-5)
-    (single,) = lm.minimal_pairs([Choice(["dogs bark ."])], last_word=True)
-    assert [*single.correct] == [LAST_WORD]
-
-
-@pytest.mark.parametrize("last_word", [False, True])
-def test_the_right_alternative_may_have_another_index(last_word):
-    lm = language_model("ccdclm")
-    choices = [Choice([*reversed(pair.alternatives)], pair.context) for pair in PAIRS]
-    choices = [choice._replace(right=len(choice.alternatives) - 1) for choice in choices]
-    for outcome, first in zip(
-        lm.minimal_pairs(choices, last_word=last_word),
-        lm.minimal_pairs(PAIRS, last_word=last_word),
-        strict=True,
-    ):
-        np.testing.assert_allclose(outcome.log_probs[::-1], first.log_probs, rtol=1e-5)
-        assert (outcome.targets[::-1], outcome.is_equal) == (first.targets, first.is_equal)
-        assert outcome.rank == first.rank
-        np.testing.assert_equal(outcome.correct, first.correct)
+    choices = [pair for pair in PAIRS if not pair.context]
+    plain = lm.minimal_pairs([choice.alternatives for choice in choices])
+    for outcome, expected in zip(plain, lm.minimal_pairs(choices), strict=True):
+        assert outcome.log_probs == expected.log_probs
 
 
 @pytest.mark.parametrize(
@@ -147,15 +117,7 @@ def test_accuracies_of_groups_and_of_all_pairs():
     [
         ([["it sat", "it sat"]], "a pair: alternatives 1 and 2 are equal; expected different"),
         ([["it sat", "dogs", "it sat"]], "a pair: alternatives 1 and 3 are equal"),
-        (
-            [Choice(["it", "it sat", "it"], right=2)],
-            "a pair: alternatives 1 and 3 are equal",
-        ),
-        ([Choice(["it", "it sat"], right=2)], "a pair: the right index is 2; expected 0 to 1"),
-        (
-            [["it sat"]],
-            "a pair: the number of alternatives is 1; expected two or more, or one",
-        ),
+        ([["it sat"]], "a pair: the number of alternatives is 1; expected two or more"),
         ([["it sat", " "]], "a pair: alternative 2 has no words; add its text"),
         (["it sat"], "a pair: the alternatives are 'it sat'; expected a list of sentences"),
         ([], "there are no pairs; choose another --input"),
@@ -170,22 +132,14 @@ def test_pairs_that_leave_no_choice_are_refused(pairs, message):
         accuracies([[*language_model("rnnlm").minimal_pairs(pairs)]])
 
 
-def test_accuracies_need_outcomes_by_the_same_criteria():
-    lm = language_model("rnnlm")
+def test_accuracies_need_pairs():
     for runs in ([], [[]]):
         with pytest.raises(InputError, match="there are no pairs; choose another --input"):
             accuracies(runs)
-    pairs = [Choice(["it sat", "it slept"]), Choice(["dogs bark"], where="pairs.csv:3")]
-    for choices in (pairs, pairs[::-1]):
-        with pytest.raises(InputError, match="has other criteria .* than the first pair"):
-            accuracies([[*lm.minimal_pairs(choices, last_word=True)]])
 
 
-def test_last_words_that_are_all_unknown_and_other_models_are_refused():
+def test_columns_and_models():
     lm = language_model("rnnlm")
-    unknown = [*lm.minimal_pairs([Choice(["it unheard"])], last_word=True)]
-    with pytest.raises(InputError, match="the last word is OOV in all 1 pairs, so that accuracy"):
-        accuracies([unknown])
     with pytest.raises(
         InputError, match="^a pair: --by names 'field', which is no column .* 'kind'$"
     ):
@@ -196,5 +150,3 @@ def test_last_words_that_are_all_unknown_and_other_models_are_refused():
     mixed, of_adclm = mixture.minimal_pairs(PAIRS), language_model("adclm").minimal_pairs(PAIRS)
     for outcome, expected in zip(mixed, of_adclm, strict=True):
         np.testing.assert_allclose(outcome.log_probs, expected.log_probs, rtol=1e-5)
-    with pytest.raises(InputError, match="mixture scores only the words of a text"):
-        mixture.minimal_pairs(PAIRS, last_word=True)

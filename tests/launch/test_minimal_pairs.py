@@ -1,4 +1,4 @@
-"""launch.minimal_pairs: BLiMP's lines, tables, contexts, endings, last words, several runs."""
+"""launch.minimal_pairs: BLiMP's lines, tables, contexts, several runs."""
 
 import csv
 import io
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dclm_jax
-from dclm_jax.data.alternatives import Choice, PairColumns, read_alternatives
+from dclm_jax.data.alternatives import Choice, read_alternatives
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.readers import TextReader
 from dclm_jax.errors import InputError
@@ -70,17 +70,14 @@ def test_pairs_in_every_form_agree_with_python(space, blimp, tmp_path):
 
     table = table_of(output.read_text())
     assert [row["UID"] for row in table] == [row["UID"] for row in [*ROWS, UNKNOWN]]
-    for criterion in ("log_p", "log_p_per_target"):
-        assert [row[f"set_apart_{criterion}"] for row in table] == ["0"] * 11 + ["1"]
+    assert [row["excluded"] for row in table] == ["0"] * 11 + ["1"]
     for label, outcomes in zip(("ccdclm", "rnnlm"), by_hand, strict=True):
         for row, outcome in zip(table, outcomes, strict=True):
             names = f"log_prob_sentence_good:{label}", f"log_prob_sentence_bad:{label}"
             log_probs = [float(row[name]) for name in names]
             np.testing.assert_allclose(log_probs, outcome.log_probs, rtol=1e-5)
-            correct = row[f"correct_log_p:{label}"]
-            assert (float(correct) if correct else None) == (
-                None if outcome.is_equal else outcome.correct["log P"]
-            )
+            correct = float(row[f"correct_log_p:{label}"] or "nan")
+            np.testing.assert_equal(correct, outcome.correct["log P"])
 
 
 def test_standard_input_has_a_format(space, blimp):
@@ -93,97 +90,31 @@ def test_standard_input_has_a_format(space, blimp):
     assert "accuracy in %" in done.stderr
 
 
-def test_endings_after_contexts_have_numbers_of_answers(space, tmp_path):
-    path = tmp_path / "stories.csv"
-    path.write_text("s1,s2,e1,e2,right\nw1 w2,w3,w4 w5,w60 w5,1\nw7,w8 w9,w61,w62 w3 w4,2\n")
-    flags = ["--context_columns=s1,s2", "--alternatives=e1,e2", "--answer=right"]
-    flags += [f"--workdir={space.run}", f"--input={path}"]
-    printed = launch("minimal_pairs", *flags, "--output=-", quiet=False).stdout
-    lm = dclm_jax.restore(space.run)
-    stories = [(["w1 w2", "w3"], ["w4 w5", "w60 w5"]), (["w7", "w8 w9"], ["w61", "w62 w3 w4"])]
-    rows = table_of(printed)
-    for row, (context, endings) in zip(rows, stories, strict=True):
-        expected = [score.log_prob for score in lm.read(context).score(endings)]
-        log_probs = [float(row[f"log_prob_{name}"]) for name in ("e1", "e2")]
-        np.testing.assert_allclose(log_probs, expected, rtol=1e-5)
-        targets = [1 + len(ending.split()) for ending in endings]
-        assert [int(row[f"targets_{name}"]) for name in ("e1", "e2")] == targets
-        right = int(row["right"]) - 1
-        assert float(row["correct_log_p"]) == float(expected[right] == max(expected))
-    assert [row["right"] for row in rows] == ["1", "2"]
-
-
-def test_the_last_word_of_a_passage_has_a_rank(space, tmp_path):
-    path = tmp_path / "lambada.jsonl"
-    path.write_text(lines([{"text": "w1 w2\n\nw3 w4 w5"}, {"text": "w7 unheard"}]))
-    flags = [f"--workdir={space.run}", f"--input={path}", "--alternatives=text", "--last_word"]
-    done = launch("minimal_pairs", *flags, "--output=-", quiet=False)
-    first, second = table_of(done.stdout)
-    words = dclm_jax.restore(space.run).read(["w1 w2"]).next_words("w3 w4", k=98)
-    rank = [word for word, _ in words].index("w5") + 1
-    assert (first["rank"], first["correct_last_word"]) == (str(rank), str(int(rank == 1)))
-    assert second["rank"] == second["correct_last_word"] == ""
-    assert re.search(rf"median +{rank}\b", done.stderr)
-
-
-def test_the_rank_is_the_rank_of_the_right_alternative(space, tmp_path):
-    path = tmp_path / "pairs.csv"
-    path.write_text("a,b,right\nw1 w2,w1 w40,1\nw1 w2,w1 w40,2\nw1 w2,w1 unheard,2\n")
-    flags = [f"--workdir={space.run}", f"--input={path}", "--alternatives=a,b", "--answer=right"]
-    done = launch("minimal_pairs", *flags, "--last_word", "--output=-", quiet=False)
-    rows = table_of(done.stdout)
-    words = [word for word, _ in dclm_jax.restore(space.run).read([]).next_words("w1", k=98)]
-    ranks = [str(words.index(word) + 1) for word in ("w2", "w40")]
-    assert [row["rank"] for row in rows] == [*ranks, ""]
-    # An OOV last word sets a pair apart by one criterion, and not by log P.
-    for row, last in ((rows[2], "1"), (rows[0], "0")):
-        names = ("log_p", "log_p_per_target", "last_word")
-        assert [row[f"set_apart_{name}"] for name in names] == ["0", "0", last]
-
-
-PAIR = '{"good": "a b", "bad": "a c", "context": "x y", "n": 1}\n'
+PAIR = '{"good": "a b", "bad": "a c", "context": "x y"}\n'
 
 
 @pytest.mark.parametrize("format", ["prose", "lines"])
-def test_raw_text_is_divided_and_lists_have_words(tmp_path, format):
+def test_cells_are_raw_text(tmp_path, format):
     """Of runs trained on raw text and on tokenized lines, as launch.score reads these formats."""
     pytest.importorskip("sentencex")
     pytest.importorskip("sacremoses")
     path = tmp_path / "pairs.jsonl"
     rows = [
         {"good": "Mr. Lee isn't here.", "bad": "Mr. Lee aren't here.", "context": "It rained. So?"},
-        {
-            "good": ["Yes", "is", "n't"],
-            "bad": "No.",
-            "context": ["Is it? Is it not ?", ["It", "rai-ned."]],
-        },
         {"good": "Yes.", "bad": "No."},
     ]
     path.write_text(lines(rows))
     options = TextOptions(format, lowercase=True)
-    columns = PairColumns(["good", "bad"])
-    first, second, third = read_alternatives(str(path), columns, TextReader(options))
+    first, second = read_alternatives(str(path), ["good", "bad"], TextReader(options))
     assert first.alternatives[0] == ["mr.", "lee", "isn", "'t", "here", "."]
     assert first.context == [["it", "rained", "."], ["so", "?"]]
-    assert second.context == [["is", "it?", "is", "it", "not", "?"], ["it", "rai-ned."]]
-    assert second.alternatives == [["yes", "is", "n't"], ["no", "."]]
-    assert (third.alternatives, third.context) == ([["yes", "."], ["no", "."]], [])
-    without_context = PairColumns(["good", "bad"], context=())
-    alone = read_alternatives(str(path), without_context, TextReader(options))
-    assert [record.context for record in alone] == [[], [], []]
-    path.write_text(lines([{"text": "It rained. We left."}]))
-    columns = PairColumns(["text"], is_passage=True)
-    (passage,) = read_alternatives(str(path), columns, TextReader(options))
-    assert (passage.alternatives, passage.context) == (
-        [["we", "left", "."]],
-        [["it", "rained", "."]],
-    )
+    assert (second.alternatives, second.context) == ([["yes", "."], ["no", "."]], [])
 
 
 def test_a_later_record_may_be_the_first_with_a_context(tmp_path):
     path = tmp_path / "pairs.jsonl"
     path.write_text(lines([{"good": "a", "bad": "b"}, {"good": "a", "bad": "b", "context": "c"}]))
-    records = [*read_alternatives(str(path), PairColumns(["good", "bad"]), TextReader())]
+    records = [*read_alternatives(str(path), ["good", "bad"], TextReader())]
     assert [record.context for record in records] == [[], [["c"]]]
     assert [record.columns for record in records] == [{}, {}]
 
@@ -191,7 +122,7 @@ def test_a_later_record_may_be_the_first_with_a_context(tmp_path):
 def test_unusual_text_is_reported(tmp_path):
     path, notes = tmp_path / "pairs.tsv", []
     path.write_text("good\tbad\nwe\u200b go\tgo we\u200b\u200b\n")
-    columns = PairColumns(["good", "bad"])
+    columns = ["good", "bad"]
     (record,) = read_alternatives(str(path), columns, TextReader(report=notes.append))
     assert record.alternatives == [["we", "\u200b", "go"], ["go", "we", "\u200b", "\u200b"]]
     (note,) = notes
@@ -207,11 +138,9 @@ def test_unusual_text_is_reported(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("x y", " ", "the context 'context' has no words; add its text"),
-        ('"x y"', "3", "'context' is 3; write text, or a list of sentences"),
-        ('"x y"', '[["x y"]]', "pairs.jsonl:1: 'context': a word is 'x y'; write characters"),
-        ("a c", " ", "'bad' is ' '; write one sentence"),
-        ('"a c"', '["a c"]', "'bad': a word is 'a c'; write characters without"),
+        ("x y", " ", "pairs.jsonl:1: 'context' has no words; add its text"),
+        ('"x y"', "3", "pairs.jsonl:1: 'context' is 3; write text"),
+        ("a c", " ", "pairs.jsonl:1: 'bad' has no words; add its text"),
         (PAIR, "", "pairs.jsonl: is empty"),
     ],
 )
@@ -219,12 +148,12 @@ def test_records_of_another_kind_are_refused(tmp_path, old, new, message):
     path = tmp_path / "pairs.jsonl"
     path.write_text(PAIR.replace(old, new))
     with pytest.raises(InputError, match=re.escape(message)):
-        list(read_alternatives(str(path), PairColumns(["good", "bad"]), TextReader()))
+        list(read_alternatives(str(path), ["good", "bad"], TextReader()))
 
 
 @pytest.mark.parametrize(
     "name",
-    ["pair", "log_prob_good", "targets_bad:rnnlm", "correct_log_p", "set_apart_log_p"],
+    ["pair", "excluded", "log_prob_good", "targets_bad:rnnlm", "correct_log_p"],
 )
 def test_columns_that_the_table_of_results_has_are_refused(name):
     choice = Choice(["w1", "w2"], columns={name: "1"}, where="pairs.jsonl:1")

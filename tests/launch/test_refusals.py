@@ -17,7 +17,7 @@ FILES = {
     "out.jsonl": '{"id": "a", "sentences": ["w1"]}\n{"id": "b", "sentences": []}\n',
     "regions.csv": "item,condition,region,text\n1,a,subject,w1 w2\n1,b,verb,w6 w7\n",
     "word.csv": "id,word,text\na,w1,w1 w2\n",
-    "pairs.jsonl": '{"good": "w1 w2", "bad": "w1 w3", "context": "w4", "n": 3}\n',
+    "pairs.jsonl": '{"good": "w1 w2", "bad": "w1 w3", "context": "w4"}\n',
     "taken.jsonl": '{"good": "w1 w2", "bad": "w1 w3", "targets_bad:rnnlm": 1}\n',
     "times.csv": "story,text,time,length\na,w1 w2,3,1\na,w3,4,1\nb,w1,5,2\nb,w2,6,2\n",
     "raises.py": "from dclm_jax.training.config import default_config\n\n"
@@ -79,10 +79,9 @@ generate --workdir=run --context=blank.txt => blank.txt: has no documents
 generate --workdir=run --beam=3 => --beam has no effect without --method=beam; add
 generate --workdir=run --seed=3 => --seed has no effect without --method=sample
 
-{PAIRS}=pairs.jsonl --context_columns=c => no column 'c'; choose from: 'good', 'bad'
-{PAIRS}=pairs.jsonl --answer=n => 'n' is '3'; write the number of the right alternative, from 1 to 2
+{PAIRS}=pairs.jsonl --alternatives=good,c => no column 'c'; choose from: 'good', 'bad'
 {PAIRS}=pairs.jsonl --output=a.html => --output=a.html: choose the extension .tsv
-{PAIRS}=pairs.jsonl --alternatives= => --alternatives names no column; name two or more, or one wi
+{PAIRS}=pairs.jsonl --alternatives=good => --alternatives=good: name two or more columns
 {PAIRS}=pairs.jsonl --by=good => pairs.jsonl:1: --by names 'good', which is no column of the pair
 {PAIRS}=- => neither a table nor JSON lines by its name; add --format=jsonl, csv or tsv
 {PAIRS}=taken.jsonl => taken.jsonl:1: the column 'targets_bad:rnnlm' of the inp
