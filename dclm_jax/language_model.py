@@ -526,7 +526,7 @@ class LanguageModel:
                     raise InputError(
                         f"document {document.id} has no words, and so no vector; remove it"
                     )
-            sizes = [size_of(ids, ids if self.reads_source else None) for ids in encoded]
+            sizes = [size_of(ids, reads_source=self.reads_source) for ids in encoded]
             vectors_of: dict[int, np.ndarray] = {}
             for indices, _ in batches_of_like_size(sizes, power_of_two(batch_size)):
                 together = [encoded[index] for index in indices]

@@ -230,7 +230,7 @@ def word_options(models: Sequence[LanguageModel]) -> TextOptions:
     return dataclasses.replace(PLAIN, **options)
 
 
-def read_words(run: Subject, command: str, **more: Any) -> Iterator[Document]:
+def read_words(run: Subject, **more: Any) -> Iterator[Document]:
     """The documents of --input, or of --data and --split with <UNKNOWN> for OOV words; `more` are
     arguments of `read_text`."""
     lm = run.lm
@@ -238,14 +238,11 @@ def read_words(run: Subject, command: str, **more: Any) -> Iterator[Document]:
         yield from read_text([lm], flags.FLAGS.input, **more)
         return
     dataset = open_split([run], flags.FLAGS.split)
-
-    def documents() -> Iterator[Document]:
-        for document in dataset.documents:
-            if document.source is not None:
-                lm.require_language_model(f"{command} of paired documents")
-            yield Document(document.id, list(map(lm.vocabulary.decode, document.sentences)))
-
-    yield from counting_unknown(documents(), _ids_of(lm), lm.text, dataset.title)
+    documents = (
+        Document(document.id, list(map(lm.vocabulary.decode, document.sentences)))
+        for document in dataset.documents
+    )
+    yield from counting_unknown(documents, _ids_of(lm), lm.text, dataset.title)
 
 
 def store() -> Store:

@@ -53,7 +53,7 @@ def main(argv: Sequence[str]) -> None:
     _evaluation.check_data_flags()
     run = _evaluation.restore()
     _evaluation.require_language_models([run.lm], "launch.order")
-    documents = list(_evaluation.read_words(run, "launch.order"))
+    documents = list(_evaluation.read_words(run))
     with _evaluation.Progress("ordering", len(documents)) as progress:
         reordered = orders.reorder(
             run.lm,

@@ -149,14 +149,13 @@ def _workload() -> Workload:
     segments, sentences, tokens = map(int, _SHAPE.value.split(","))
     model = models.create(vocab_size=_VOCAB_SIZE.value, **settings.model)
     earlier = earlier_sentences(model, sentences if settings.data.carry_context else 0)
-    source = (sentences, tokens) if model.reads_source else None
     optimizer = create_optimizer(settings.optimizer, 1)
     return Workload(
         model,
         optimizer,
         first_shapes(model, optimizer, settings.training.frozen),
         settings.training.loss_per,
-        Shape(segments, sentences, tokens, earlier, source),
+        Shape(segments, sentences, tokens, earlier, model.reads_source),
     )
 
 

@@ -10,9 +10,6 @@
     python -m launch.prepare --input=reviews.csv.gz --text_key=review --lowercase \\
         --split=0.8,0.1,0.1 --output=data/reviews
 
-    # Paired documents for autoencoders, such as summaries and the articles as their sources
-    python -m launch.prepare --input=summaries.txt --input_source=articles.txt --output=data/pairs
-
     # New test text with the vocabulary of another corpus
     python -m launch.prepare --test=new.txt --vocabulary=data/sotu/vocabulary.tsv --output=data/new
 
@@ -31,7 +28,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from dclm_jax.data.corpora import COLLECTIONS
-from dclm_jax.data.corpus import SPLITS, open_corpus, source_split, statistics_table
+from dclm_jax.data.corpus import open_corpus, statistics_table
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.prepare import PrepareOptions, Source, prepare
 from dclm_jax.errors import InputError, require_at_least
@@ -44,9 +41,6 @@ _HELP = {
     "valid": "Validation text.",
     "test": "Test text.",
     _INPUT: "Text to divide into train, valid and test, or the folder of --corpus.",
-} | {
-    source_split(name): f"Source documents of --{name}, aligned one to one."
-    for name in (*SPLITS, _INPUT)
 }
 _INPUTS = {name: flags.DEFINE_string(name, None, text) for name, text in _HELP.items()}
 _CORPUS = flags.DEFINE_enum(

@@ -32,7 +32,6 @@ The measures follow Table 3 of Li et al. (2015). They need the extra metrics: pi
                          sentence is aligned with the nearest position
 """
 
-import itertools
 from collections.abc import Iterator, Sequence
 
 from absl import flags
@@ -92,16 +91,14 @@ def _reconstruct() -> dict[str, list[reconstruction.Measures]]:
         # Refuse a missing package before the documents are reconstructed.
         metrics.bleu_statistics([], [])
     measures = []
-    pairs, targets = itertools.tee(_pairs(subject))
     reconstructed = subject.lm.reconstruct(
-        (source for source, _ in pairs),
+        _documents(subject),
         decoding,
         max_length_ratio=_MAX_LENGTH_RATIO.value,
         seed=_decoding.SEED.value,
     )
     with files.open_output(output) as file, _evaluation.Progress("reconstruct") as progress:
-        rows = zip(reconstructed, targets, strict=True)
-        for number, ((source, (text,)), (_, target)) in enumerate(rows, start=1):
+        for number, (source, (text,)) in enumerate(reconstructed, start=1):
             record = {
                 "id": source.id,
                 "input": list(map(" ".join, source.sentences)),
@@ -113,26 +110,20 @@ def _reconstruct() -> dict[str, list[reconstruction.Measures]]:
             file.write(files.json_text(record) + "\n")
             if _MEASURE.value:
                 words = [sentence.tokens[:-1] for sentence in text.sentences]
-                measures.append(reconstruction.measure(Document(source.id, words), target))
+                measures.append(reconstruction.measure(Document(source.id, words), source))
             progress(number)
     return {output: measures}
 
 
-def _pairs(subject: Subject) -> Iterator[tuple[Document, Document]]:
-    """The sources, each with the document to reconstruct."""
-    lm, path = subject.lm, flags.FLAGS.input
-    if path is not None:
-        for source in _evaluation.read_text([lm], path, keep_empty=True):
-            if not any(source.sentences):
-                raise InputError(
-                    f"{path}: document {source.id} has no words; remove it or add its text"
-                )
-            yield source, source
-        return
-    for encoded in _evaluation.open_split([subject], flags.FLAGS.split).documents:
-        texts = (encoded.source or encoded.sentences, encoded.sentences)
-        source, target = (list(map(lm.vocabulary.decode, sentences)) for sentences in texts)
-        yield Document(encoded.id, source), Document(encoded.id, target)
+def _documents(subject: Subject) -> Iterator[Document]:
+    """The documents to reconstruct."""
+    for document in _evaluation.read_words(subject, keep_empty=True):
+        if not document.sentences:
+            raise InputError(
+                f"{flags.FLAGS.input}: document {document.id} has no words; remove it or add its "
+                "text"
+            )
+        yield document
 
 
 def _measure_outputs() -> dict[str, list[reconstruction.Measures]]:

@@ -100,9 +100,7 @@ def main(argv: Sequence[str]) -> None:
         lm.require_language_model(f"launch.score --{_NO_CONTEXT.name}")
     # A document without words has a line, too, so that results can be joined with the text. An
     # autoencoder cannot read such a document.
-    documents = _evaluation.read_words(
-        run, "launch.score", keep_empty=not lm.reads_source, joined_by=_JOIN.value
-    )
+    documents = _evaluation.read_words(run, keep_empty=not lm.reads_source, joined_by=_JOIN.value)
     columns, documents = score_files.carry(documents, _evaluation.notify)
     layout = score_files.Layout(
         measures=[*surprisal_columns(no_context_too=_NO_CONTEXT.value), *others],

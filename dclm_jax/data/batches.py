@@ -39,8 +39,8 @@ class Batch:
       earlier: the C previous sentences [B, C, N], not scored. If a segment has fewer than C
         previous sentences, empty sentences precede them. None if the model reads no earlier
         sentences.
-      source: the sources [B, S, N] of the batch elements, with another S and N; None if the model
-        reads no source.
+      source: the documents that an autoencoder reads first, as the inputs of its encoder; None if
+        the model reads no source.
     """
 
     tokens_BxSxN: np.ndarray | jax.Array
@@ -52,13 +52,13 @@ class Batch:
 
 class Shape(NamedTuple):
     """The shape of a global batch: B segments of S sentences of N token positions, C earlier
-    sentences, and S and N of sources, if the model reads them."""
+    sentences, and whether each segment is its own source."""
 
     segments: int
     sentences: int
     positions: int
     earlier: int = 0
-    source: tuple[int, ...] | None = None
+    has_source: bool = False
 
     @property
     def num_positions(self) -> int:
@@ -80,7 +80,7 @@ class Shape(NamedTuple):
         return dataclasses.replace(
             arrays(self.sentences, self.positions),
             earlier=arrays(self.earlier, self.positions) if self.earlier else None,
-            source=arrays(*self.source) if self.source else None,
+            source=arrays(self.sentences, self.positions) if self.has_source else None,
         )
 
 
@@ -113,8 +113,7 @@ class TrainingBatches:
     which are shuffled. The remainder of a bucket goes into a batch of the next bucket, so that at
     most one batch per epoch is partial (filled with empty elements). The number of batches and
     their shapes are equal in all epochs. Segments of up to 16 sentences have one bucket, L; longer
-    segments have buckets 16, 32, 64 and so on, and finally L or the longest document. Sources are
-    sorted in the same way within a bucket of documents.
+    segments have buckets 16, 32, 64 and so on, and finally L or the longest document.
     """
 
     def __init__(
@@ -126,7 +125,7 @@ class TrainingBatches:
         seed: int,
         max_sentence_length: int = 0,
         earlier_sentences: int = 0,
-        source: Corpus | None = None,
+        has_source: bool = False,
     ):
         """Indexes the corpus. The words of a batch are read when the batch is requested.
 
@@ -139,11 +138,10 @@ class TrainingBatches:
           max_sentence_length: maximum number of words per sentence; longer sentences are omitted,
             also from contexts. 0 for no maximum.
           earlier_sentences: C, the number of sentences before each segment, the batch's `earlier`.
-          source: a corpus with one source per document, for the batch's `source`. If it is
-            `corpus`, each document is its own source.
+          has_source: whether each segment is its own source, the batch's `source`.
         """
         self.seed = seed
-        self.earlier_sentences = earlier_sentences
+        self.earlier_sentences, self.has_source = earlier_sentences, has_source
         self._text = text = _Sentences.of(corpus, max_sentence_length)
         counts = np.diff(text.document_offsets)
         max_sentences = segment_length or int(counts.max())
@@ -163,14 +161,6 @@ class TrainingBatches:
             lengths = text.lengths[np.maximum(sentence, 0)]
             longest = np.maximum(longest, np.where(exists, lengths, 0))
         self._segments = _Segments.in_buckets(first, count, longest, max_sentences)
-        self._is_its_source = source is corpus
-        self._sources = None
-        if source is not None and not self._is_its_source:
-            self._source_text = text = _Sentences.of(source)
-            first, count = text.document_offsets[:-1], np.diff(text.document_offsets)
-            longest = np.maximum.reduceat(text.lengths, first)
-            sources = _Segments.in_buckets(first, count, longest, int(count.max()))
-            self._sources = sources.of(document)
         # An epoch's order costs a sort of all segments; steps are consecutive.
         self._epoch_order = functools.lru_cache(maxsize=2)(self._shuffle)
 
@@ -193,11 +183,8 @@ class TrainingBatches:
         return collections.Counter(map(self._shape, steps[: self.steps_per_epoch]))
 
     def _shape(self, step: int) -> Shape:
-        indices = self._indices(step)
-        size = source = self._segments.of(indices).size
-        if not self._is_its_source:
-            source = None if self._sources is None else self._sources.of(indices).size
-        return Shape(self.batch_size, *size, self.earlier_sentences, source)
+        size = self._segments.of(self._indices(step)).size
+        return Shape(self.batch_size, *size, self.earlier_sentences, self.has_source)
 
     def _indices(self, step: int) -> np.ndarray:
         """The indices of the segments of a step."""
@@ -210,34 +197,25 @@ class TrainingBatches:
         """The batch of a step, B x S x N with S and N of the largest buckets in it."""
         indices = self._indices(step)
         segments = self._segments.of(indices)
-        batch = self._pack(self._text, segments)
-        if self._is_its_source:
-            return dataclasses.replace(batch, source=batch)
-        if self._sources is not None:
-            source = self._pack(self._source_text, self._sources.of(indices))
-            return dataclasses.replace(batch, source=source)
-        if not self.earlier_sentences:
-            return batch
-        earlier_BxC = segments.first[:, None] - np.arange(self.earlier_sentences, 0, -1)
-        exists_BxC = earlier_BxC >= self._document_first[indices][:, None]
-        length = batch.mask_BxSxN.shape[2]
-        earlier = self._text.pack(earlier_BxC, exists_BxC, length, self.batch_size)
-        return dataclasses.replace(batch, earlier=earlier)
-
-    def _pack(self, text: "_Sentences", segments: "_Segments") -> Batch:
         max_sentences, length = segments.size
         position = np.arange(max_sentences)
         sentence_RxS = segments.first[:, None] + position
         exists_RxS = position < segments.count[:, None]
-        return text.pack(sentence_RxS, exists_RxS, length, self.batch_size)
+        batch = self._text.pack(sentence_RxS, exists_RxS, length, self.batch_size)
+        if self.has_source:
+            return dataclasses.replace(batch, source=batch)
+        if not self.earlier_sentences:
+            return batch
+        earlier_BxC = segments.first[:, None] - np.arange(self.earlier_sentences, 0, -1)
+        exists_BxC = earlier_BxC >= self._document_first[indices][:, None]
+        earlier = self._text.pack(earlier_BxC, exists_BxC, length, self.batch_size)
+        return dataclasses.replace(batch, earlier=earlier)
 
     def _shuffle(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """The order of segments (sorted by buckets) and of the batches."""
         rng = np.random.default_rng([self.seed, epoch])
         shuffled = rng.permutation(self.num_segments)
         buckets = [self._segments.length, self._segments.sentences]
-        if self._sources is not None:
-            buckets = [self._sources.length, self._sources.sentences, *buckets]
         by_bucket = shuffled[np.lexsort([bucket[shuffled] for bucket in buckets])]
         return by_bucket, rng.permutation(self.steps_per_epoch)
 

@@ -20,13 +20,6 @@ from dclm_jax.tables import aligned
 
 SPLITS = ("train", "valid", "test")
 
-
-def source_split(split: str) -> str:
-    """The split with the sources of a split: one source per document, in the same order."""
-    return f"{split}_source"
-
-
-ALL_SPLITS = (*SPLITS, *map(source_split, SPLITS))
 _AGAIN = "prepare the corpus again with --overwrite"
 MANIFEST_FILE = "manifest.json"
 VOCABULARY_FILE = "vocabulary.tsv"
@@ -126,7 +119,7 @@ def tags_file(split: str) -> str:
 def foreign_files(directory: storage.Location) -> list[str]:
     """Names of the entries of a directory that are not files of a corpus."""
     names = {MANIFEST_FILE, VOCABULARY_FILE, TAGS_FILE}
-    for split in ALL_SPLITS:
+    for split in SPLITS:
         names |= {*split_files(split), tags_file(split)}
     return sorted({path.name for path in directory.iterdir()} - names)
 
@@ -237,7 +230,7 @@ def open_corpus(directory: storage.PathLike, split: str) -> Corpus:
 
     Args:
       directory: a prepared corpus.
-      split: "train", "valid" or "test", or for paired documents their `source_split`.
+      split: "train", "valid" or "test".
     """
     location = storage.locate(directory)
     manifest = read_manifest(location)
@@ -255,13 +248,6 @@ def open_corpus(directory: storage.PathLike, split: str) -> Corpus:
         vocabulary=Vocabulary.load(directory / VOCABULARY_FILE),
         manifest=manifest,
     )
-
-
-def open_source(corpus: Corpus, directory: storage.PathLike) -> Corpus:
-    """The sources of a split's documents: its `source_split` if the corpus has it, otherwise the
-    documents themselves."""
-    name = source_split(corpus.split)
-    return open_corpus(directory, name) if name in corpus.manifest.splits else corpus
 
 
 def checked_files(directory: storage.PathLike, described: dict[str, str]) -> pathlib.Path:

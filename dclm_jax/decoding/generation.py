@@ -174,7 +174,7 @@ def generate_many(
     """
     reads_source = reader.model.reads_source
     texts = [Text()] * len(documents)
-    sizes = [size_of(document, document if reads_source else None) for document in documents]
+    sizes = [size_of(document, reads_source=reads_source) for document in documents]
     at_least_one = [(max(count, 1), longest, positions) for count, longest, positions in sizes]
     fitting = max(1, MAX_LOGITS // (decoding.width * reader.model.vocab_size))
     max_rows = min(ROWS, 1 << (fitting.bit_length() - 1))

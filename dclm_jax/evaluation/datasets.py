@@ -22,14 +22,12 @@ class Encoded:
     Attributes:
       sentences: word ids of each sentence.
       tags: parts of speech of the words of each sentence; None if the text has none.
-      source: word ids of each sentence of the source; None if the document is its own source.
       characters: number of characters of the words, each word with one space; 0 if unknown.
       id: name of the document.
     """
 
     sentences: list[np.ndarray]
     tags: list[list[str]] | None = None
-    source: list[np.ndarray] | None = None
     characters: int = 0
     id: str = ""
 
@@ -78,13 +76,12 @@ class Dataset:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """The checksum of the word ids of all documents and their sources."""
+        """The checksum of the word ids of all documents."""
         digest = hashlib.sha256()
         for document in self.documents:
-            for sentences in (document.sentences, document.source or ()):
-                for ids in sentences:
-                    digest.update(np.asarray(ids, np.int32).tobytes() + b"\n")
-                digest.update(b"\n")
+            for ids in document.sentences:
+                digest.update(np.asarray(ids, np.int32).tobytes() + b"\n")
+            digest.update(b"\n\n")
         return digest.hexdigest()[:16]
 
 
@@ -92,10 +89,9 @@ def open_split(vocabulary: Vocabulary, directory: str | pathlib.Path, split: str
     """The split "train", "valid" or "test" of a prepared corpus."""
     data = corpus.open_corpus(directory, split)
     require_vocabulary(data, directory, vocabulary)
-    sources = corpus.open_source(data, directory)
 
     def read() -> Iterator[Encoded]:
-        for index, document in enumerate(documents_of(data, sources)):
+        for index, document in enumerate(documents_of(data)):
             yield dataclasses.replace(document, tags=data.document_tags(index))
 
     source = {"data": str(directory), "split": split}
@@ -116,11 +112,10 @@ def require_vocabulary(
         )
 
 
-def documents_of(data: corpus.Corpus, source: corpus.Corpus) -> Iterator[Encoded]:
-    """The documents of a split, with their sources (`corpus.open_source`), without tags."""
+def documents_of(data: corpus.Corpus) -> Iterator[Encoded]:
+    """The documents of a split, without tags."""
     for index, name in enumerate(data.document_ids):
-        sentences = None if source is data else source.document(index)
-        yield Encoded(data.document(index), source=sentences, id=name)
+        yield Encoded(data.document(index), id=name)
 
 
 def open_text(vocabulary: Vocabulary, path: str, reader: readers.TextReader) -> Dataset:

@@ -14,7 +14,7 @@ import numpy as np
 
 from dclm_jax import processes
 from dclm_jax.data.batches import Batch
-from dclm_jax.errors import InputError, require_at_least
+from dclm_jax.errors import require_at_least
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.precision import at_precision
 from dclm_jax.reading import blocks
@@ -24,8 +24,8 @@ Document = Sequence[np.ndarray]
 Scored = TypeVar("Scored")
 """A document to score: a sequence of sentences, or an object with the attribute `sentences`. If its
 `only_last` is true, the sentences before the last sentence are only read as context, without the
-output layer, which is most of the work. A model that reads sources reads the document's `source`,
-or its sentences if there is none."""
+output layer, which is most of the work. For a model that reads sources, a document is its own
+source."""
 
 
 class Continuation(NamedTuple):
@@ -66,14 +66,13 @@ _BLOCKS_AHEAD = 4
 
 
 class _Request(NamedTuple):
-    """A document, its sentences to read, the index of the first sentence to score, an entry in
-    `nll` for each scored sentence, and the source, if the model reads it."""
+    """A document, its sentences to read, the index of the first sentence to score, and an entry in
+    `nll` for each scored sentence."""
 
     document: Any
     sentences: Document
     first_scored: int
     nll: list[Any]
-    source: Document | None
 
 
 class BlockFunctions(NamedTuple):
@@ -145,7 +144,10 @@ class Scorer:
           `only_last` is true, the list has only the array of the last sentence.
         """
         for window in self._windows(documents):
-            sizes = [blocks.size_of(request.sentences, request.source) for request in window]
+            sizes = [
+                blocks.size_of(request.sentences, reads_source=self._reads_source)
+                for request in window
+            ]
             batches = list(blocks.batches_of_like_size(sizes, self._max_rows, self._num_devices))
             pending: collections.deque[Any] = collections.deque()
             for indices, num_rows in batches[processes.index() :: processes.count()]:
@@ -169,8 +171,7 @@ class Scorer:
         for document in documents:
             sentences, first_scored = sentences_to_score(document)
             unknown = [None] * (len(sentences) - first_scored)
-            source = _source(document) if self._reads_source else None
-            window.append(_Request(document, sentences, first_scored, unknown, source))
+            window.append(_Request(document, sentences, first_scored, unknown))
             tokens += sum(len(sentence) + 1 for sentence in sentences)
             if max(len(window) // batches, tokens // tokens_per_row) >= self._batch_size:
                 yield window
@@ -192,8 +193,7 @@ class Scorer:
         def by_device(rows: Any) -> Any:
             return jax.tree.map(lambda a: a.reshape(*row_DxB.shape, *a.shape[1:]), rows)
 
-        sources = [request.source for request in requests if request.source is not None]
-        source = blocks.pack_sources([*sources, *([()] * num_empty)]) if sources else None
+        source = blocks.pack_sources(documents) if self._reads_source else None
         (context, _), first = self._open(self._params, row_DxB, by_device(source)), 0
         while first < num_sentences:
             # S depends on the whole batch: a few empty sentences at its end cost less than the
@@ -271,16 +271,6 @@ def _alone(documents: Iterable[Any]) -> Iterator[Document]:
     for document in documents:
         for number, ids in enumerate(sentences_to_score(document)[0]):
             yield [ids] if number else []
-
-
-def _source(document: Any) -> Document:
-    """The source of a document."""
-    source = getattr(document, "source", None)
-    if source is None:
-        return sentences_to_score(document)[0]
-    if not len(source):
-        raise InputError("a source has no sentence; remove its document, or add words")
-    return source
 
 
 def _collect(requests: list[_Request], first: int, nll_DxBxSxN: jax.Array) -> None:

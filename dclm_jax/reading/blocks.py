@@ -90,12 +90,13 @@ def source_shape(source: Sentences) -> tuple[int, int]:
     return power_of_two(max(1, len(source))), padded_length(longest)
 
 
-def size_of(sentences: Sentences, source: Sentences | None = None) -> tuple[int, int, int]:
-    """The size of a document and of its source, for `batches_of_like_size`."""
+def size_of(sentences: Sentences, *, reads_source: bool = False) -> tuple[int, int, int]:
+    """The size of a document, which is its own source if the model reads one, for
+    `batches_of_like_size`."""
     longest = max(map(len, sentences), default=0)
     positions = padded_length(longest)
-    if source is not None:
-        positions = max(positions, math.prod(source_shape(source)))
+    if reads_source:
+        positions = max(positions, math.prod(source_shape(sentences)))
     return len(sentences), longest, positions
 
 

@@ -28,7 +28,6 @@ from dclm_jax.data.batches import Batch, TrainingBatches
 from dclm_jax.data.corpus import (
     Corpus,
     open_corpus,
-    open_source,
     read_manifest,
     statistics_table,
 )
@@ -121,7 +120,6 @@ class Job:
     batches: TrainingBatches
     state: TrainState
     valid: Corpus
-    valid_source: Corpus
     total_steps: int
 
     @property
@@ -142,10 +140,6 @@ def open_job(config: ConfigDict | Mapping[str, Any]) -> Job:
         )
     training, valid = (open_corpus(directory, split) for split in ("train", "valid"))
     model = models.create(vocab_size=len(training.vocabulary), **settings.model)
-    source, valid_source = (
-        open_source(corpus, directory) if model.reads_source else corpus
-        for corpus in (training, valid)
-    )
     if model.reads_source and segment_length:
         raise InputError(
             f"data.segment_length is {segment_length}, but {model.name} reads whole documents; set "
@@ -160,14 +154,14 @@ def open_job(config: ConfigDict | Mapping[str, Any]) -> Job:
         earlier_sentences=earlier_sentences(
             model, segment_length if settings.data.carry_context else 0
         ),
-        source=source if model.reads_source else None,
+        has_source=model.reads_source,
     )
     total_steps = settings.training.epochs * batches.steps_per_epoch
     if settings.training.max_steps:
         total_steps = min(total_steps, settings.training.max_steps)
     optimizer = create_optimizer(settings.optimizer, total_steps, batches.steps_per_epoch)
     state = first_shapes(model, optimizer, settings.training.frozen)
-    return Job(settings, model, optimizer, batches, state, valid, valid_source, total_steps)
+    return Job(settings, model, optimizer, batches, state, valid, total_steps)
 
 
 def first_shapes(
@@ -374,7 +368,7 @@ class _Run:
         job, progress, step = self._job, self.progress, self.step
         model = dataclasses.replace(job.model, matmul_precision=SCORING_PRECISION)
         scorer = Scorer(model, params, batch_size=job.config.training.evaluation_batch_size)
-        (measured,) = measure([scorer], documents_of(job.valid, job.valid_source))
+        (measured,) = measure([scorer], documents_of(job.valid))
         perplexity, epoch = measured.perplexity, step / job.batches.steps_per_epoch
         if math.isnan(perplexity):
             raise self._divergence(step, "the validation loss is not a number")

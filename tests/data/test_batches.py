@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from dclm_jax.data.batches import Shape, TrainingBatches, length_bucket, pack_sentences
-from dclm_jax.data.corpus import open_corpus
 from dclm_jax.errors import InputError
-from tests.data.support import corpus_of, make_corpus, write_lines
+from tests.data.support import corpus_of
 
 L, B = 3, 4
 
@@ -165,11 +164,10 @@ def test_more_sentences_before_than_the_text_has(tmp_path):
     [
         {"segment_length": L},
         {"segment_length": L, "earlier_sentences": 2},
-        {"segment_length": 0, "source": True},
+        {"segment_length": 0, "has_source": True},
     ],
 )
 def test_a_batch_has_no_more_rows_than_there_are_segments(corpus, options):
-    options = options | ({"source": corpus} if "source" in options else {})
     segments = len(segments_of(corpus)) if options["segment_length"] else corpus.num_documents
     all_at_once = make(corpus, batch_size=segments, **options)
     assert all_at_once(0).mask_BxSxN.shape[0] == segments
@@ -231,43 +229,10 @@ def test_no_sentence_is_short_enough(tmp_path):
 
 
 def test_a_document_is_its_own_source(corpus):
-    options = {"segment_length": 0, "max_sentence_length": 20, "source": corpus}
+    options = {"segment_length": 0, "max_sentence_length": 20, "has_source": True}
     for batch in an_epoch(make(corpus, **options)):
         assert batch.source is not None
         assert unpack(batch) == unpack(batch.source)
-
-
-def test_a_document_comes_with_what_it_is_made_of(tmp_path):
-    """Of lengths of their own; a document whose sentences are all too long stays away with it."""
-    rng, count, max_words = np.random.default_rng(0), 30, 20
-
-    def documents(max_sentences):
-        """Every word names its document."""
-        sizes = [rng.integers(1, 30, rng.integers(1, max_sentences)) for _ in range(count)]
-        return [[[f"w{d}"] * words for words in sizes[d]] for d in range(count)]
-
-    train = write_lines(tmp_path / "train", documents(4))
-    valid = write_lines(tmp_path / "valid", documents(70))
-    make_corpus({"train": train, "valid": valid}, tmp_path / "out")
-    corpus, source = (open_corpus(tmp_path / "out", split) for split in ("train", "valid"))
-    batches = make(corpus, source=source, segment_length=0, seed=3, max_sentence_length=max_words)
-    whole = {
-        sentences[0][0]: tuple(tuple(words.tolist()) for words in sentences)
-        for sentences in map(source.document, range(count))
-    }
-    seen, shapes = [], []
-    for step in range(2 * batches.steps_per_epoch):
-        batch = batches(step)
-        assert batch.source is not None
-        shapes.append((batch.mask_BxSxN.shape, batch.source.mask_BxSxN.shape))
-        for row, of_source in zip(unpack(batch), unpack(batch.source), strict=True):
-            assert of_source == (whole[row[0][0]] if row else ())
-            seen += [row[0][0]] if row else []
-    shortest = [min(map(len, corpus.document(d))) for d in range(count)]
-    kept = [corpus.document(d)[0][0] for d in range(count) if shortest[d] <= max_words]
-    assert len(kept) < count and sorted(seen) == sorted(2 * kept)
-    half = batches.steps_per_epoch
-    assert sorted(shapes[:half]) == sorted(shapes[half:])
 
 
 @pytest.mark.parametrize("segment_length", [2, 0])

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from dclm_jax.data.corpus import open_corpus, open_source, statistics_table
+from dclm_jax.data.corpus import open_corpus, statistics_table
 from dclm_jax.errors import InputError
 from tests.data.support import make_corpus, write
 
@@ -50,17 +50,6 @@ def test_statistics(directory):
         "valid          1          1      2        2.0            1.0  100.00%",
         "vocabulary: 5 entries with START, END and UNKNOWN",
     ]
-
-
-def test_documents_are_made_of_themselves_or_of_a_split(directory, tmp_path):
-    corpus = open_corpus(directory, "train")
-    assert open_source(corpus, directory) is corpus
-    two = write(tmp_path / "source.txt", "b\n\na a\nb\n")
-    make_corpus({"train": two, "train_source": two}, tmp_path / "pairs")
-    corpus = open_corpus(tmp_path / "pairs", "train")
-    source = open_source(corpus, tmp_path / "pairs")
-    assert source.split == "train_source"
-    assert list(map(corpus.vocabulary.decode, source.document(1))) == [["a", "a"], ["b"]]
 
 
 def test_split_without_data(directory):

@@ -15,7 +15,6 @@ from dclm_jax import models
 from dclm_jax.data.batches import pack_sentences
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import scoring
-from dclm_jax.evaluation.datasets import Encoded
 from dclm_jax.evaluation.scoring import Continuation, Scorer
 from dclm_jax.reading import blocks, likelihoods
 from dclm_jax.reading.likelihoods import block_nll, open_documents
@@ -66,16 +65,15 @@ def make_requests(number=7):
     return [request for document in documents for request in (Continuation(document), document)]
 
 
-def score_alone(model, params, document, size=0, length=0, source=None):
+def score_alone(model, params, document, size=0, length=0):
     """One document in one block, without batching or streaming; of `size` sentences and `length`
-    tokens at least, and padded no further. It is made of itself, or of that source."""
+    tokens at least, and padded no further. It is its own source."""
     length = max(length, *(len(sentence) + 1 for sentence in document))
     batch = pack_sentences([document], max(size, len(document)), length)
-    of_source = batch if source is None else pack_sentences([source], len(source), length)
 
     @jax.jit
     def nll(params):
-        context = open_documents(model, params, 1, of_source)
+        context = open_documents(model, params, 1, batch)
         return block_nll(model, params, context, batch)[1]
 
     return [
@@ -113,26 +111,15 @@ def test_scores_equal_a_document_read_alone_in_one_block(name):
 
 
 @pytest.mark.parametrize("name", [AUTOENCODERS[-1], *also(AUTOENCODERS[:-1])])
-def test_a_document_may_be_made_of_another_one(name, monkeypatch):
-    """Of the source that comes with it, read at once with those of other documents or not."""
+def test_a_document_is_its_own_source(name, monkeypatch):
+    """Read at once with other documents or not."""
     model, params = make_model(name)
     documents = [document for document in make_documents() if document]
-    sources = [documents[-1], *documents[:-1]]
-    pairs = [
-        Encoded(document, source=source)
-        for document, source in zip(documents, sources, strict=True)
-    ]
-
-    with pytest.raises(InputError, match="a source has no sentence; remove its document"):
-        scored(Scorer(model, params), [Encoded(documents[0], source=[])])
-    together = scored(Scorer(model, params, batch_size=4), pairs)
-    alone = [
-        score_alone(model, params, document, source=source, length=20)
-        for document, source in zip(documents[:3], sources[:3], strict=True)
-    ]
+    together = scored(Scorer(model, params, batch_size=4), documents)
+    alone = [score_alone(model, params, document, length=20) for document in documents[:3]]
     assert_same_scores(together[:3], alone)
     monkeypatch.setattr(blocks, "MAX_POSITIONS", 64)
-    assert_same_scores(scored(Scorer(model, params, batch_size=4), pairs), together)
+    assert_same_scores(scored(Scorer(model, params, batch_size=4), documents), together)
 
 
 def test_sentences_that_are_not_scored_stay_out_of_the_output_layer(monkeypatch):

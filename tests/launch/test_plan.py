@@ -21,8 +21,7 @@ B, S, N = 4, 2, 8
 def workload(name: str, **options) -> plan.Workload:
     model = models.create(name=name, vocab_size=V, embedding_dim=K, hidden_dim=H, **options)
     optimizer = create_optimizer(OptimizerConfig(), 1)
-    source = (S, N) if model.reads_source else None
-    shape = Shape(B, S, N, model.context_order or 0, source)
+    shape = Shape(B, S, N, model.context_order or 0, model.reads_source)
     return plan.Workload(model, optimizer, first_shapes(model, optimizer), "token", shape)
 
 

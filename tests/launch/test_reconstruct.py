@@ -72,29 +72,6 @@ def test_documents_are_reconstructed_and_measured(space, run, tmp_path):
     assert list(json.loads(again.stdout)["outputs"].values()) == [measured]
 
 
-def test_documents_may_be_made_of_others(space, tmp_path):
-    """Of the ones before them: what they are made of is read in training and in evaluation."""
-    arguments = []
-    for split, path in space.text.items():
-        *documents, last = path.read_text().strip().split("\n\n")
-        (tmp_path / split).write_text("\n\n".join([last, *documents]) + "\n")
-        arguments += [f"--{split}={path}", f"--{split}_source={tmp_path / split}"]
-    launch("prepare", *arguments, f"--output={tmp_path / 'paired'}", "--vocab_size=95")
-    options = {
-        "data.segment_length": 0,
-        "training.max_steps": 8,
-        "data.directory": tmp_path / "paired",
-    }
-    flags = [f"--config.{key}={value}" for key, value in options.items()]
-    launch("train", *_training(space, tmp_path / "run", *flags))
-    command = ["evaluate", f"--workdir={tmp_path / 'run'}", "--output=-"]
-    paired = json.loads(launch(*command).stdout)
-    single = json.loads(launch(*command, f"--input={space.text['test']}").stdout)
-    assert paired["tokens"] == single["tokens"]
-    # Without a source, a text is its own source.
-    assert paired["nll"] != pytest.approx(single["nll"], rel=1e-7)
-
-
 @pytest.fixture
 def texts(tmp_path) -> list[str]:
     """The input with tags, outputs as JSON lines, and a copy of the input."""

@@ -39,7 +39,6 @@ RESCORE = "rescore --workdir=run --nbest=nbest.txt --output=new"
 PAIRS = "minimal_pairs --workdir=run --output=new.tsv --alternatives=good,bad --input"
 REGIONS = "score --workdir=run --format=csv --output=new.tsv --input=regions.csv --join_rows=item"
 PREPARE = "prepare --output=new --train=lines.txt"
-PAIRED = "prepare --output=new --input=lines.txt --input_source=lines.txt"
 
 REFUSALS = f"""
 evaluate --input=lines.txt => --workdir is missing
@@ -110,14 +109,10 @@ prepare --output=new => no text is named; add --input, or any of --train, --vali
 {PREPARE} --input=lines.txt => the inputs are --train and --input
 {PREPARE} --normalize => normalize has no effect on text that is read
 {PREPARE} --documents=2 => --documents has no effect without --show; add --show
-{PREPARE} --train_source=lines.txt --valid=lines.txt => with a source for each or for none, such as
-{PREPARE} --train=- --train_source=- => only one text can be read from standard input
+{PREPARE} --valid=- --test=- => only one text can be read from standard input
 prepare --output=new --input=lines.txt --split=0.5,x => write shares separated by commas
 prepare --output=new --corpus=bbc --input=x --train=lines.txt => --train cannot be used with --corp
 prepare --output=new --corpus=bbc --input=x --format=prose => format has no effect on text that is
-{PAIRED} --corpus=sotu => --input_source cannot be used with --corpus
-{PAIRED} --split_documents_at=9 => split_documents_at cuts single documen
-{PAIRED} --input_source=references.txt => lines.txt has 2 documents and references.txt has 1
 
 reading_times --workdir=run --input=times.csv --time=ms => \
 story 'a', row 1: there is no column 'ms'; choose from: 'story', 'time',

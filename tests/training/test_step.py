@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from dclm_jax.data.batches import Batch
-from dclm_jax.evaluation.datasets import Encoded
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.reading.likelihoods import batch_likelihood, earlier_sentences
 from dclm_jax.training.config import OptimizerConfig
@@ -126,18 +125,11 @@ def test_shard_rows_fills_up_with_empty_rows():
 
 
 def scores_of_documents(name: str) -> list[float]:
-    """On all local devices, a document a row, each given another document as its source."""
+    """On all local devices, a document a row, which is its own source."""
     model = simple_model(name)
     scorer = Scorer(model, random_params(model), batch_size=4)
-    documents, sources = (
-        [[np.array(words) for words in document] for document in text]
-        for text in (DOCUMENTS, SOURCES)
-    )
-    pairs = [
-        Encoded(document, source=source)
-        for document, source in zip(documents, sources, strict=True)
-    ]
-    return [float(nat) for _, nll in scorer.score(pairs) for nats in nll for nat in nats]
+    documents = [[np.array(words) for words in document] for document in DOCUMENTS]
+    return [float(nat) for _, nll in scorer.score(documents) for nats in nll for nat in nats]
 
 
 SCRIPT = """
