@@ -90,8 +90,7 @@ def check_flags(mixes: bool = False) -> None:
             "--tune_on has no effect, because nothing is tuned; "
             f"{mixing}add --adapt without some of its settings, or remove --tune_on"
         )
-    texts = [flags.FLAGS[name].value for name in ("input", "permuted") if name in flags.FLAGS]
-    if tunes and not any(texts) and TUNE_ON.value == flags.FLAGS.split:
+    if tunes and flags.FLAGS.input is None and TUNE_ON.value == flags.FLAGS.split:
         setting = "the weight" if mixes else f"--adapt={','.join(ADAPT.value)}"
         raise InputError(
             f"{setting} would be tuned on the measured split, {TUNE_ON.value}; choose another "

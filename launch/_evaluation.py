@@ -101,13 +101,8 @@ def require_language_models(models: Iterable[LanguageModel], command: str) -> No
         lm.require_language_model(command)
 
 
-def check_data_flags(*, other_split: bool = False, other_text: bool = False) -> None:
-    """Refuses flags that have no effect.
-
-    Args:
-      other_split: a split is read even with --input.
-      other_text: text is read even without --input.
-    """
+def check_data_flags(*, other_split: bool = False) -> None:
+    """Refuses flags that have no effect. With `other_split` a split is read even with --input."""
     values = flags.FLAGS
     if values.input is not None and (
         values["split"].present or (values.data is not None and not other_split)
@@ -115,8 +110,7 @@ def check_data_flags(*, other_split: bool = False, other_text: bool = False) -> 
         raise InputError(
             "--input replaces --data and --split; remove --input, or --data and --split"
         )
-    if not other_text:
-        _app.refuse_without("input", *(flag.name for flag in _OF_TEXT))
+    _app.refuse_without("input", *(flag.name for flag in _OF_TEXT))
 
 
 def open_split(

@@ -3,7 +3,6 @@
     python -m launch.coherence --workdir=runs/ccdclm --permutations=20
     python -m launch.coherence --workdir=runs/ccdclm --bootstrap=1000 --permutation_pool=50
     python -m launch.coherence --workdirs=runs/rnnlm,runs/ccdclm --extra_tests=all --output=all.json
-    python -m launch.coherence --workdir=runs/ccdclm --permuted=data1-test --format=lines
 
 The accuracy is the percentage of permutations that are less probable than their document. Chance
 is 50%, and ties count half. Every document of at least two sentences is compared with fixed random
@@ -28,9 +27,6 @@ by the number of sentences per document, and the difference between any two runs
 documents, also corrected for all pairs (Holm 1979). --adapt adds each run with test-time adaptation
 to every order of every document (launch.evaluate --help).
 
---permuted reads permutations from a folder with one text per file (Barzilay and Lapata 2008):
-NAME.perm-1 is a document, and NAME.perm-2, ... are its permutations.
-
 --tsv has one row per run, test and document: name, sentences, words, pairs (in insertion: inserted
 sentences), accuracy, and log P in nats of the document and of its other orders (mean), also per
 target (words and END).
@@ -45,14 +41,12 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from absl import flags
 
 from dclm_jax import files
 from dclm_jax.coherence import measure
 from dclm_jax.coherence.compare import OrderTest
 from dclm_jax.coherence.measure import INSERTION, CoherenceOptions
-from dclm_jax.coherence.permutation_files import open_permutations
 from dclm_jax.coherence.results import OrderResult
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.datasets import Dataset
@@ -66,17 +60,12 @@ flags.adopt_module_key_flags(_evaluation)
 flags.adopt_module_key_flags(_adaptation)
 flags.adopt_module_key_flags(_cluster)
 _OPTIONS = define_fields(CoherenceOptions)
-_PERMUTED = flags.DEFINE_string(
-    "permuted", None, "Folder of permutations in place of random permutations."
-)
 _TSV = flags.DEFINE_string(
     "tsv",
     None,
     "TSV file for the accuracy of every document. A document named NA is written \\NA.",
 )
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")
-Permutations = list[np.ndarray] | None
-"""The permutations of each document from --permuted."""
 
 
 def main(argv: Sequence[str]) -> None:
@@ -85,7 +74,7 @@ def main(argv: Sequence[str]) -> None:
     options, store = _options(), _evaluation.store()
     runs = _evaluation.restore_all()
     _evaluation.require_language_models((run.lm for run in runs), "launch.coherence")
-    dataset, permutations = _open(runs)
+    dataset = _open(runs)
     subjects = [*runs, *_adaptation.adapt(runs, store)]
 
     def results_of(subject: Subject) -> measure.CoherenceResults:
@@ -94,7 +83,7 @@ def main(argv: Sequence[str]) -> None:
             assert result is not None
             return result
 
-        return measure.measure_coherence(dataset.sentences, options, measured, given=permutations)
+        return measure.measure_coherence(dataset.sentences, options, measured)
 
     results = {subject.label: results_of(subject) for subject in subjects}
     _evaluation.notify_of_saved(store)
@@ -125,40 +114,25 @@ def main(argv: Sequence[str]) -> None:
 def _options() -> CoherenceOptions:
     """The tests that flags request. Refuses combinations of flags that have no effect."""
     _app.refuse_without("bootstrap", "permutation_pool")
-    _app.refuse_together(
-        "permuted", "permutations", "bootstrap", "fix_first", "extra_tests", "input", "split"
-    )
     options = CoherenceOptions(**values_of(_OPTIONS))
-    if _PERMUTED.value is not None:
-        if not _adaptation.reads_split():
-            _app.refuse_together("permuted", "data")
-    elif _TSV.value and not options.permutations and not options.asks_for(INSERTION):
+    if _TSV.value and not options.permutations and not options.asks_for(INSERTION):
         raise InputError(
             "--tsv has no rows without a test; add --permutations=20 or --extra_tests=insertion"
         )
     _adaptation.check_flags()
-    _evaluation.check_data_flags(
-        other_split=_adaptation.reads_split(),
-        other_text=_PERMUTED.value is not None,
-    )
+    _evaluation.check_data_flags(other_split=_adaptation.reads_split())
     return options
 
 
-def _open(runs: Sequence[Subject]) -> tuple[Dataset, Permutations]:
-    """The documents of --permuted, --input or --data and --split, and their permutations."""
-    values, permutations = flags.FLAGS, None
-    models = [run.lm for run in runs]
-    if _PERMUTED.value is None:
-        dataset = _evaluation.open_split(runs, values.split, values.input)
-    else:
-        reader = _evaluation.text_reader(models)
-        dataset, permutations = open_permutations(models[0].vocabulary, _PERMUTED.value, reader)
+def _open(runs: Sequence[Subject]) -> Dataset:
+    """The documents of --input, or of --data and --split."""
+    dataset = _evaluation.open_split(runs, flags.FLAGS.split, flags.FLAGS.input)
     counted = _evaluation.counting_unknown(
-        dataset.documents, lambda document: document.sentences, models[0].text, dataset.title
+        dataset.documents, lambda document: document.sentences, runs[0].lm.text, dataset.title
     )
     # Text is read once.
     documents = list(counted)
-    return dataclasses.replace(dataset, read=lambda: documents), permutations
+    return dataclasses.replace(dataset, read=lambda: documents)
 
 
 if __name__ == "__main__":

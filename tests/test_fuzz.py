@@ -12,13 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dclm_jax import files
-from dclm_jax.coherence.permutation_files import open_permutations
 from dclm_jax.data import text_files
 from dclm_jax.data.alternatives import read_alternatives
 from dclm_jax.data.corpora import treebank
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.readers import TextReader, read_documents
-from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.rescoring import nbest
 from dclm_jax.training.config import default_config
@@ -82,12 +81,6 @@ def of_list(read: Callable[[str, nbest.NBestList], Any]) -> Callable[[Path], Any
     return of_two_segments
 
 
-def permutations(path: Path) -> Any:
-    vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "b", "c"), (0,) * 6)
-    write(path.parent / "x.perm-1", "a b\nc\n")
-    return open_permutations(vocabulary, str(path.parent), TextReader())
-
-
 READERS = {
     "lines": Reader("t", "the cat sat .\nit was .\n\n= 2 =\na dog barked .\n", read),
     "UTF-16": Reader("t", "cat\n\nsat".encode("utf-16"), lambda p: read(p, encoding="utf-16")),
@@ -128,7 +121,6 @@ READERS = {
     "costs of Kaldi": Reader("kaldi/acwt", "u-1 312.5\nu-2 311\n", costs),
     "documents of a list": Reader("t", "0 x\n1 y\n", of_list(nbest.read_division)),
     "references of a list": Reader("t", "a b\nc\n", of_list(nbest.read_references)),
-    "permutation": Reader("permutations/x.perm-2", "c\na b\n", permutations),
     "metrics": Reader(
         "metrics.jsonl",
         '{"kind": "valid", "step": 1, "tokens": 2, "seconds": 3, "perplexity": 4}\n',

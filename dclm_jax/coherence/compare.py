@@ -86,31 +86,6 @@ class OrderTest(abc.ABC, Generic[ResultT]):
         for a tie, 0 otherwise."""
         return np.sign(log_probs[0] - log_probs[1:]) / 2 + 0.5
 
-    def coherence(
-        self,
-        compared: "Comparisons",
-        kind: Literal["fixed", "bootstrap", "given"],
-        accuracies: np.ndarray,
-        **sampling: Any,
-    ) -> Coherence:
-        """The result for the accuracies of replicates; `sampling` has the attributes that describe
-        how orders were drawn."""
-        shuffle, replicates, documents = self.shuffle, len(accuracies), compared.documents
-        return Coherence(
-            kind=kind,
-            mean=float(accuracies.mean()),
-            sd=float(accuracies.std(ddof=1)) if replicates > 1 else None,
-            replicates=replicates,
-            documents=len(documents),
-            words=sum(map(_num_words, documents)),
-            keep_first=shuffle.fix_first,
-            left_out=compared.left_out,
-            block=shuffle.block,
-            swap=shuffle.swap,
-            unchanged=sum(not shuffle.changes(document) for document in documents),
-            **{"pairs": replicates * len(documents), **sampling},
-        )
-
 
 class Comparisons(NamedTuple):
     """The D compared documents, the number of documents with too few sentences, which are omitted,
@@ -183,6 +158,33 @@ class _Drawn(OrderTest[ResultT]):
             rng = np.random.default_rng([_ORDERS, self.seed, index])
             yield self.shuffle.draw(document, count, rng)
 
+    def coherence(
+        self,
+        compared: "Comparisons",
+        kind: Literal["fixed", "bootstrap"],
+        accuracies: np.ndarray,
+        **sampling: Any,
+    ) -> Coherence:
+        """The result for the accuracies of replicates; `sampling` has the attributes that describe
+        how orders were drawn."""
+        shuffle, replicates, documents = self.shuffle, len(accuracies), compared.documents
+        return Coherence(
+            kind=kind,
+            mean=float(accuracies.mean()),
+            sd=float(accuracies.std(ddof=1)) if replicates > 1 else None,
+            replicates=replicates,
+            documents=len(documents),
+            words=sum(map(_num_words, documents)),
+            pairs=replicates * len(documents),
+            seed=self.seed,
+            keep_first=shuffle.fix_first,
+            left_out=compared.left_out,
+            block=shuffle.block,
+            swap=shuffle.swap,
+            unchanged=sum(not shuffle.changes(document) for document in documents),
+            **sampling,
+        )
+
 
 @dataclasses.dataclass(frozen=True)
 class Fixed(_Drawn[Coherence]):
@@ -200,9 +202,7 @@ class Fixed(_Drawn[Coherence]):
 
     def summary(self, compared: Comparisons) -> Coherence:
         accuracies = np.mean(compared.outcomes, axis=0)
-        return self.coherence(
-            compared, "fixed", accuracies, permutations=self.permutations, seed=self.seed
-        )
+        return self.coherence(compared, "fixed", accuracies, permutations=self.permutations)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -258,29 +258,8 @@ class Bootstrap(_Drawn[Coherence]):
             # Both sides are ordered by document, and by draw within a document.
             order = np.argsort(draws_RxD, axis=None, kind="stable")
             outcomes_RxD.reshape(-1)[order] = np.concatenate(compared.outcomes)
-        drawn = {"permutations": 1, "seed": self.seed, "pool": pool, "pool_error": pool_error}
+        drawn = {"permutations": 1, "pool": pool, "pool_error": pool_error}
         return self.coherence(compared, "bootstrap", outcomes_RxD.mean(axis=1), **drawn)
-
-
-@dataclasses.dataclass(frozen=True)
-class Given(OrderTest[Coherence]):
-    """A test with given orders (Barzilay and Lapata, 2008): int [P, S] for each document, including
-    documents that are omitted; P may differ between documents. An order with an equal text ties."""
-
-    given: Sequence[np.ndarray] = ()
-    name = "given permutations"
-
-    def orders(self, documents: Sequence[Document]) -> Iterator[Orders]:
-        # Documents of one sentence are omitted.
-        return (orders for orders in self.given if orders.shape[1] > 1)
-
-    def summary(self, compared: Comparisons) -> Coherence:
-        # The mean over pairs, because documents have different numbers of orders.
-        numbers = list(map(len, compared.outcomes))
-        accuracies = np.array([np.concatenate(compared.outcomes).mean()])
-        return self.coherence(
-            compared, "given", accuracies, permutations=max(numbers), pairs=sum(numbers), seed=0
-        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -41,9 +41,7 @@ def order_measures(
         is not an error.
     """
     pairs = zip(orders, texts, strict=True)
-    untied = [
-        np.array(matched(text, [text[i] for i in order])) for order, text in pairs if len(order) > 1
-    ]
+    untied = [_untied(order, text) for order, text in pairs if len(order) > 1]
     if not untied:
         return OrderMeasures(math.nan, math.nan, math.nan, 0)
     is_original = [order == np.arange(len(order)) for order in untied]
@@ -81,11 +79,9 @@ def kendall_tau(order: Sequence[int] | np.ndarray) -> float:
     return 1 - 2 * inversions / pairs
 
 
-def matched(text: Sequence[Hashable], permuted: Sequence[Hashable]) -> list[int]:
-    """The index in a text of each sentence of the permuted text. Equal sentences have ascending
-    indices. A sentence has index -1 if it is not in the text, or if all its occurrences in the text
-    are already matched."""
+def _untied(order: Sequence[int], text: Sequence[Hashable]) -> np.ndarray:
+    """The order in which the indices of equal sentences ascend."""
     indices: dict[Hashable, list[int]] = {}
     for index in reversed(range(len(text))):
         indices.setdefault(text[index], []).append(index)
-    return [indices[sentence].pop() if indices.get(sentence) else -1 for sentence in permuted]
+    return np.array([indices[text[i]].pop() for i in order])

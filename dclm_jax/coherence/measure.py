@@ -12,7 +12,6 @@ from dclm_jax.coherence.compare import (
     Bootstrap,
     FirstSentence,
     Fixed,
-    Given,
     Insert,
     OrderTest,
 )
@@ -145,23 +144,19 @@ def measure_coherence(
     documents: Sequence[Document],
     options: CoherenceOptions,
     measured: Callable[[OrderTest[Any]], OrderResult[Any]],
-    *,
-    given: Sequence[np.ndarray] | None = None,
 ) -> CoherenceResults:
     """The tests of coherence of a model.
 
     Args:
       documents: documents of a split; each test omits documents that are too short for it.
       measured: returns the result of a test on these documents.
-      given: orders int [P, S] of each document, instead of random orders.
     """
     extra_shuffles = [EXTRA_TESTS[name] for name in EXTRA_TESTS if options.asks_for(name)]
     results, too_short = {}, []
     for shuffle in dict.fromkeys([Shuffle(), *itertools.chain(*extra_shuffles)]):
         shuffle = dataclasses.replace(shuffle, fix_first=options.fix_first)
         if shuffle.name == PERMUTATIONS or any(map(shuffle.fits, documents)):
-            tests = options.tests(shuffle) if given is None else [Given(given=given)]
-            results[shuffle.name] = list(map(measured, tests))
+            results[shuffle.name] = list(map(measured, options.tests(shuffle)))
         else:
             too_short.append(shuffle)
     first_sentence = None

@@ -16,13 +16,13 @@ class Coherence:
     """Accuracy in distinguishing documents from permutations of their sentences; 50% is chance.
 
     Attributes:
-      kind: "fixed", "bootstrap", or "given" for permutations from files.
+      kind: "fixed" or "bootstrap".
       mean: mean accuracy, 0 to 1.
       sd: sample standard deviation of accuracy over `replicates`; None for one replicate.
-      replicates: number of rounds of one permutation per document (fixed), of resampled test sets
-        (bootstrap), or 1 (given).
-      permutations: number of permutations per document (fixed) or per draw of a document into a
-        test set (bootstrap), or their maximum over documents (given).
+      replicates: number of rounds of one permutation per document (fixed), or of resampled test
+        sets (bootstrap).
+      permutations: number of permutations per document (fixed), or per draw of a document into a
+        test set (bootstrap).
       documents: number of documents with at least two sentences to permute, and size of a test set.
       words: number of words of these documents, which identifies a text under any vocabulary.
       pairs: number of comparisons.
@@ -37,7 +37,7 @@ class Coherence:
       unchanged: number of documents whose orders are all the same text, which can only tie.
     """
 
-    kind: Literal["fixed", "bootstrap", "given"]
+    kind: Literal["fixed", "bootstrap"]
     mean: float
     sd: float | None
     replicates: int
@@ -60,26 +60,21 @@ class Coherence:
         """A warning about the interpretation of the accuracy; empty if there is none."""
         if self.keep_first or self.first_sentence is None or self.first_sentence < FIRST_DECIDES:
             return ""
-        warning = (
+        return (
             "warning: the first sentence identifies documents: if only the first sentence is "
-            f"moved, accuracy is {100 * self.first_sentence:.2f}%"
+            f"moved, accuracy is {100 * self.first_sentence:.2f}%; add --fix_first=1 to measure "
+            "the order of all other sentences"
         )
-        # --fix_first does not change permutations from files.
-        advice = "; add --fix_first=1 to measure the order of all other sentences"
-        return warning if self.kind == "given" else warning + advice
 
     def __str__(self) -> str:
         shuffle = Shuffle(self.block, self.swap)
         name = "" if shuffle == Shuffle() else f", {shuffle.name}"
         spread = "" if self.sd is None else f", standard deviation {100 * self.sd:.2f}%"
-        over = {
-            "fixed": f"{self.replicates:,} permutations",
-            "bootstrap": f"{self.replicates:,} test sets",
-            "given": f"{self.pairs:,} permutations",
-        }[self.kind]
+        over = "permutations" if self.kind == "fixed" else "test sets"
         text = (
             f"order-discrimination accuracy ({self.kind}{name}): {100 * self.mean:.2f}%{spread} "
-            f"over {over} of {self.documents:,} documents; 50% is chance, ties count half"
+            f"over {self.replicates:,} {over} of {self.documents:,} documents; 50% is chance, ties "
+            "count half"
         )
         if self.keep_first:
             text += f"; sentences fixed at the start of each document: {self.keep_first:,}"

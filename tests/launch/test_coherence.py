@@ -1,4 +1,4 @@
-"""launch.coherence: further tests, several runs, permutations in files, single documents."""
+"""launch.coherence: further tests, several runs, single documents."""
 
 import csv
 import dataclasses
@@ -107,43 +107,6 @@ def test_any_two_runs_are_compared(both):
     for text in (f"{100 * run['mean']:.2f}%", "2 to 5 sentences", "ccdclm - rnnlm", "chance"):
         assert text in done.stdout
     assert {row["run"] for row in rows} == {"ccdclm", "rnnlm"}
-
-
-def test_given_permutations_are_compared_over_all_pairs(space, tmp_path):
-    folder = tmp_path / "given"
-    folder.mkdir()
-    texts = {
-        "a.perm-1": "w1 w2\nw3\nw41 w42\n",
-        "a.perm-2": "w3\nw1 w2\nw41 w42\n",
-        "a.perm-3": "w41 w42\nw3\nw1 w2\n",
-        "b.perm-1": "w5\nw6 w7\n",
-        "b.perm-2": "w6 w7\nw5\n",
-        "b.perm-3": "w5\nw6 w7\n",
-        "b.perm-4": "w6 w7\nw5\n",
-    }
-    for name, content in texts.items():
-        (folder / name).write_text(content)
-    run = f"--workdir={space.run}"
-    done = launch("coherence", run, f"--permuted={folder}", "--output=-", quiet=False)
-    assert done.stderr == "note: permutations with the same text as their document: 1\n"
-    value = json.loads(done.stdout)
-    lm = dclm_jax.restore(space.run)
-
-    def log_prob(name):
-        return next(lm.score([texts[name].splitlines()])).log_prob
-
-    outcomes = [
-        0.5 if texts[name] == texts[original] else float(log_prob(original) > log_prob(name))
-        for original in ("a.perm-1", "b.perm-1")
-        for name in texts
-        if name[0] == original[0] and name != original
-    ]
-    assert value["mean"] == pytest.approx(sum(outcomes) / 5)
-    assert (value["kind"], value["pairs"], value["documents"]) == ("given", 5, 2)
-    # No split is measured, so that any will do to tune on.
-    adapted = [f"--permuted={folder}", "--adapt=unigram", "--tune_on=test", "--output=-"]
-    runs = json.loads(launch("coherence", run, *adapted, quiet=False).stdout)["runs"]
-    assert runs[1]["tuning"]["split"] == "test" and runs[1]["pairs"] == 5
 
 
 def test_coherence_with_the_first_sentence_moved_alone_or_kept(space, tmp_path):

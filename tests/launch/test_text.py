@@ -146,12 +146,8 @@ def test_scores_join_with_the_text_line_by_line(space, tmp_path, end):
 def unheard(space, tmp_path_factory) -> Path:
     """A folder of texts; two of three words in each are OOV for the run."""
     folder = tmp_path_factory.mktemp("unheard")
-    sentences = ["w1 w2 unheard of words", "w3 more of it"]
-    (folder / "text.txt").write_text("\n".join(sentences))
+    (folder / "text.txt").write_text("w1 w2 unheard of words\nw3 more of it")
     (folder / "list.txt").write_text("0 ||| w1 unheard of ||| ||| -1\n0 ||| of it w1 ||| ||| -2\n")
-    (folder / "orders").mkdir()
-    for number, lines in enumerate((sentences, sentences[::-1]), start=1):
-        (folder / "orders" / f"a.perm-{number}").write_text("\n".join(lines))
     vocabulary = f"--vocabulary={space.corpus / 'vocabulary.tsv'}"
     launch("prepare", f"--test={folder / 'text.txt'}", vocabulary, f"--output={folder / 'corpus'}")
     return folder
@@ -169,7 +165,6 @@ def unheard(space, tmp_path_factory) -> Path:
         ("rescore --nbest=list.txt --output=-", ["list.txt"]),
         ("coherence --input=text.txt", ["text.txt"]),
         ("coherence --data=corpus", ["corpus, test"]),
-        ("coherence --permuted=orders", ["orders"]),
         ("reconstruct --input=text.txt --nomeasure --output=-", ["text.txt"]),
     ],
 )
