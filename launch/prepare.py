@@ -20,7 +20,7 @@ corpora, all text formats and the order in which options act; launch/files.md de
 The command prints three encoded sentences, the most frequent OOV words, and a table with the
 numbers of documents, sentences and words. --show prints documents of a prepared corpus as text:
 
-    python -m launch.prepare --show=data/sotu --split=test --documents=2
+    python -m launch.prepare --show=data/sotu --split=test | head
 """
 
 from collections.abc import Sequence
@@ -31,13 +31,13 @@ from dclm_jax.data.corpora import COLLECTIONS
 from dclm_jax.data.corpus import open_corpus, statistics_table
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.prepare import PrepareOptions, Source, prepare
-from dclm_jax.errors import InputError, require_at_least
+from dclm_jax.errors import InputError
 from launch import _app, _text
 from launch._fields import define_fields, values_of
 
 _INPUT = "input"
 _HELP = {
-    "train": "Training text: a file, a folder or '-' (stdin).",
+    "train": "Training text: a file or a folder.",
     "valid": "Validation text.",
     "test": "Test text.",
     _INPUT: "Text to divide into train, valid and test, or the folder of --corpus.",
@@ -62,9 +62,6 @@ _SHOW = flags.DEFINE_string(
     "Prepared corpus to print as text, one sentence per line under the heading '= ID'. --split "
     "names the split (default: test).",
 )
-_DOCUMENTS = flags.DEFINE_integer(
-    "documents", None, "Number of documents for --show. Default: all."
-)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -72,7 +69,6 @@ def main(argv: Sequence[str]) -> None:
     if _SHOW.value is not None:
         _show(_SHOW.value)
         return
-    _app.refuse_without("show", "documents")
     output = _app.required("output", "DIR, the directory of the corpus")
     text, options = values_of(_TEXT), values_of(_OPTIONS)
     options["fractions"] = _fractions()
@@ -95,9 +91,7 @@ def _show(directory: str) -> None:
     _app.refuse_together("show", *sorted(others))
     split = ",".join(_SPLIT.value or ["test"])
     corpus = open_corpus(directory, split)
-    number = corpus.num_documents if _DOCUMENTS.value is None else _DOCUMENTS.value
-    require_at_least("--documents", number, 1)
-    for index in range(min(number, corpus.num_documents)):
+    for index in range(corpus.num_documents):
         print("\n" * (index > 0) + "\n".join(corpus.document_lines(index)))
 
 

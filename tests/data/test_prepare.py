@@ -1,9 +1,6 @@
 import dataclasses
-import io
 import json
 import os
-import threading
-import types
 
 import pytest
 
@@ -13,7 +10,6 @@ from dclm_jax.data.prepare import prepare
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 from tests.data.support import contents, ids_of, make_corpus, read, snapshot, write
-from tests.launch.support import launch
 
 TEXT = "".join(f"a b w{i} <unk>\nc <UNK> .\n\n" for i in range(10))
 
@@ -158,14 +154,10 @@ def test_too_few_documents_to_split(tmp_path, out, text, message):
         make_corpus(write(tmp_path / "t", text), out)
 
 
-def test_named_pipe_is_read_once(tmp_path, out):
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    writer = threading.Thread(target=pipe.write_text, args=("a b\n",))
-    writer.start()
-    make_corpus({"train": pipe}, out)
-    writer.join()
-    assert words_of(out, "train") == [[["a", "b"]]]
+def test_a_named_pipe_is_refused(tmp_path, out):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="pipe: a text to prepare is read twice"):
+        make_corpus({"train": tmp_path / "pipe"}, out)
 
 
 def test_names_of_files_need_not_be_valid_utf8(tmp_path, out):
@@ -194,22 +186,6 @@ def test_bad_options(text, out, options, message):
     with pytest.raises(InputError, match=message):
         make_corpus(text, out, **options)
     assert not out.exists()
-
-
-def test_the_command_reads_files_and_standard_input(text, out):
-    arguments = (f"--train={text}", "--test=-", f"--output={out}", "--unknown_token=<unk>")
-    printed = launch("prepare", *arguments, stdin="a new\n").stdout
-    assert printed.splitlines()[-1] == f"prepared corpus: {out}"
-    assert "train         10         20" in printed
-    assert contents(out, "test") == {"-:1": [["a", "<UNKNOWN>"]]}
-    assert launch("prepare", *arguments, stdin="a new\n").stdout.startswith("reusing")
-
-
-def test_standard_input_that_is_no_text_is_refused_by_its_name(tmp_path, out, monkeypatch):
-    monkeypatch.setattr("sys.stdin", types.SimpleNamespace(buffer=io.BytesIO(b"a\n\xff\n")))
-    with pytest.raises(InputError, match="^-:2: not valid UTF-8"):
-        make_corpus({"train": "-"}, out)
-    assert not list(tmp_path.iterdir())
 
 
 def test_manifest_is_plain_json_of_the_returned_value(text, out):

@@ -101,14 +101,12 @@ plan --config=tiny.py:rnnlm => --target is missing; add --target=h100
 
 prepare --train=lines.txt => --output is missing
 prepare --show=corpus --overwrite => --overwrite cannot be used with --show; remove
-prepare --show=corpus --documents=0 => --documents is 0; expected at least 1
 prepare --output=new => no text is named; add --input, or any of --train, --valid and --test, or --c
 {PREPARE} --vocab_size=many => --vocab_size=many
 {PREPARE} --split=1,0,0 => inputs of given splits take no split
 {PREPARE} --input=lines.txt => the inputs are --train and --input
 {PREPARE} --normalize => normalize has no effect on text that is read
-{PREPARE} --documents=2 => --documents has no effect without --show; add --show
-{PREPARE} --valid=- --test=- => only one text can be read from standard input
+{PREPARE} --test=- => -: a text to prepare is read twice, and a pipe only once; write
 prepare --output=new --input=lines.txt --split=0.5,x => write shares separated by commas
 prepare --output=new --corpus=bbc --input=x --train=lines.txt => --train cannot be used with --corp
 prepare --output=new --corpus=bbc --input=x --format=prose => format has no effect on text that is
