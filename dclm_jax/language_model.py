@@ -295,13 +295,13 @@ class LanguageModel:
             raise InputError(f"text is {brief(text)}; expected a string")
         return list(parse_documents(text, options or self.string_options(), name, report=_warn))
 
-    def string_options(self, **others: Any) -> TextOptions:
-        """The text options of the training corpus for strings, with other values of some options: a
-        model trained on tagged text reads lines of words."""
+    def string_options(self) -> TextOptions:
+        """The text options of the training corpus for strings: a model trained on tagged text reads
+        lines of words."""
         options = self.text.options or PLAIN
         if options.format == "tagged":
             options = dataclasses.replace(options, format=PLAIN.format)
-        return dataclasses.replace(options, **others)
+        return options
 
     def read_text(self, text: str, options: TextOptions | None = None) -> DocumentState:
         """The state after the only document of `documents(text, options)`."""

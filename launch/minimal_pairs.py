@@ -36,8 +36,8 @@ from dclm_jax.evaluation.minimal_pairs import require_columns
 from dclm_jax.experiments.pair_files import PairResults, require_free_names
 from launch import _app, _evaluation
 
-# --text_key and --divider, of texts in other formats, have no effect.
-_evaluation.declare_flags(without=["text_key", "divider"])
+# --text_key, of texts in other formats, has no effect.
+_evaluation.declare_flags(without=["text_key"])
 _evaluation.define_workdirs()
 _INPUT = flags.DEFINE_string("input", None, "Table or JSON lines of pairs; '-' is standard input.")
 _ALTERNATIVES = flags.DEFINE_list(

@@ -46,8 +46,7 @@ from dclm_jax.experiments import reading_times
 from dclm_jax.tables import aligned, separated
 from launch import _app, _evaluation
 
-# A table has no dividers.
-_evaluation.declare_flags(without=["divider"])
+_evaluation.declare_flags()
 _evaluation.define_workdirs()
 _INPUT = flags.DEFINE_string("input", None, "Table of words; '-' is standard input.")
 _STORY = flags.DEFINE_string("story", "story", "Column that identifies the story.")

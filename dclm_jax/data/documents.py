@@ -11,7 +11,6 @@ from dclm_jax.files import json_text, require_valid
 TextFormat = Literal["lines", "tagged", "jsonl", "csv", "tsv", "prose"]
 TEXT_FORMATS: tuple[TextFormat, ...] = get_args(TextFormat)
 NO_FORM = "none"
-NO_DIVIDER = "none"
 _LANGUAGE = re.compile("[a-z]{2,3}")
 OnDocument = Callable[[int], None]
 """A function that is called after every document with the number of documents so far."""
@@ -86,11 +85,8 @@ class TextOptions:
       text_key: column of CSV and TSV, or key of JSON lines, with raw text; for new corpora
         "text" by default.
       language: language of raw text, as Wikipedia's code, such as en, de or ckb.
-      unicode: Unicode normal form of words. nfc composes letters and accents; nfkc also replaces
-        ligatures and similar characters. Both remove format characters at the edges of words.
-      divider: first word, once or repeated, of lines that end a document in the formats lines,
-        tagged and prose; none if there are no such lines.
-      quoted: read quoted cells of TSV, as in CSV.
+      unicode: Unicode normal form of words. nfc composes letters and accents, and removes format
+        characters at the edges of words.
       unknown_token: token that stands for OOV words in the text, such as <unk>. Raw text keeps it
         as one word. A named corpus has a fixed token.
     """
@@ -100,9 +96,7 @@ class TextOptions:
     normalize: bool = False
     text_key: str | None = None
     language: str = "en"
-    unicode: Literal["none", "nfc", "nfkc"] = NO_FORM
-    divider: str = "="
-    quoted: bool = False
+    unicode: Literal["none", "nfc"] = NO_FORM
     unknown_token: str | None = None
 
     def __post_init__(self):
@@ -112,8 +106,6 @@ class TextOptions:
                 f"language is {brief(self.language)}; expected a code of two or three "
                 "lower-case letters, such as en"
             )
-        if self.divider.split() != [self.divider]:
-            raise InputError(f"divider is {brief(self.divider)}; expected one word, or none")
         if self.unknown_token is not None and self.unknown_token.split() != [self.unknown_token]:
             raise InputError(f"unknown_token is {brief(self.unknown_token)}; expected one word")
 

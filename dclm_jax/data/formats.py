@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dclm_jax.data import prose
-from dclm_jax.data.documents import NO_DIVIDER, Document, TextFormat, TextOptions, cell_text
+from dclm_jax.data.documents import Document, TextFormat, TextOptions, cell_text
 from dclm_jax.data.notes import Notes, composed
 from dclm_jax.data.text_files import Line
 from dclm_jax.errors import InputError, brief
@@ -30,6 +30,7 @@ RECORDS = ("jsonl", *TABLES)
 DEFAULT_TEXT_KEY = "text"
 SENTENCES, _ID = "sentences", "id"
 _QUOTED = re.compile(r'"[^"]*(?:""[^"]*)*"')
+_DIVIDER = re.compile(r"=+(?!\S)")
 _PARAGRAPH_BREAK = re.compile(r"(?>\r\n?|\n)\s*(?:\r\n?|\n)")
 # In tokenized text punctuation is rarely attached to a word.
 _ATTACHED = re.compile(r"\w{2,}[,;!?]")
@@ -98,16 +99,10 @@ def _divided(
     were joined, and `parts`, the texts of joined rows."""
     sentences, row_of_word = text.tokenizer().sentences(paragraphs), None
     if len(parts) > 1:
-        normalized = _uncounted(text.options).normalized
+        normalized = text.tokenizer().normalized
         sizes = [sum(map(len, normalized(part).split())) for part in parts]
         row_of_word = _rows_of_words(sentences, sizes)
     return Document(name, sentences, rows=rows, row_of_word=row_of_word)
-
-
-@functools.lru_cache(1)
-def _uncounted(options: TextOptions) -> prose.Tokenizer:
-    """A tokenizer of joined rows without notes, which count the words of the whole document."""
-    return prose.Tokenizer(options)
 
 
 def _rows_of_words(sentences: prose.Sentences, sizes: Sequence[int]) -> list[list[int]]:
@@ -134,26 +129,19 @@ def _is_blank(line: Line) -> bool:
     return not line.text.strip()
 
 
-def _divider(text: Text) -> Callable[[Line], bool]:
-    """Whether the first word of a line ends a document; notes count a title after it."""
-    divider = text.options.divider
-    pattern = re.compile(rf"(?:{re.escape(divider)})+(?!\S)")
-
-    def is_divider(line: Line) -> bool:
-        mark = pattern.match(line.text)
-        if divider == NO_DIVIDER or mark is None:
-            return False
-        if title := line.text[mark.end() :].split():
-            text.notes.add("title", brief(line.text.strip()), len(title))
-        return True
-
-    return is_divider
+def _is_divider(line: Line, notes: Notes) -> bool:
+    """Whether a line ends a document; notes count a title in it."""
+    mark = _DIVIDER.match(line.text)
+    if mark is None:
+        return False
+    if title := line.text[mark.end() :].split():
+        notes.add("title", brief(line.text.strip()), len(title))
+    return True
 
 
 def _sentence_blocks(text: Text) -> Iterator[list[Line]]:
     """The lines of each document of the formats lines and tagged."""
-    is_divider = _divider(text)
-    return _blocks(text.lines, lambda line: _is_blank(line) or is_divider(line))
+    return _blocks(text.lines, lambda line: _is_blank(line) or _is_divider(line, text.notes))
 
 
 def _parse_lines(text: Text) -> Iterator[Document]:
@@ -185,7 +173,7 @@ def _parse_tagged(text: Text) -> Iterator[Document]:
 
 
 def _parse_prose(text: Text) -> Iterator[Document]:
-    for block in _blocks(text.lines, _divider(text)):
+    for block in _blocks(text.lines, lambda line: _is_divider(line, text.notes)):
         if paragraphs := list(_blocks(block, _is_blank)):
             texts = [" ".join(line.strip() for _, line in lines) for lines in paragraphs]
             yield _divided(text, f"{text.label}:{paragraphs[0][0].number}", texts)
@@ -231,19 +219,14 @@ def _objects(text: Text) -> Iterator[Record]:
         yield Record(where, number, cells)
 
 
-def _is_quoted(text: Text, kind: str) -> bool:
-    """Whether the cells of a table may be quoted. A quoted cell may span several lines."""
-    return kind == "csv" or text.options.quoted
-
-
 def _rows(text: Text, kind: str) -> Iterator[Record]:
     # The default maximum of the module is shorter than many texts.
     csv.field_size_limit(sys.maxsize)
-    is_quoted, header = _is_quoted(text, kind), None
+    header = None
     rows = csv.reader(
         (line.text for line in text.lines),
         delimiter=TABLES[kind],
-        quoting=csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE,
+        quoting=csv.QUOTE_MINIMAL if kind == "csv" else csv.QUOTE_NONE,
         strict=True,
     )
     while True:
@@ -272,10 +255,9 @@ def _rows(text: Text, kind: str) -> Iterator[Record]:
                     )
             continue
         if len(row) != len(header):
-            advice = "" if is_quoted else " (add --quoted if quoted cells contain line breaks)"
             raise InputError(
                 f"{where}: the row has {len(row)} cells, but the header has {len(header)}; add or "
-                f"remove cells{advice}"
+                "remove cells"
             )
         yield Record(where, number, dict(zip(header, row, strict=True)))
 
@@ -403,9 +385,9 @@ def _with_raw_text(text: Text, kind: str, record: Record) -> Record:
     if not isinstance(cells[key], str):
         raise InputError(f"{where}: {brief(key)} is {brief(cells[key])}; write a string")
     require_columns(text.joined_by, cells, where)
-    if text.joined_by and not any(composed(cells[key].split(), text.options.unicode, Notes())):
+    if text.joined_by and not any(composed(cells[key].split(), text.options.unicode)):
         raise InputError(f"{where}: the row has no word; add its text, or remove it")
-    if is_table and not _is_quoted(text, kind) and _QUOTED.fullmatch(cells[key]):
+    if kind == "tsv" and _QUOTED.fullmatch(cells[key]):
         text.notes.add("quoted cell")
     return Record(where, number, cells if is_table else _without(cells, (SENTENCES,)))
 

@@ -14,19 +14,16 @@ from collections.abc import Iterable, Iterator
 from dclm_jax.data.documents import NO_FORM, TextOptions
 
 _NOTES = {
-    "title": "lines that begin with {divider} and end a document: {count:,}; title words omitted: "
-    "{size:,}, such as {example} (--divider names another first word, or none)",
+    "title": "lines that begin with = and end a document: {count:,}; title words omitted: "
+    "{size:,}, such as {example}",
     "attached": "punctuation is attached to words, such as {example}; if this is raw text, add "
     "--format=prose",
     "long cell": "cells over several lines: {count:,}, the longest in {example}; check for a "
     "missing closing quotation mark",
     "quoted cell": "cells in quotation marks, which are read as part of the text: {count:,} "
-    "(--quoted removes them)",
-    "removed": "format characters removed: {size:,}, such as {example}",
-    "invisible": "words with invisible format characters: {count:,}, such as {example} "
-    "(--unicode=nfc removes them at the edges of words)",
-    "apart": "words with decomposed accents: {count:,}, such as {example} (--unicode=nfc composes "
-    "them)",
+    "(only CSV has quoted cells)",
+    "unseen": "words with invisible characters or decomposed accents: {count:,}, such as {example} "
+    "(--unicode=nfc composes accents, and removes format characters at the edges of words)",
 }
 
 
@@ -45,71 +42,52 @@ class Notes:
         if size > self._largest.get(kind, (0, ""))[0]:
             self._largest[kind] = size, example
 
-    def lines(self, divider: str) -> Iterator[str]:
+    def lines(self) -> Iterator[str]:
         """Notes for the user, most with the flag that changes the behaviour."""
         for kind, note in _NOTES.items():
             if count := self._counts[kind]:
                 size, (_, example) = self._sizes[kind], self._largest[kind]
-                yield note.format(divider=divider, count=count, size=size, example=example)
+                yield note.format(count=count, size=size, example=example)
 
 
-def as_words(words: Iterable[str], options: TextOptions, notes: Notes) -> list[str]:
+def as_words(words: Iterable[str], options: TextOptions) -> list[str]:
     """Words in the normal form and the case of the options. A word of only format characters may
     become empty."""
-    words = composed(words, options.unicode, notes)
+    words = composed(words, options.unicode)
     if not options.lowercase:
         return words
     # A lower-case letter may compose with an accent even if its capital letter does not.
-    return composed([word.lower() for word in words], options.unicode, notes)
+    return composed([word.lower() for word in words], options.unicode)
 
 
-def composed(words: Iterable[str], form: str, notes: Notes) -> list[str]:
-    """Words in a normal form, one of FORMS, without format characters at their edges."""
+def composed(words: Iterable[str], form: str) -> list[str]:
+    """Words in a normal form of `TextOptions.unicode`, without format characters at their edges."""
     words = list(words)
     if form == NO_FORM or all(map(str.isascii, words)):
         return words
-    for index, word in enumerate(words):
-        words[index], removed = _composed(word, form)
-        if removed:
-            notes.add("removed", _name(removed[0]), len(removed))
-    return words
+    return list(map(_composed, words))
 
 
 def note_unseen(words: Iterable[str], notes: Notes) -> None:
-    """Counts invisible characters and decomposed accents in words of a document."""
+    """Counts words with invisible characters or decomposed accents."""
     for word in words:
-        if not word.isascii():
-            invisible, is_apart = _unseen(word)
-            if invisible:
-                notes.add("invisible", f"{ascii(word)} with {_name(invisible)}")
-            if is_apart:
-                notes.add("apart", ascii(word))
+        if not word.isascii() and _is_unseen(word):
+            notes.add("unseen", ascii(word))
 
 
 def _is_format(character: str) -> bool:
     return unicodedata.category(character) == "Cf"
 
 
-def _name(character: str) -> str:
-    return f"U+{ord(character):04X} {unicodedata.name(character, 'without a name')}"
+@functools.lru_cache(1 << 16)
+def _composed(word: str) -> str:
+    """A word in the form NFC without format characters at its edges."""
+    word = unicodedata.normalize("NFC", word)
+    return word.strip("".join(filter(_is_format, word)))
 
 
 @functools.lru_cache(1 << 16)
-def _composed(word: str, form: str) -> tuple[str, str]:
-    """A word in a normal form without format characters at its edges, and the removed characters.
-
-    A compatibility form may contain spaces, as the form of U+00B4 does. The spaces are removed, so
-    that the word remains one word.
-    """
-    word = "".join(unicodedata.normalize("NFC" if form == "nfc" else "NFKC", word).split())
-    inner = word.strip("".join(filter(_is_format, word)))
-    left, _, right = word.partition(inner) if inner else (word, "", "")
-    return inner, left + right
-
-
-@functools.lru_cache(1 << 16)
-def _unseen(word: str) -> tuple[str, bool]:
-    """The first format character of a word, or ""; and whether the word has a decomposed accent."""
+def _is_unseen(word: str) -> bool:
+    """Whether a word has a format character or a decomposed accent."""
     is_accent = unicodedata.category(word[0]).startswith("M")
-    is_apart = is_accent or not unicodedata.is_normalized("NFC", word)
-    return next(filter(_is_format, word), ""), is_apart
+    return is_accent or not unicodedata.is_normalized("NFC", word) or any(map(_is_format, word))

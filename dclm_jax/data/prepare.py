@@ -47,9 +47,8 @@ _FORMATS_OF: dict[str, Sequence[str]] = {
     "normalize": (*formats.RAW, "jsonl"),
     "language": (*formats.RAW, "jsonl"),
     "text_key": formats.RECORDS,
-    "quoted": ["tsv"],
     # All formats of text need these options, and no named corpus does.
-    **dict.fromkeys(("format", "unicode", "divider", "encoding", "unknown_token"), TEXT_FORMATS),
+    **dict.fromkeys(("format", "unicode", "encoding", "unknown_token"), TEXT_FORMATS),
 }
 """The formats in which an option has an effect."""
 # Usual spellings of OOV words in texts.

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 from dclm_jax.data.documents import PLAIN, TextOptions
-from dclm_jax.data.notes import Notes, composed
+from dclm_jax.data.notes import composed
 from dclm_jax.errors import importing
 
 Paragraphs = list[str]
@@ -32,12 +32,11 @@ def paragraphs(pieces: Iterable[str]) -> Paragraphs:
 class Tokenizer:
     """Divides raw text of a language into sentences and words."""
 
-    def __init__(self, options: TextOptions = PLAIN, notes: Notes | None = None):
+    def __init__(self, options: TextOptions = PLAIN):
         with importing("raw prose", "text"):
             import sacremoses
             import sentencex
         self._language, self._unicode = options.language, options.unicode
-        self._notes = notes or Notes()
         self._segment = cast(Any, sentencex).segment
         self._moses = sacremoses.MosesTokenizer(options.language)
         self._normalize = str
@@ -52,7 +51,7 @@ class Tokenizer:
     def normalized(self, text: str) -> str:
         """A text with the Unicode form and the punctuation of the options."""
         # The tokenizer would make a word of a decomposed accent.
-        return self._normalize(" ".join(composed(text.split(), self._unicode, self._notes)))
+        return self._normalize(" ".join(composed(text.split(), self._unicode)))
 
     def sentences(self, paragraphs: Paragraphs) -> Sentences:
         """The tokenized sentences of a document; no sentence crosses a paragraph."""

@@ -98,7 +98,7 @@ class TextReader:
     def tokenizer(self) -> prose.Tokenizer:
         """The tokenizer of raw text, which other text does not need."""
         self.has_raw_text = True
-        return prose.Tokenizer(self.options, self.notes)
+        return prose.Tokenizer(self.options)
 
     def documents(
         self, path: str | pathlib.Path, *, keep_empty: bool = False
@@ -154,7 +154,7 @@ class TextReader:
     ) -> Iterator[Document]:
         """Documents whose words have the options' normal form and case, without empty sentences."""
         for name, sentences, tags, rows, row_of_word in documents:
-            words = [as_words(sentence, self.options, self.notes) for sentence in sentences]
+            words = [as_words(sentence, self.options) for sentence in sentences]
             tags, row_of_word = _of_written(words, tags), _of_written(words, row_of_word)
             written = _not_empty(list(filter(None, sentence)) for sentence in words)
             for sentence in written:
@@ -169,7 +169,7 @@ class TextReader:
         """Refuses an input without documents, and reports the notes."""
         if not self._has_documents:
             raise InputError(f"{name}: has no documents; expected text")
-        for note in self.notes.lines(self.options.divider):
+        for note in self.notes.lines():
             self.report(f"note: {name}: {note}")
 
 
@@ -215,8 +215,8 @@ def corresponding(
 
 def read_alike(options: TextOptions, trained: TextOptions) -> bool:
     """Whether these options make the same words of a text as the options of a training text. All
-    formats of tokenized text are alike, JSON lines match tokenized and raw text, and keys,
-    dividers, quoting and the unknown token do not matter."""
+    formats of tokenized text are alike, JSON lines match tokenized and raw text, and keys
+    and the unknown token do not matter."""
     are_raw = options.format in formats.RAW, trained.format in formats.RAW
     is_alike = options.format == "jsonl" or len(set(are_raw)) == 1
     return is_alike and _CHANGE_OF_WORDS(options) == _CHANGE_OF_WORDS(trained)

@@ -15,6 +15,7 @@ the continuation.
 """
 
 import functools
+import io
 import itertools
 import math
 from collections.abc import Callable, Iterable
@@ -22,7 +23,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dclm_jax.data.documents import NO_DIVIDER
+from dclm_jax.data import formats
+from dclm_jax.data.documents import Document
+from dclm_jax.data.readers import TextReader
 from dclm_jax.data.vocabulary import END, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import distributions
@@ -72,9 +75,13 @@ class _Part(NamedTuple):
 
 def sentences_of(lm: LanguageModel, text: str) -> Sentences:
     """The words of the sentences of a string."""
-    options = lm.string_options(divider=NO_DIVIDER)
-    documents = lm.documents(text, options) if text.strip() else []
-    return [words for document in documents for words in document.sentences]
+    reader = TextReader(lm.string_options())
+    if reader.options.format == "prose":
+        sentences = reader.tokenizer.sentences(formats.paragraphs(text))
+    else:
+        sentences = [line.split() for line in io.StringIO(text, newline=None)]
+    (document,) = reader.written([Document("", sentences)], keep_empty=True)
+    return document.sentences
 
 
 def _is_complete(divide: Divide, text: str) -> bool:

@@ -31,7 +31,7 @@ import numpy as np
 
 from dclm_jax import files
 from dclm_jax.data.documents import PLAIN, OnDocument, TextOptions
-from dclm_jax.data.notes import Notes, as_words
+from dclm_jax.data.notes import as_words
 from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, brief, require_at_least
 from dclm_jax.reading.continuations import (
@@ -118,11 +118,10 @@ class Rescorer:
         self.default_weights = np.array(
             [float(name in [*self.model_names, SCORE]) for name in self.names]
         )
-        notes = Notes()
         self.segments = []
         for segment in nbest.segments:
             hypotheses = [
-                vocabulary.encode(list(filter(None, as_words(words, options, notes))))
+                vocabulary.encode(list(filter(None, as_words(words, options))))
                 for words in segment.hypotheses
             ]
             counts = [list(map(len, segment.hypotheses)) for _ in counted]

@@ -184,7 +184,7 @@ BAD_TEXTS: dict[str, list[tuple[str | bytes, dict[str, Any], str]]] = {
         ),
     ],
     "tsv": [
-        ('id\ttext\n1\t"a,\nb"\n', {}, r":3: the row has 1 cells, .* \(add --quoted if quoted"),
+        ('id\ttext\n1\t"a,\nb"\n', {}, ":3: the row has 1 cells, but the header has 2; add or r"),
     ],
 }
 """By format the text, options of `read_documents`, and the message after the name of the file."""

@@ -21,11 +21,10 @@ from tests.launch.support import (
     of_launch,
 )
 
-_RAW_TEXT = {"format", "normalize", "text_key", "language", "divider", "quoted", "encoding"}
+_RAW_TEXT = {"format", "normalize", "text_key", "language", "encoding"}
 _WITHOUT_EFFECT = {
     "generate": {"batch_size"},
-    "reading_times": {"divider"},
-    "minimal_pairs": {"text_key", "divider"},
+    "minimal_pairs": {"text_key"},
     "order": {"batch_size"},
     "reconstruct": {"batch_size"},
     "rescore": {"batch_size"} | _RAW_TEXT,

@@ -86,7 +86,7 @@ def test_sentences_and_unknown_words_are_reported(tmp_path):
     assert not any(line.startswith("note: ") for line in lines[6:])
     assert lines[:6] == [
         f"note: {text}: lines that begin with = and end a document: 1; title words "
-        "omitted: 2, such as '= the cat' (--divider names another first word, or none)",
+        "omitted: 2, such as '= the cat'",
         "first sentences of train, OOV words in [brackets]:",
         "  the [cat] [sat] [.]",
         "  the [dog]",
