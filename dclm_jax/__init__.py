@@ -1,17 +1,36 @@
 """Document-context language models in JAX.
 
-`restore(run)` returns a trained model that scores and continues text; `restore("english")` returns
-the pretrained model. `Decoding` has the options of continuations, and `mix` combines two models:
-see `dclm_jax.language_model`. `report(workdirs)` compares runs: see `dclm_jax.experiments.report`.
+`restore(run)` returns a trained language model that scores and continues text; `restore("english")`
+returns the pretrained model. `restore(run, Autoencoder)` returns an autoencoder, and
+`restore(run, TextScorer)` a language model that may be an n-gram model. `Decoding` has the options
+of continuations, and `mix` combines two models: see `dclm_jax.language_model` and
+`dclm_jax.text_scorer`. `report(workdirs)` compares runs: see `dclm_jax.experiments.report`.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dclm_jax.experiments.report import report
-    from dclm_jax.language_model import Decoding, mix, restore
+    from dclm_jax.language_model import (
+        Autoencoder,
+        Decoding,
+        LanguageModel,
+        ScoringModel,
+        TextScorer,
+        mix,
+        restore,
+    )
 
-__all__ = ["Decoding", "mix", "report", "restore"]
+__all__ = [
+    "Autoencoder",
+    "Decoding",
+    "LanguageModel",
+    "ScoringModel",
+    "TextScorer",
+    "mix",
+    "report",
+    "restore",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -8,6 +8,7 @@ from dclm_jax.data.corpus import SPLITS
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import adaptation
 from dclm_jax.evaluation.datasets import Dataset
+from dclm_jax.experiments import subjects
 from dclm_jax.experiments.results import Store
 from dclm_jax.experiments.subjects import Subject
 from launch import _evaluation
@@ -126,7 +127,7 @@ def adapt(runs: Sequence[Subject], store: Store) -> list[Subject]:
 def _adapt_run(run: Subject, kind: str, runs: Sequence[Subject], store: Store) -> Subject:
     numbers = adaptation.complete(kind, settings(kind))
     if None not in numbers.values():
-        return run.adapted(kind, numbers, data=flags.FLAGS.data)
+        return subjects.adapted(run, kind, numbers, data=flags.FLAGS.data)
     adapted = store.adapted(run, kind, numbers, open_tuning(runs), flags.FLAGS.data)
     assert adapted is not None
     return adapted

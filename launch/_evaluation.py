@@ -23,8 +23,9 @@ from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.experiments import subjects
 from dclm_jax.experiments.results import Store
 from dclm_jax.experiments.subjects import Subject
-from dclm_jax.language_model import DEFAULT_BATCH_SIZE, LanguageModel
+from dclm_jax.language_model import ModelT
 from dclm_jax.nn.precision import MATMUL_PRECISIONS, SCORING_PRECISION
+from dclm_jax.text_scorer import DEFAULT_BATCH_SIZE, ScoringModel
 from launch import _app, _text
 from launch._fields import values_of
 
@@ -78,27 +79,24 @@ def define_workdirs() -> None:
     )
 
 
-def restore() -> Subject:
-    """The run of --workdir."""
-    (run,) = restore_all()
+def restore(kind: type[ModelT]) -> Subject[ModelT]:
+    """The run of --workdir, which has this kind of model."""
+    (run,) = restore_all(kind)
     return run
 
 
-def restore_all() -> list[Subject]:
-    """The run of --workdir, or the runs of --workdirs, which must have one vocabulary."""
+def restore_all(kind: type[ModelT]) -> list[Subject[ModelT]]:
+    """The run of --workdir, or the runs of --workdirs, which must have one vocabulary and this kind
+    of model."""
     if "workdirs" in flags.FLAGS and flags.FLAGS.workdirs is not None:
         _app.refuse_together("workdirs", "workdir")
         workdirs = subjects.expand_workdirs(flags.FLAGS.workdirs.split(","))
     else:
         workdirs = [_app.required("workdir", "RUN, the directory of a trained run")]
     precision = MATMUL_PRECISION.value
-    return subjects.restore_all(workdirs, batch_size=_BATCH_SIZE.value, matmul_precision=precision)
-
-
-def require_language_models(models: Iterable[LanguageModel], command: str) -> None:
-    """Refuses autoencoders, whose documents have a source that the command does not read."""
-    for lm in models:
-        lm.require_language_model(command)
+    return subjects.restore_all(
+        workdirs, kind, batch_size=_BATCH_SIZE.value, matmul_precision=precision
+    )
 
 
 def check_data_flags(*, other_split: bool = False) -> None:
@@ -131,14 +129,14 @@ def open_split(
     return datasets.open_text(vocabulary, text, text_reader([run.lm for run in runs]))
 
 
-def text_reader(models: Sequence[LanguageModel], joined_by: Sequence[str] = ()) -> TextReader:
+def text_reader(models: Sequence[ScoringModel], joined_by: Sequence[str] = ()) -> TextReader:
     """A reader of one text with `text_options`; see `readers.read_documents` for `joined_by`."""
     options = text_options(*(lm.text.options for lm in models))
     return TextReader(options, ENCODING.value, notify, joined_by)
 
 
 def read_text(
-    models: Sequence[LanguageModel],
+    models: Sequence[ScoringModel],
     path: str,
     *,
     keep_empty: bool = False,
@@ -150,7 +148,7 @@ def read_text(
     return counting_unknown(documents, _ids_of(models[0]), models[0].text, path)
 
 
-def _ids_of(lm: LanguageModel) -> Callable[[Document], list[np.ndarray]]:
+def _ids_of(lm: ScoringModel) -> Callable[[Document], list[np.ndarray]]:
     return lambda document: list(map(lm.vocabulary.encode, document.sentences))
 
 
@@ -215,7 +213,7 @@ def text_options(*trained: TextOptions | None) -> TextOptions:
     return options
 
 
-def word_options(models: Sequence[LanguageModel]) -> TextOptions:
+def word_options(models: Sequence[ScoringModel]) -> TextOptions:
     """The options with which words are written: the options of the training text, changed by
     flags."""
     trained = models[0].text.options or PLAIN

@@ -51,6 +51,7 @@ from dclm_jax.coherence.results import OrderResult
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.experiments.subjects import Subject
+from dclm_jax.text_scorer import TextScorer
 from launch import _adaptation, _app, _cluster, _evaluation
 from launch._fields import define_fields, values_of
 
@@ -72,8 +73,7 @@ def main(argv: Sequence[str]) -> None:
     del argv
     _cluster.join()
     options, store = _options(), _evaluation.store()
-    runs = _evaluation.restore_all()
-    _evaluation.require_language_models((run.lm for run in runs), "launch.coherence")
+    runs = _evaluation.restore_all(TextScorer)
     dataset = _open(runs)
     subjects = [*runs, *_adaptation.adapt(runs, store)]
 

@@ -58,6 +58,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation import interpolation
 from dclm_jax.experiments import figures
 from dclm_jax.experiments.evaluation import context_figure, evaluate
+from dclm_jax.text_scorer import ScoringModel, TextScorer
 from launch import _adaptation, _app, _cluster, _evaluation
 
 _evaluation.define_data_flags()
@@ -81,7 +82,8 @@ def main(argv: Sequence[str]) -> None:
     del argv
     _cluster.join()
     _check_flags()
-    runs = _evaluation.restore_all()
+    needs_scorer = _INTERPOLATE.value or _adaptation.ADAPT.value
+    runs = _evaluation.restore_all(TextScorer if needs_scorer else ScoringModel)
     if _INTERPOLATE.value and len(runs) != 2:
         raise InputError(
             f"--interpolate mixes two runs; found {len(runs)}; choose two as --workdirs=A,B"

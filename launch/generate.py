@@ -25,7 +25,12 @@ from absl import flags
 
 from dclm_jax.data import readers
 from dclm_jax.files import json_text, open_output
-from dclm_jax.language_model import DEFAULT_MAX_SENTENCE_WORDS, DEFAULT_NUM_SENTENCES, GeneratedText
+from dclm_jax.language_model import (
+    DEFAULT_MAX_SENTENCE_WORDS,
+    DEFAULT_NUM_SENTENCES,
+    GeneratedText,
+    LanguageModel,
+)
 from launch import _app, _decoding, _evaluation
 
 _evaluation.declare_flags(without=["batch_size"])
@@ -48,7 +53,7 @@ _OUTPUT = flags.DEFINE_string(
 def main(argv: Sequence[str]) -> None:
     del argv
     decoding = _decoding.decoding(_SAMPLES)
-    lm, path = _evaluation.restore().lm, _CONTEXT.value
+    lm, path = _evaluation.restore(LanguageModel).lm, _CONTEXT.value
     if not path or (os.path.isfile(path) and not os.path.getsize(path)):
         documents = iter([readers.Document("new", [])])
     else:

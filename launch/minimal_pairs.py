@@ -34,6 +34,7 @@ from dclm_jax.data.alternatives import read_alternatives
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.minimal_pairs import require_columns
 from dclm_jax.experiments.pair_files import PairResults, require_free_names
+from dclm_jax.text_scorer import TextScorer
 from launch import _app, _evaluation
 
 # --text_key, of texts in other formats, has no effect.
@@ -60,8 +61,7 @@ def main(argv: Sequence[str]) -> None:
     names = _ALTERNATIVES.value
     if len(names) < 2:
         raise InputError(f"--alternatives={','.join(names)}: name two or more columns")
-    runs = _evaluation.restore_all()
-    _evaluation.require_language_models((run.lm for run in runs), "launch.minimal_pairs")
+    runs = _evaluation.restore_all(TextScorer)
     first = runs[0].lm
     counted = _evaluation.counting_unknown(
         read_alternatives(path, names, _evaluation.text_reader([run.lm for run in runs])),

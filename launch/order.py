@@ -29,6 +29,7 @@ from dclm_jax import files
 from dclm_jax.coherence import kendall
 from dclm_jax.decoding.ordering import DEFAULT_BEAM
 from dclm_jax.experiments import orders
+from dclm_jax.language_model import LanguageModel
 from dclm_jax.tables import aligned
 from launch import _app, _evaluation
 
@@ -51,8 +52,7 @@ def main(argv: Sequence[str]) -> None:
     del argv
     _app.refuse_without("shuffle", "metrics")
     _evaluation.check_data_flags()
-    run = _evaluation.restore()
-    _evaluation.require_language_models([run.lm], "launch.order")
+    run = _evaluation.restore(LanguageModel)
     documents = list(_evaluation.read_words(run))
     with _evaluation.Progress("ordering", len(documents)) as progress:
         reordered = orders.reorder(

@@ -44,6 +44,7 @@ from dclm_jax import files
 from dclm_jax.evaluation.significance import interval_text
 from dclm_jax.experiments import reading_times
 from dclm_jax.tables import aligned, separated
+from dclm_jax.text_scorer import TextScorer
 from launch import _app, _evaluation
 
 _evaluation.declare_flags()
@@ -59,7 +60,7 @@ _WORDS = flags.DEFINE_string("words", None, "TSV file for the words and their pr
 def main(argv: Sequence[str]) -> None:
     del argv
     path = _app.required("input", "PATH, a table of words")
-    runs = _evaluation.restore_all()
+    runs = _evaluation.restore_all(TextScorer)
     models = {run.label: run.lm for run in runs}
     stories = list(_evaluation.read_text([*models.values()], path, joined_by=[_STORY.value]))
     words = reading_times.words_of(models, stories, _TIME.value, _PREDICTORS.value)

@@ -42,7 +42,7 @@ from dclm_jax.data.text_files import STDIN
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import reconstruction
 from dclm_jax.experiments.subjects import Subject
-from dclm_jax.language_model import DEFAULT_MAX_LENGTH_RATIO
+from dclm_jax.language_model import DEFAULT_MAX_LENGTH_RATIO, Autoencoder
 from dclm_jax.rescoring import metrics
 from launch import _app, _decoding, _evaluation
 
@@ -85,8 +85,7 @@ def _reconstruct() -> dict[str, list[reconstruction.Measures]]:
     _app.refuse_without("measure", "metrics")
     output = _app.required("output", "FILE for the reconstructed documents")
     _evaluation.check_data_flags()
-    decoding, subject = _decoding.decoding(), _evaluation.restore()
-    subject.lm.require_reconstructing()
+    decoding, subject = _decoding.decoding(), _evaluation.restore(Autoencoder)
     if _MEASURE.value:
         # Refuse a missing package before the documents are reconstructed.
         metrics.bleu_statistics([], [])

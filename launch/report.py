@@ -42,6 +42,7 @@ from absl import flags
 
 from dclm_jax.experiments.report import Options, of_runs
 from dclm_jax.experiments.results import Store
+from dclm_jax.text_scorer import TextScorer
 from launch import _adaptation, _app, _evaluation
 from launch._fields import define_fields, values_of
 
@@ -64,7 +65,7 @@ def main(argv: Sequence[str]) -> None:
         _app.required("output", "DIR for the report, or --quick to print saved results")
     say = functools.partial(print, flush=True)
     of_runs(
-        _evaluation.restore_all(),
+        _evaluation.restore_all(TextScorer),
         options,
         Store(not _QUICK.value, say=say, warn=say, progress=_evaluation.Progress),
         _OUTPUT.value or None,

@@ -40,6 +40,7 @@ from dclm_jax.evaluation import perplexity
 from dclm_jax.rescoring import mert, metrics, nbest
 from dclm_jax.rescoring.metrics import METRICS
 from dclm_jax.rescoring.search import Rescorer
+from dclm_jax.text_scorer import SentenceModel
 from launch import _app, _evaluation
 
 for _name in ("workdir", "matmul_precision", "lowercase", "unicode"):
@@ -100,9 +101,8 @@ def main(argv: Sequence[str]) -> None:
         division = nbest.read_division(_DOCUMENTS.value, lists)
     references = nbest.read_references(_REFERENCES.value, lists) if _REFERENCES.value else []
     baseline = nbest.read_sentences(_BASELINE.value, lists) if _BASELINE.value else []
-    runs = _evaluation.restore_all()
+    runs = _evaluation.restore_all(SentenceModel)
     models = [run.lm for run in runs]
-    _evaluation.require_language_models(models, "launch.rescore")
     options = _evaluation.word_options(models)
     readers = {run.label: run.lm.reader for run in runs}
     rescorer = Rescorer(readers, models[0].vocabulary, lists, division, options=options)

@@ -61,7 +61,9 @@ from dclm_jax.evaluation.distributions import (
 )
 from dclm_jax.experiments import score_files
 from dclm_jax.files import open_output
+from dclm_jax.language_model import Autoencoder
 from dclm_jax.score_types import DocumentScore
+from dclm_jax.text_scorer import ScoringModel
 from launch import _app, _cluster, _evaluation
 
 _evaluation.define_data_flags()
@@ -92,15 +94,13 @@ def main(argv: Sequence[str]) -> None:
     _evaluation.check_data_flags()
     file_format = _OUTPUT_FORMAT.value or score_files.format_of(_OUTPUT.value)
     others = column_names(_MEASURES.value, no_context_too=_NO_CONTEXT.value)
-    run = _evaluation.restore()
+    run = _evaluation.restore(ScoringModel)
     lm = run.lm
-    if others:
-        lm.require_distribution()
-    if _NO_CONTEXT.value:
-        lm.require_language_model(f"launch.score --{_NO_CONTEXT.name}")
     # A document without words has a line, too, so that results can be joined with the text. An
     # autoencoder cannot read such a document.
-    documents = _evaluation.read_words(run, keep_empty=not lm.reads_source, joined_by=_JOIN.value)
+    documents = _evaluation.read_words(
+        run, keep_empty=not isinstance(lm, Autoencoder), joined_by=_JOIN.value
+    )
     columns, documents = score_files.carry(documents, _evaluation.notify)
     layout = score_files.Layout(
         measures=[*surprisal_columns(no_context_too=_NO_CONTEXT.value), *others],

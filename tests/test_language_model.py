@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import pickle
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -168,9 +169,9 @@ def test_sentences_without_words_have_no_place_in_orders_sources_and_attention()
     assert ordered == expected._replace(order=[[1, 2, 4][i] for i in expected.order])
 
     lm = language_model("standard_autoencoder")
-    expected = lm.read(TEXT, source=TEXT).vector.tolist()
-    with warns("sentences without words omitted: 4"):
-        assert lm.read(WITH_GAPS, source=WITH_GAPS).vector.tolist() == expected
+    expected = lm.read(TEXT, TEXT).vector.tolist()
+    with warns():
+        assert lm.read(WITH_GAPS, TEXT).vector.tolist() == expected
 
     lm = language_model("adclm")
     expected = lm.attention(TEXT)
@@ -275,25 +276,33 @@ def test_a_string_has_no_tags_though_the_training_text_had():
         (lambda lm: lm.documents(""), "text: has no documents"),
         (lambda lm: lm.documents(["a"]), "text is ['a']; expected a string"),
         (lambda lm: lm.documents("\ud800"), "text has half of a surrogate pair"),
-        (
-            lambda lm: dclm_jax.mix(lm, lm, 0.5).attention([]),
-            "mixture has no attention to earlier sentences",
-        ),
+        (lambda lm: lm.attention([]), "rnnlm has no attention to earlier sentences"),
         (
             lambda lm: [*language_model("standard_autoencoder").score([], no_context_too=True)],
-            "a score without context needs a language model, and standard_autoencoder is an auto",
+            "standard_autoencoder is an autoencoder, whose sentences have no score without a sou",
         ),
         (lambda lm: lm.surprisals(None), "documents are None; expected a list of docu"),
         (
-            lambda lm: dclm_jax.mix(lm, lm, 0.5).read(TEXT),
-            "mixture only scores whole documents; use",
-        ),
-        (
-            lambda lm: language_model("standard_autoencoder").read(TEXT),
-            "standard_autoencoder is an autoencoder; pass the source of the document",
+            lambda lm: language_model("standard_autoencoder").read([]),
+            "the source has no words; pass a source with words",
         ),
     ],
 )
 def test_input_of_another_kind_is_refused_with_the_right_call(call: Any, message):
     with pytest.raises(InputError, match=re.escape(message)):
         call(language_model("rnnlm"))
+
+
+@pytest.mark.parametrize("name", ["ccdclm", "standard_autoencoder"])
+def test_a_copy_in_another_process_scores_alike(name):
+    lm = language_model(name)
+    expected = list(lm.score([TEXT]))
+    assert list(pickle.loads(pickle.dumps(lm)).score([TEXT])) == expected
+
+
+def test_restore_returns_the_expected_kind_or_refuses(uninterrupted):
+    assert isinstance(dclm_jax.restore(uninterrupted), dclm_jax.LanguageModel)
+    assert isinstance(dclm_jax.restore(uninterrupted, dclm_jax.TextScorer), dclm_jax.LanguageModel)
+    message = "contains a neural language model; choose a workdir that contains an autoencoder$"
+    with pytest.raises(InputError, match=message):
+        dclm_jax.restore(uninterrupted, dclm_jax.Autoencoder)

@@ -22,6 +22,8 @@ LAYERS = [
     ("training",),
     ("ngram",),
     ("score_types",),
+    ("encoding",),
+    ("text_scorer",),
     ("language_model",),
     ("experiments",),
     ("lm_eval",),

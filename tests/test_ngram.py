@@ -27,6 +27,7 @@ from dclm_jax.data.vocabulary import END, SPECIAL_TOKENS, START, UNKNOWN, Vocabu
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.scoring import Continuation
 from dclm_jax.experiments import strings
+from dclm_jax.text_scorer import NGramModel
 from tests.data.support import make_corpus, snapshot, write_lines
 
 REPOSITORY = Path(__file__).parents[1]
@@ -297,7 +298,7 @@ def test_train_writes_the_text_and_a_whole_workdir(tiny, fakes, tmp_path):
     assert "-o 3 " in fakes.read_text() and "fallback" not in fakes.read_text()
     assert any(line.split() == ["2-grams:", "4"] for line in lines)
 
-    lm = dclm_jax.restore(workdir)
+    lm = dclm_jax.restore(workdir, NGramModel)
     assert (lm.name, lm.num_parameters, lm.step) == ("ngram", 12, None)
     assert lm.config == {
         "model": {"name": "ngram", "order": 3},
@@ -305,7 +306,6 @@ def test_train_writes_the_text_and_a_whole_workdir(tiny, fakes, tmp_path):
         "binary": {"sha256": hashlib.sha256((workdir / "model.binary").read_bytes()).hexdigest()},
     }
     assert lm.summary == "ngram, 12 parameters"
-    assert lm.model is None and lm.params is None
     (document,) = lm.score([["a b", "never"]])
     assert document.sentences[1].known == [False, True]
     expected = [in_nats([-0.375, -0.15625, -0.21875]), in_nats([-0.25 - 1.25, -0.0625 - 0.75])]
@@ -359,8 +359,8 @@ def run(tiny, fakes, tmp_path) -> Path:
 
 
 def test_continuations_of_strings_are_refused(run):
-    with pytest.raises(InputError, match="ngram does not rank the words.*choose a neural model"):
-        strings.score(dclm_jax.restore(run), [("b a\na", " b\n")])
+    with pytest.raises(InputError, match="ngram scores only the words.*a single neural model"):
+        strings.score(dclm_jax.restore(run, NGramModel), [("b a\na", " b\n")])
 
 
 def test_a_workdir_is_reused_or_refused(tiny, fakes, tmp_path, monkeypatch):
@@ -401,7 +401,7 @@ def test_a_workdir_is_reused_or_refused(tiny, fakes, tmp_path, monkeypatch):
 def test_a_missing_package_is_one_clear_line(run, tiny, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "kenlm", None)
     for attempt in (
-        lambda: dclm_jax.restore(run),
+        lambda: dclm_jax.restore(run, NGramModel),
         lambda: ngram.train(tiny, tmp_path / "new"),
     ):
         with pytest.raises(InputError, match=r"pip install 'dclm_jax\[ngram\]'"):
@@ -412,13 +412,13 @@ def test_a_missing_package_is_one_clear_line(run, tiny, tmp_path, monkeypatch):
 def test_damaged_files_are_refused(run):
     (run / "model.binary").write_bytes(b"something else\n")
     with pytest.raises(InputError, match="model.binary: its checksum differs"):
-        dclm_jax.restore(run)
+        dclm_jax.restore(run, NGramModel)
     (run / "model.arpa").write_text("something else")
     with pytest.raises(InputError, match="model.arpa: is not an ARPA file"):
-        dclm_jax.restore(run)
+        dclm_jax.restore(run, NGramModel)
     (run / "model.arpa").unlink()
     with pytest.raises(InputError, match="model.arpa: cannot be read: No such file"):
-        dclm_jax.restore(run)
+        dclm_jax.restore(run, NGramModel)
 
 
 @pytest.fixture(scope="module")
@@ -441,7 +441,7 @@ def some_sentences(vocab_size, count=300):
 def test_scores_agree_with_a_plain_reader_of_the_model(natural):
     corpus, workdir = natural
     train = open_corpus(corpus, "train")
-    lm = dclm_jax.restore(workdir)
+    lm = dclm_jax.restore(workdir, NGramModel)
     arpa = Arpa(workdir / "model.arpa")
     assert arpa.order == 5
     assert lm.num_parameters == len(arpa.entries)
@@ -460,7 +460,7 @@ def test_unknown_is_counted_like_any_other_word(natural):
     """Among many rare words UNKNOWN is frequent, where KenLM's own is as rare as can be."""
     corpus, workdir = natural
     vocabulary = open_corpus(corpus, "train").vocabulary
-    scorer = dclm_jax.restore(workdir).scorer
+    scorer = dclm_jax.restore(workdir, NGramModel).scorer
     (unknown,) = nll(scorer, [UNKNOWN])
     rarest = min(nll(scorer, [word])[0][0] for word in range(END + 1, len(vocabulary)))
     toolkits = in_nats(Arpa(workdir / "model.arpa").entries["<unk>",][0])
@@ -479,7 +479,7 @@ def test_probabilities_add_up_to_one(toolkit, tmp_path):
     documents = [list(filter(None, document)) for document in documents]
     corpus = prepared(tmp_path, list(filter(None, documents)), vocabulary=tmp_path / "words")
     ngram.train(corpus, tmp_path / "kn", order=3, report=lambda line: None)
-    lm = dclm_jax.restore(tmp_path / "kn")
+    lm = dclm_jax.restore(tmp_path / "kn", NGramModel)
     vocabulary = lm.vocabulary
     following = [word for word in range(len(vocabulary)) if word not in (START, END)]
     for context in ([], [3], [4, 3], [UNKNOWN], [vocabulary.words.index("never"), 5]):
@@ -500,7 +500,11 @@ def test_a_small_corpus_makes_a_model(toolkit, tiny, tmp_path):
     counts = ngram.train(tiny, tmp_path / "kn", report=lines.append)
     assert len(counts) == 5 and counts[0] == 5
     assert any("too small" in line for line in lines)
-    assert 1 < dclm_jax.restore(tmp_path / "kn").perplexity([["a b", "b a a"]]).perplexity < 5
+    assert (
+        1
+        < dclm_jax.restore(tmp_path / "kn", NGramModel).perplexity([["a b", "b a a"]]).perplexity
+        < 5
+    )
 
 
 def test_the_build_script_names_what_is_missing_and_builds_once(tmp_path):

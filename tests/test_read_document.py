@@ -8,8 +8,7 @@ import pytest
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.decoding.choices import Decoding
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.scoring import Scorer
-from dclm_jax.language_model import LanguageModel
+from dclm_jax.language_model import Autoencoder, LanguageModel
 from dclm_jax.reading.reader import Reader
 from tests.exhaustive import also
 from tests.models.support import AUTOENCODERS, VOCAB, random_params, small_model
@@ -21,14 +20,14 @@ TEXT = ["the cat sat .", "it slept ."]
 def language_model(name):
     model = small_model(name)
     params = random_params(model)
-    return LanguageModel(
+    kind: Any = Autoencoder if model.reads_source else LanguageModel
+    return kind(
         name=name,
         num_parameters=0,
         vocabulary=Vocabulary(WORDS, (0,) * VOCAB),
         config={},
         step=1,
-        make_scorer=lambda: Scorer(model, params),
-        make_reader=lambda: Reader(model, params),
+        validation_perplexity=1.0,
         model=model,
         params=params,
     )
@@ -169,7 +168,7 @@ def test_documents_are_reconstructed(name):
     for document, (text,) in reconstructed:
         sentences = [sentence.tokens[:-1] for sentence in text.sentences]
         assert sum(map(len, sentences)) <= int(1.5 * len(" ".join(document).split()))
-        state = lm.read(source=document)
+        state = lm.read(document)
         for sentence, words in zip(text.sentences, sentences, strict=True):
             (score,) = state.score([words])
             np.testing.assert_allclose(sentence.log_probs, score.log_probs, rtol=1e-4, atol=1e-5)
@@ -185,13 +184,7 @@ def test_what_cannot_be_reconstructed_is_refused():
         lm.reconstruct([TEXT], max_length_ratio=0)
     with pytest.raises(InputError, match="a document has no words; remove it"):
         list(lm.reconstruct([[]]))
-    with pytest.raises(InputError, match="a continuation needs a language model, and hierar"):
-        lm.read(source=TEXT).generate()
-    with pytest.raises(InputError, match="a score without context needs a language model, and h"):
-        lm.read(source=TEXT).score(TEXT, no_context_too=True)
+    with pytest.raises(InputError, match="is an autoencoder, whose sentences have no"):
+        lm.read(TEXT).score(TEXT, no_context_too=True)
     with pytest.raises(InputError, match="the source has no words; pass a source with words"):
-        lm.read(source=[])
-    with pytest.raises(InputError, match="rnnlm reads no source; pass only the sentences"):
-        language_model("rnnlm").read(TEXT, source=TEXT)
-    with pytest.raises(InputError, match="rnnlm is a language model, which continues texts"):
-        language_model("rnnlm").reconstruct([TEXT])
+        lm.read([])

@@ -36,7 +36,7 @@ def test_documents_read_together_have_the_vectors_of_each_alone(name):
     assert [document.id for document in encoded] == ["0", "1", "2", "3", "4"]
     reads_source = model_class(name).reads_source
     for vectors, document in zip(encoded, DOCUMENTS, strict=True):
-        start = state = lm.read(source=document if reads_source else None)
+        start = state = lm.read(document) if reads_source else lm.read()
         for vector, sentence in zip(vectors.sentences, document, strict=True):
             state = state.read(sentence)
             close(vector, state.vector)

@@ -61,7 +61,7 @@ _RANGES = {
 
 
 class Adaptable(Protocol):
-    """The parts of a `LanguageModel` that adaptation uses."""
+    """The parts of a `TextScorer` that adaptation uses."""
 
     @property
     def name(self) -> str: ...
@@ -72,9 +72,7 @@ class Adaptable(Protocol):
     @functools.cached_property
     def scorer(self) -> WordScorer: ...
     @property
-    def model(self) -> DocumentModel | None: ...
-    @property
-    def params(self) -> Params | None: ...
+    def neural(self) -> tuple[DocumentModel, Params] | None: ...
     @property
     def batch_size(self) -> int: ...
 
@@ -152,9 +150,7 @@ def obstacle(lm: Adaptable, kind: str) -> str:
     """The reason why a model does not support a kind of adaptation; empty if it is supported."""
     if lm.scorer.objective != "words":
         return "predicts bags of words; choose a model that predicts words"
-    if lm.model is not None and lm.model.reads_source:
-        return "is an autoencoder; choose a language model"
-    if kind != "unigram" and lm.model is None:
+    if kind != "unigram" and lm.neural is None:
         return "has no hidden states and gradients; use --adapt=unigram"
     return ""
 
@@ -218,10 +214,10 @@ class _Cached:
 
     def __init__(self, lm: Adaptable, kind: str):
         self._kind, self._vocab_size = kind, lm.scorer.vocab_size
-        if kind == "unigram" or lm.model is None or lm.params is None:
+        if kind == "unigram" or lm.neural is None:
             self._cache = functools.partial(unigram_cache, lm.scorer)
         else:
-            self._cache = functools.partial(neural_cache, lm.model, lm.params, lm.batch_size)
+            self._cache = functools.partial(neural_cache, *lm.neural, lm.batch_size)
 
     def scorer(self, setting: dict[str, Any]) -> WordScorer:
         numbers = {name: value for name, value in setting.items() if name != "weight"}
@@ -268,8 +264,8 @@ class _Dynamic:
         training = open_corpus(directory, "train")
         require_vocabulary(training, directory, lm.vocabulary)
         order = np.random.default_rng(0).permutation(training.num_documents).tolist()
-        model: Any = lm.model
-        params: Any = lm.params
+        neural: Any = lm.neural
+        model, params = neural
         scale = root_mean_square(model, params, map(training.document, order), sentences=sentences)
         self._scorer = functools.partial(DynamicScorer, model, params, scale, sentences=sentences)
         self._name = f"{label} + dynamic"

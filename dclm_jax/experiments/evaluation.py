@@ -20,8 +20,8 @@ from dclm_jax.experiments import figures
 from dclm_jax.experiments.figures import Figure, Line
 from dclm_jax.experiments.results import PERPLEXITY, Result, Store, of_pass
 from dclm_jax.experiments.subjects import Subject, matmul_precision
-from dclm_jax.language_model import mix
 from dclm_jax.tables import aligned
+from dclm_jax.text_scorer import mix
 
 _MIXTURE = "mixture"
 

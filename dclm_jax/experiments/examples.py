@@ -7,8 +7,8 @@ import numpy as np
 
 from dclm_jax.data.documents import Document
 from dclm_jax.experiments.comparison import Row
-from dclm_jax.language_model import LanguageModel
 from dclm_jax.score_types import DocumentScore
+from dclm_jax.text_scorer import TextScorer
 
 DOCUMENTS, SENTENCES, CONFIGURATIONS = 3, 8, 5
 """Maximum numbers in an HTML report."""
@@ -16,7 +16,7 @@ DOCUMENTS, SENTENCES, CONFIGURATIONS = 3, 8, 5
 
 def read(
     rows: Sequence[Row],
-    models: Mapping[str, LanguageModel],
+    models: Mapping[str, TextScorer],
     documents: Sequence[Sequence[np.ndarray]],
 ) -> list[list[DocumentScore]]:
     """The first SENTENCES sentences of the first DOCUMENTS documents with two or more sentences,

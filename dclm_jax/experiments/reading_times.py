@@ -15,8 +15,8 @@ from dclm_jax.data.formats import require_columns
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS
 from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation import significance
-from dclm_jax.language_model import LanguageModel
 from dclm_jax.tables import present
+from dclm_jax.text_scorer import TextScorer
 
 BASELINE = ("length", "log_frequency")
 COMPARISONS = {
@@ -32,7 +32,7 @@ COMPARISONS = {
 
 
 def words_of(
-    models: Mapping[str, LanguageModel],
+    models: Mapping[str, TextScorer],
     stories: Sequence[Document],
     time: str,
     columns: Sequence[str] = (),

@@ -27,6 +27,7 @@ from dclm_jax.experiments.subjects import (
 )
 from dclm_jax.experiments.verdict import verdicts
 from dclm_jax.tables import Table
+from dclm_jax.text_scorer import TextScorer
 
 MARKDOWN = "report.md"
 _IN_PROSE = {"valid": "validation", "test": "test"}
@@ -89,7 +90,7 @@ def report(
     """
     if isinstance(workdirs, str | os.PathLike):
         workdirs = [workdirs]
-    subjects = restore_all(expand_workdirs(map(str, workdirs)))
+    subjects = restore_all(expand_workdirs(map(str, workdirs)), TextScorer)
     return of_runs(subjects, Options(**options), Store(compute=not quick), output, page)
 
 
@@ -154,8 +155,6 @@ def of_runs(
 def _splits(subjects: Sequence[Subject], options: Options) -> dict[str, Dataset]:
     """The splits "valid" and "test" of the prepared corpus. Runs that cannot be measured are
     refused."""
-    for subject in subjects:
-        subject.lm.require_language_model("a report")
     for kind in options.adaptations:
         obstacles = [adaptation.obstacle(subject.lm, kind) for subject in subjects]
         if all(obstacles):

@@ -23,7 +23,7 @@ from dclm_jax.evaluation.adaptation import Adaptation
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.measures import Measure
 from dclm_jax.evaluation.perplexity import Perplexity
-from dclm_jax.experiments.subjects import Subject
+from dclm_jax.experiments.subjects import Subject, adapted
 from dclm_jax.training.config import flat
 from dclm_jax.training.workdir import CORPUS_FILE, METRICS_FILE, RESULT_FILE, read_lines
 
@@ -59,15 +59,15 @@ class Result(NamedTuple):
         label = f"{subject.name}: {title or measure} ({dataset.name})"
         if dataset.is_text or not subject.workdir:
             return cls(None, {}, label)
-        adapted = subject.lm.adaptation
+        adaptation = subject.lm.adaptation
         identity = files.finite(
             {
                 "measure": measure,
                 "version": [VERSION, version],
                 "model": subject.lm.fingerprint,
                 "matmul_precision": subject.lm.matmul_precision,
-                "adaptation": adapted
-                and {key: getattr(adapted, key) for key in ("kind", "setting", "training_text")},
+                "adaptation": adaptation
+                and {key: getattr(adaptation, key) for key in ("kind", "setting", "training_text")},
                 "vocabulary": subject.lm.vocabulary.fingerprint,
                 "split": dataset.source["split"],
                 "documents": dataset.fingerprint,
@@ -193,15 +193,15 @@ class Store:
         """
         numbers = adaptation.complete(kind, setting)
         if None not in numbers.values():
-            return subject.adapted(kind, numbers, data=data)
+            return adapted(subject, kind, numbers, data=data)
         new: list[Subject] = []
 
         def compute(on_document: OnDocument) -> dict[str, Any]:
             new.append(
-                subject.adapted(kind, numbers, tune_on=dataset, data=data, on_document=on_document)
+                adapted(subject, kind, numbers, tune_on=dataset, data=data, on_document=on_document)
             )
-            adapted: Any = new[0].lm.adaptation
-            return dataclasses.asdict(adapted)
+            made: Any = new[0].lm.adaptation
+            return dataclasses.asdict(made)
 
         options = {
             "kind": kind,
@@ -217,7 +217,7 @@ class Store:
         if value is None or new:
             return new[0] if new else None
         tuned = Adaptation.from_json(value, dataset.source)
-        subject = subject.adapted(kind, tuned.setting, data=data)
+        subject = adapted(subject, kind, tuned.setting, data=data)
         return subject._replace(lm=dataclasses.replace(subject.lm, adaptation=tuned))
 
     def measured(

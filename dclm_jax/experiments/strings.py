@@ -27,9 +27,7 @@ from dclm_jax.data import formats
 from dclm_jax.data.documents import Document
 from dclm_jax.data.readers import TextReader
 from dclm_jax.data.vocabulary import END, UNKNOWN, Vocabulary
-from dclm_jax.errors import InputError
-from dclm_jax.evaluation import distributions
-from dclm_jax.language_model import LanguageModel
+from dclm_jax.text_scorer import TextScorer
 
 Sentences = list[list[str]]
 Divide = Callable[[str], Sentences]
@@ -73,7 +71,7 @@ class _Part(NamedTuple):
         return [*self.sentences[-1].tolist(), END][self.first : self.last]
 
 
-def sentences_of(lm: LanguageModel, text: str) -> Sentences:
+def sentences_of(lm: TextScorer, text: str) -> Sentences:
     """The words of the sentences of a string."""
     reader = TextReader(lm.string_options())
     if reader.options.format == "prose":
@@ -89,26 +87,16 @@ def _is_complete(divide: Divide, text: str) -> bool:
     return len(divide(text + _NEXT_WORD)) > len(divide(text))
 
 
-def score(lm: LanguageModel, requests: Iterable[tuple[str, str]]) -> list[Continuation]:
+def score(lm: TextScorer, requests: Iterable[tuple[str, str]]) -> list[Continuation]:
     """The scores of continuations.
 
     Args:
       lm: a neural model that predicts words.
       requests: contexts and their continuations.
     """
-    if lm.model is None:
-        raise InputError(
-            f"{lm.name} does not rank the words of its vocabulary, so that it cannot tell whether "
-            "a continuation is greedy; choose a neural model"
-        )
     divide = functools.lru_cache(_STRINGS)(functools.partial(sentences_of, lm))
     parts = [_parts(lm.vocabulary, divide, *request) for request in requests]
-    measured = distributions.measure(
-        *lm.require_distribution(),
-        itertools.chain(*parts),
-        no_context_too=False,
-        batch_size=lm.batch_size,
-    )
+    measured = lm.distributions(itertools.chain(*parts), no_context_too=False)
     continuations = []
     for request_parts in parts:
         log_probs, greedy, ids = [], True, []

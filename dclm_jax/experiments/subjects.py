@@ -4,21 +4,22 @@ import glob
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.adaptation import Setting
 from dclm_jax.evaluation.datasets import describe_vocabulary
-from dclm_jax.language_model import LanguageModel, restore
+from dclm_jax.language_model import ModelT, restore
+from dclm_jax.text_scorer import AdaptedModel, TextScorer
 from dclm_jax.training.workdir import CONFIG_FILE, located
 
 
-class Subject(NamedTuple):
+class Subject(NamedTuple, Generic[ModelT]):
     """A model, its label, and the work directory of its run; empty for a model without a run."""
 
     label: str
     workdir: str
-    lm: LanguageModel
+    lm: ModelT
 
     @property
     def name(self) -> str:
@@ -38,10 +39,13 @@ class Subject(NamedTuple):
             **adapted,
         }
 
-    def adapted(self, kind: str, setting: Setting, **options: Any) -> "Subject":
-        """The subject with test-time adaptation; for the options see `LanguageModel.adapt`."""
-        lm = self.lm.adapt(kind, label=self.label, **{**options, **setting})
-        return Subject(f"{self.label} + {kind}", self.workdir, lm)
+
+def adapted(
+    subject: Subject[TextScorer], kind: str, setting: Setting, **options: Any
+) -> Subject[AdaptedModel]:
+    """A subject with test-time adaptation; for the options see `TextScorer.adapt`."""
+    lm = subject.lm.adapt(kind, label=subject.label, **{**options, **setting})
+    return Subject(f"{subject.label} + {kind}", subject.workdir, lm)
 
 
 def expand_workdirs(names: Iterable[str]) -> list[str]:
@@ -59,9 +63,11 @@ def expand_workdirs(names: Iterable[str]) -> list[str]:
     return workdirs
 
 
-def restore_all(workdirs: Sequence[str], **options: Any) -> list[Subject]:
+def restore_all(
+    workdirs: Sequence[str], kind: type[ModelT], **options: Any
+) -> list[Subject[ModelT]]:
     """Different runs of one vocabulary, labelled by their models, or by their folders if models
-    repeat. `options` are the options of `language_model.restore`."""
+    repeat. `kind` and `options` are arguments of `language_model.restore`."""
     if not workdirs:
         raise InputError("--workdirs names no run; choose the workdirs of runs")
     workdirs = [os.fspath(located(workdir)) for workdir in workdirs]
@@ -69,7 +75,7 @@ def restore_all(workdirs: Sequence[str], **options: Any) -> list[Subject]:
     for index, folder in enumerate(folders):
         if folder in folders[:index]:
             raise InputError(f"--workdirs names {workdirs[index]} twice; name each run once")
-    models = [restore(workdir, **options) for workdir in workdirs]
+    models = [restore(workdir, kind, **options) for workdir in workdirs]
     first, *others = (describe_vocabulary(lm.vocabulary) for lm in models)
     for workdir, other in zip(workdirs[1:], others, strict=True):
         if other != first:

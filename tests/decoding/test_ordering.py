@@ -13,7 +13,6 @@ from dclm_jax.errors import InputError
 from tests.exhaustive import also
 from tests.models.support import VOCAB
 from tests.rescoring.test_search import log_probs, reader
-from tests.test_read_document import language_model
 
 MODELS = ["codclm", "ccdclm", "adclm_3", "rlm_bow_lf"]
 MODELS += also(["adclm", "hrnnlm", "rlm_seqbow_att_ef", "drnnlm"])
@@ -89,11 +88,6 @@ def test_equal_sentences_and_single_ones(name):
 def test_what_cannot_be_ordered_is_named(name, beam, message):
     with pytest.raises(InputError, match=message):
         order_sentences(reader(name), random_sentences(0, 2), beam)
-
-
-def test_autoencoders_order_nothing():
-    with pytest.raises(InputError, match="an order needs a language model"):
-        language_model("standard_autoencoder").order(["the cat sat .", "it slept ."])
 
 
 def test_measures_by_hand():

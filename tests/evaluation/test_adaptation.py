@@ -55,8 +55,6 @@ def test_given_settings_are_not_tuned(lm, documents):
     # It is one more model that scores documents, and scores them alike.
     total = -math.fsum(score.log_prob for score in adapted.score(documents))
     assert total == pytest.approx(measured.nll, rel=1e-5)
-    with pytest.raises(InputError, match=r"ccdclm \+ \w+ only scores whole documents; use"):
-        adapted.read()
     with pytest.raises(InputError, match="ccdclm has no hidden states and gradients; use"):
         adapted.adapt("cache")
 
@@ -199,14 +197,13 @@ def test_there_must_be_text_to_tune_on():
     [
         (language_model("rnnlm"), ("cache", "unigram", "dynamic"), ""),
         (
-            types.SimpleNamespace(model=None, scorer=types.SimpleNamespace(objective="words")),
+            types.SimpleNamespace(neural=None, scorer=types.SimpleNamespace(objective="words")),
             ("unigram",),
             "has no hidden states and gradients; use --adapt=unigram",
         ),
         (language_model("rnnslm"), (), "predicts bags of words; choose a model that"),
-        (language_model("standard_autoencoder"), (), "is an autoencoder; choose a language model"),
     ],
-    ids=["neural", "ngram", "bags", "autoencoder"],
+    ids=["neural", "ngram", "bags"],
 )
 def test_what_cannot_be_adapted_is_known_before_anything_is_measured(lm: Any, kinds, expected):
     for kind in ("cache", "unigram", "dynamic"):

@@ -180,7 +180,11 @@ ADAPTED = language_model("adclm").adapt("unigram", weight=0.1, strength=30)
         ("rnnlm", ["rank", "rank"], "the measure 'rank' is named twice; name each"),
         ("rnnlm", "rank", "measures are 'rank'; expected a list of names"),
         ("rnnslm", ["rank"], "rnnslm predicts bags of words and has no distribution"),
-        ("standard_autoencoder", ["divergence"], "a divergence needs a language model"),
+        (
+            "standard_autoencoder",
+            ["divergence"],
+            "is an autoencoder, whose sentences",
+        ),
         (
             *(MIXTURE, ["entropy"]),
             "mixture scores only the words of a text, so that entropy, entropy_reduction, rank,"

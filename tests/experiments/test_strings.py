@@ -13,7 +13,6 @@ from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.vocabulary import END_TOKEN
 from dclm_jax.errors import InputError
 from dclm_jax.experiments import strings
-from dclm_jax.reading.reader import Reader
 from tests import oracles
 from tests.exhaustive import also
 from tests.models.support import random_params, small_model
@@ -34,7 +33,7 @@ def varied(options: TextOptions):
     """A model whose likeliest words vary, and with them the lengths of sentences."""
     small = small_model("ccdclm")
     params = jax.tree.map(lambda leaf: 8 * leaf, random_params(small, seed=11))
-    return dataclasses.replace(model("ccdclm", options), make_reader=lambda: Reader(small, params))
+    return dataclasses.replace(model("ccdclm", options), params=params)
 
 
 def distribution(lm, document: list[list[int]], target: Target) -> np.ndarray:

@@ -8,7 +8,7 @@ import pytest
 import dclm_jax
 from dclm_jax.coherence.compare import Fixed, Insert, compare
 from dclm_jax.evaluation.datasets import open_split
-from dclm_jax.language_model import LanguageModel
+from dclm_jax.text_scorer import TextScorer
 from tests.launch.support import TOLERANCE, fingerprint, launch, refuse
 
 
@@ -16,7 +16,7 @@ def evaluate(*flags: str):
     return json.loads(launch("evaluate", *flags, "--output=-").stdout)
 
 
-def perplexity(space, lm: LanguageModel) -> float:
+def perplexity(space, lm: TextScorer) -> float:
     return lm.perplexity(open_split(lm.vocabulary, space.corpus, "test")).perplexity
 
 

@@ -53,7 +53,7 @@ def test_documents_are_reconstructed_and_measured(space, run, tmp_path):
     ]
     assert [record["id"] for record in records] == corpus.document_ids
     assert [record["input"] for record in records] == documents
-    reconstructed = dclm_jax.restore(run).reconstruct(
+    reconstructed = dclm_jax.restore(run, dclm_jax.Autoencoder).reconstruct(
         documents, Decoding(allow_unknown=True), max_length_ratio=0.5
     )
     for record, (_, (text,)) in zip(records, reconstructed, strict=True):

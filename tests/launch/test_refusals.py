@@ -71,7 +71,7 @@ evaluate --workdir=run --cache_window=9 => --cache_window has no effect without 
 {COHERENCE} --tsv=t --permutations=0 --bootstrap=2 => --tsv has no rows without a test
 {COHERENCE} --workdirs=a,b => --workdir cannot be used with --workdirs
 {COHERENCE} --adapt=cache --split=valid => would be tuned on the measured split
-coherence --workdir=autoencoder => launch.coherence needs a language model, and hierarchical_atten
+coherence --workdir=autoencoder => contains an autoencoder; choose a workdir that contains a langu
 
 generate --workdir=run --context=blank.txt => blank.txt: has no documents
 generate --workdir=run --beam=3 => --beam has no effect without --method=beam; add
@@ -130,7 +130,7 @@ reconstruct --outputs=out.jsonl --input=lines.txt --max_length_ratio=2 => --max_
 {REPORT} --output= => --output is missing; add --output=DIR for the report, or --quick
 {REPORT} --adapt=cache --tune_on=train => --tune_on has no effect on this
 report --quick --workdirs=*.txt => *.txt matches no run
-report --workdirs=autoencoder --output=new => a report needs a language model, and hierarchical_
+report --workdirs=autoencoder --output=new => contains an autoencoder; choose a workdir that con
 
 {RESCORE} --weights=1,2 => --weights is not a file and has 2 parts; name a file, or give 3
 {RESCORE} --weights=1,x,2 => expected numbers

@@ -175,7 +175,7 @@ def state_of(config: dict[str, Any]) -> TrainState:
 
 def use(workdir: Path) -> int:
     """The step of the best model."""
-    return dclm_jax.restore(workdir).step or 0
+    return dclm_jax.restore(workdir).step
 
 
 def resume(workdir: Path) -> int:

@@ -1,0 +1,113 @@
+"""Documents as callers of the Python interface pass them, and their word ids.
+
+A document is a list of sentences, each a string of words separated by spaces or a list of words, or
+a `dclm_jax.data.documents.Document`. Sentences without words are omitted, as in files: models
+neither score nor read such sentences. After the last document of a call, a warning counts the
+omitted sentences. Indices in results are positions in the documents as they were passed.
+"""
+
+import dataclasses
+import itertools
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+from dclm_jax.data.documents import Document
+from dclm_jax.data.vocabulary import Vocabulary
+from dclm_jax.errors import InputError, brief
+from dclm_jax.evaluation import datasets
+from dclm_jax.evaluation.datasets import Dataset
+
+Sentence = str | Sequence[str]
+"""Words separated by spaces, or a list of words."""
+Documents = Iterable[Document | Sequence[Sentence]]
+AnyDocument = TypeVar("AnyDocument", bound=Document | Sequence[Sentence])
+OfSentence = TypeVar("OfSentence")
+
+_PACKAGE = os.path.join(os.path.dirname(__file__), "")
+
+
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class PassedDocument(datasets.Encoded, Generic[AnyDocument]):
+    """A document as it was passed, and the words of all its sentences. Only sentences with words
+    have ids and are read."""
+
+    passed: AnyDocument
+    words: list[list[str]]
+
+    def aligned(self, results: Iterable[OfSentence], empty: OfSentence) -> list[OfSentence]:
+        """The results of sentences with words, and `empty` for sentences without words."""
+        remaining = iter(results)
+        return [next(remaining) if sentence else empty for sentence in self.words]
+
+
+def encoded(
+    vocabulary: Vocabulary, documents: Iterable[AnyDocument], *, keep_empty: bool = False
+) -> Iterator[PassedDocument[AnyDocument]]:
+    """Documents with word ids, streamed, with their ids or their positions from 0 as names.
+
+    At the end a warning counts omitted sentences without words and, unless `keep_empty`, omitted
+    documents. If no document remains there is no warning, because the caller raises an error.
+    """
+    if isinstance(documents, str) or not isinstance(documents, Iterable):
+        raise InputError(
+            f"documents are {brief(documents)}; expected a list of documents (for raw text: "
+            "score(documents(text)))"
+        )
+    num_documents = empty_sentences = empty_documents = 0
+    for index, document in enumerate(documents):
+        words = words_of(document)
+        with_words = [sentence for sentence in words if sentence]
+        empty_sentences += len(words) - len(with_words)
+        if not (with_words or keep_empty):
+            empty_documents += 1
+            continue
+        num_documents += 1
+        name = document.id if isinstance(document, Document) else str(index)
+        ids = datasets.encode(vocabulary, with_words, name)
+        yield PassedDocument(**vars(ids), passed=document, words=words)
+    if num_documents and (empty_sentences or empty_documents):
+        note = f"; documents without words: {empty_documents:,}" if empty_documents else ""
+        warn(f"sentences without words omitted: {empty_sentences:,}{note}")
+
+
+def words_of(
+    document: Document | Sequence[Sentence], what: str = "a document is"
+) -> list[list[str]]:
+    """The words of the sentences of a document; messages begin with `what`."""
+    sentences = document.sentences if isinstance(document, Document) else document
+    if isinstance(sentences, str) or not isinstance(sentences, Iterable):
+        raise InputError(
+            f"{what} {brief(sentences)}; expected a list of sentences, such as "
+            '["a sentence .", "another one ."] (for raw text: read_text, documents)'
+        )
+    return [
+        sentence.split() if isinstance(sentence, str) else _checked(sentence)
+        for sentence in sentences
+    ]
+
+
+def _checked(sentence: Any) -> list[str]:
+    words = list(sentence) if isinstance(sentence, Iterable) else [sentence]
+    for word in words:
+        if not isinstance(word, str) or len(word.split()) != 1:
+            raise InputError(f"a word is {brief(word)}; expected a string without white space")
+    return words
+
+
+def warn(message: str) -> None:
+    """Warns at the line that called this package."""
+    files = (frame.f_code.co_filename for frame, _ in traceback.walk_stack(sys._getframe()))
+    inside_package = itertools.takewhile(lambda file: file.startswith(_PACKAGE), files)
+    warnings.warn(message, stacklevel=1 + sum(1 for _ in inside_package))
+
+
+def dataset_of(vocabulary: Vocabulary, documents: Documents | Dataset) -> Dataset:
+    """Documents as a dataset, which is read once; documents without words are omitted."""
+    if isinstance(documents, Dataset):
+        return documents
+    passed = encoded(vocabulary, documents)
+    return Dataset(lambda: passed, None, {"input": "documents"})

@@ -1,0 +1,469 @@
+"""Models that score text: perplexities, surprisals, and choices among alternatives.
+
+Log-probabilities are natural logarithms (nats); a surprisal is a negative log-probability. Methods
+take documents as `dclm_jax.encoding` defines them.
+"""
+
+import abc
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from dclm_jax.coherence.compare import OrderTest, compare
+from dclm_jax.coherence.measure import CoherenceOptions, CoherenceResults, measure_coherence
+from dclm_jax.coherence.results import OrderResult
+from dclm_jax.data.alternatives import Choice
+from dclm_jax.data.corpus import TrainingText
+from dclm_jax.data.documents import PLAIN, Document, OnDocument, TextOptions, columns
+from dclm_jax.data.readers import parse_documents
+from dclm_jax.data.vocabulary import Vocabulary
+from dclm_jax.encoding import (
+    Documents,
+    OfSentence,
+    Sentence,
+    dataset_of,
+    encoded,
+    warn,
+    words_of,
+)
+from dclm_jax.errors import InputError, brief
+from dclm_jax.evaluation import datasets, distributions, interpolation, measures, minimal_pairs
+from dclm_jax.evaluation.adaptation import Adaptation, adapt
+from dclm_jax.evaluation.datasets import Dataset
+from dclm_jax.evaluation.distributions import (
+    DIVERGENCE,
+    SURPRISAL,
+    Measured,
+    column_names,
+    surprisal_columns,
+)
+from dclm_jax.evaluation.minimal_pairs import Outcome
+from dclm_jax.evaluation.perplexity import Perplexity
+from dclm_jax.evaluation.scoring import Continuation, WordScorer, with_no_context
+from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.ngram import NGramScorer
+from dclm_jax.reading.continuations import SentenceReader
+from dclm_jax.reading.reader import Reader
+from dclm_jax.score_types import DocumentScore, SentenceScore, require_free_names
+
+OfTest = TypeVar("OfTest")
+DEFAULT_BATCH_SIZE = 32
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ScoringModel(abc.ABC):
+    """A model with its vocabulary, which scores documents.
+
+    Attributes:
+      name: name of the model, as in its configuration.
+      num_parameters: number of trained scalars, or of stored n-grams of all orders.
+      vocabulary: the words and their ids.
+      config: configuration of the training run.
+      text: text options of the training corpus, and its OOV rates.
+      step: training step of the parameters; None for n-gram models and mixtures.
+      matmul_precision: precision of products (`nn.precision`); None for n-gram models, which have
+        no products, and for mixtures.
+      batch_size: maximum number of documents scored or encoded together.
+      adaptation: test-time adaptation to each scored document, if any.
+    """
+
+    name: str
+    num_parameters: int
+    vocabulary: Vocabulary
+    config: dict[str, Any]
+    text: TrainingText = TrainingText()
+    step: int | None = None
+    matmul_precision: str | None = None
+    batch_size: int = DEFAULT_BATCH_SIZE
+    adaptation: Adaptation | None = None
+
+    kind: ClassVar[str] = "a model"
+    """The kind of model in messages."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.summary}, {len(self.vocabulary):,} entries)"
+
+    @functools.cached_property
+    def scorer(self) -> WordScorer:
+        """Scores word ids."""
+        return self._make_scorer()
+
+    @abc.abstractmethod
+    def _make_scorer(self) -> WordScorer: ...
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Compiled scorers cannot be pickled, and are made again.
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """The checksum of the configuration and the parameters without adaptation."""
+        return hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def title(self) -> str:
+        """The name, and the kind of test-time adaptation, if any."""
+        return f"{self.name} + {self.adaptation.kind}" if self.adaptation else self.name
+
+    @property
+    def summary(self) -> str:
+        """Name, size, step and precision in one line."""
+        step = "" if self.step is None else f", step {self.step:,}"
+        precision = self.matmul_precision and f", matmul precision {self.matmul_precision}"
+        return f"{self.title}, {self.num_parameters:,} parameters{step}{precision or ''}"
+
+    def encode(self, document: Document | Sequence[Sentence]) -> list[np.ndarray]:
+        """The word ids of a document's sentences; sentences without words are omitted."""
+        (passed,) = encoded(self.vocabulary, [document], keep_empty=True)
+        return passed.sentences
+
+    def documents(
+        self, text: str, options: TextOptions | None = None, *, name: str = "text"
+    ) -> list[Document]:
+        """The documents in a text, for `score`, `read` and all other methods.
+
+        Args:
+          text: a text such as "It rained. We left."
+          options: text options, by default `string_options`.
+          name: name of the text; documents without a name are called NAME:LINE.
+
+        A Python warning counts omitted words and invisible characters.
+        """
+        if not isinstance(text, str):
+            raise InputError(f"text is {brief(text)}; expected a string")
+        return list(parse_documents(text, options or self.string_options(), name, report=warn))
+
+    def string_options(self) -> TextOptions:
+        """The text options of the training corpus for strings: a model trained on tagged text reads
+        lines of words."""
+        options = self.text.options or PLAIN
+        if options.format == "tagged":
+            options = dataclasses.replace(options, format=PLAIN.format)
+        return options
+
+    def surprisals(
+        self,
+        documents: Documents,
+        *,
+        no_context_too: bool = False,
+        measures: Sequence[str] = (SURPRISAL,),
+    ) -> dict[str, np.ndarray]:
+        """A table with one row per target of documents, which `pandas.DataFrame` accepts.
+
+        Args:
+          documents, no_context_too, measures: as for `score`.
+
+        Returns:
+          Columns of equal length: "document" (its name), "sentence" and "position" (int64, both
+          from 1; a sentence without words has a number and no row), "word", "surprisal" (float64,
+          nats), with `no_context_too` "surprisal_no_context" (nats, without earlier sentences), the
+          other measures (float64), and "known" (bool), as in `SentenceScore`; then the columns of
+          the documents' tables (strings; None where a document has no cell).
+        """
+        names = surprisal_columns(no_context_too=no_context_too)
+        names += column_names(measures, no_context_too=no_context_too)
+        scores = self.score(documents, no_context_too=no_context_too, measures=measures)
+        rows = [row for score in scores for row in score.rows()]
+        carried = dict.fromkeys(name for row in rows for name in row.columns)
+        require_free_names(carried)
+        kinds = {"document": object, "sentence": np.int64, "position": np.int64, "word": object}
+        table = {
+            name: np.array([getattr(row, name) for row in rows], kind)
+            for name, kind in kinds.items()
+        }
+        for name in names:
+            table[name] = np.array([row.measures[name] for row in rows], np.float64)
+        table["known"] = np.array([row.known for row in rows], bool)
+        table_cells = {
+            name: np.array([row.columns.get(name) for row in rows], object) for name in carried
+        }
+        return {**table, **table_cells}
+
+    def score(
+        self,
+        documents: Documents,
+        *,
+        no_context_too: bool = False,
+        measures: Sequence[str] = (SURPRISAL,),
+    ) -> Iterator[DocumentScore]:
+        """Scores documents in their order; input may be larger than memory.
+
+        Args:
+          documents: `dclm_jax.data.documents.Document`s, or lists of sentences; a sentence is a
+            string of words separated by spaces, or a list of words. Scores are aligned one to one
+            with documents and their sentences: a sentence without words has no targets and log P 0.
+          no_context_too: whether to score every sentence also without context, as the first
+            sentence of a document (`log_probs_no_context`).
+          measures: names of `evaluation.distributions.WORD_MEASURES`; the surprisal is always
+            included. With other measures, which a single model of words has, surprisals are equal
+            up to rounding. `no_context_too` adds each measure without earlier sentences.
+
+        Yields:
+          One score per document, with the Document's id, or with its position from 0, as its name.
+        """
+        surprisals = surprisal_columns(no_context_too=no_context_too)
+        others = column_names(measures, no_context_too=no_context_too)
+        without_words = SentenceScore(0.0, [], [], {name: [] for name in [*surprisals, *others]})
+        passed = encoded(self.vocabulary, documents, keep_empty=True)
+        for document, measured in self._measured(passed, surprisals, others):
+            words = filter(None, document.words)
+            scores = map(SentenceScore.of, words, document.sentences, measured)
+            cells = {}
+            if isinstance(document.passed, Document) and document.passed.rows:
+                cells = columns(document.passed)
+            yield DocumentScore.of(document.id, document.aligned(scores, without_words), cells)
+
+    def _measured(
+        self, documents: Iterable[OfSentence], surprisals: Sequence[str], others: Sequence[str]
+    ) -> Iterator[tuple[OfSentence, list[Measured]]]:
+        """Documents with the surprisals and other measures of these names of every sentence."""
+        no_context_too = len(surprisals) > 1 or DIVERGENCE in others
+        if others:
+            for document, measured in self.distributions(documents, no_context_too=no_context_too):
+                names = [*surprisals, *others]
+                yield document, [{name: sentence[name] for name in names} for sentence in measured]
+            return
+        score = functools.partial(with_no_context, self.scorer)
+        for document, *nll in (score if no_context_too else self.scorer.score)(documents):
+            sentences = zip(*nll, strict=True)
+            yield document, [dict(zip(surprisals, nats, strict=True)) for nats in sentences]
+
+    def distributions(
+        self, documents: Iterable[OfSentence], *, no_context_too: bool
+    ) -> Iterator[tuple[OfSentence, list[Measured]]]:
+        """Documents with the measures of the distribution of every target
+        (`evaluation.distributions.measure`), which only a single neural model has."""
+        others = ", ".join(distributions.WORD_MEASURES[1:])
+        raise InputError(
+            f"{self.title} scores only the words of a text, so that {others} are not known; "
+            "choose the measure surprisal, or a single neural model without adaptation"
+        )
+
+    def perplexity(self, documents: Documents | Dataset) -> Perplexity:
+        """The perplexity of documents, as `score` takes them; documents without words are
+        omitted."""
+        dataset = dataset_of(self.vocabulary, documents)
+        (measured,) = interpolation.measure([self.scorer], dataset.documents)
+        return self.with_training_oov(dataclasses.replace(measured, **dataset.counts))
+
+    def measure(self, documents: Documents | Dataset) -> dict[str, Any]:
+        """The values of `evaluation.measures.MEASURES` by name, for documents as `perplexity` takes
+        them."""
+        new = [kind() for kind in measures.MEASURES]
+        dataset = dataset_of(self.vocabulary, documents)
+        interpolation.measure([self.scorer], dataset.documents, measures=[new])
+        return {each.name: each.value() for each in new}
+
+    def with_training_oov(self, measured: Perplexity) -> Perplexity:
+        """The perplexity with the OOV rate of the test split of the training corpus."""
+        return dataclasses.replace(measured, own_oov_rate=self.text.unknown_rates.get("test"))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class TextScorer(ScoringModel):
+    """A language model of any kind."""
+
+    kind: ClassVar[str] = "a language model"
+
+    def minimal_pairs(self, choices: Iterable[Choice | Sequence[Sentence]]) -> Iterator[Outcome]:
+        """Chooses among alternative sentences; input may be larger than memory.
+
+        Args:
+          choices: `data.alternatives.Choice`s, or lists of alternatives, the right one
+            first. `evaluation.minimal_pairs.accuracies` averages the outcomes.
+        """
+        requests = (request for choice in choices for request in self._requests(choice))
+        scored = self.scorer.score(requests)
+        return minimal_pairs.outcomes(scored, end_is_target=self.scorer.objective == "words")
+
+    def _requests(self, choice: Choice | Sequence[Sentence]) -> list[Continuation]:
+        """The documents to score for a choice, one per alternative."""
+        if not isinstance(choice, Choice):
+            choice = Choice(choice)
+        words, before = (
+            words_of(sentences, f"{choice.where}: the alternatives are")
+            for sentences in (choice.alternatives, choice.context)
+        )
+        minimal_pairs.require_different(choice, words)
+        context = [self.vocabulary.encode(sentence) for sentence in before if sentence]
+        return [
+            Continuation([*context, self.vocabulary.encode(alternative)], owner=choice)
+            for alternative in words
+        ]
+
+    def coherence(self, documents: Documents | Dataset, **options: Any) -> CoherenceResults:
+        """Order-discrimination accuracy: how often a document is more probable than its sentences
+        in another order.
+
+        Args:
+          documents: documents, as `score` takes them. Documents without words are omitted;
+            documents of one sentence are counted, but not tested.
+          **options: attributes of `CoherenceOptions`, such as permutations=20 or
+            extra_tests=["insertion"].
+        """
+        encoded = dataset_of(self.vocabulary, documents).sentences
+        return measure_coherence(
+            encoded,
+            CoherenceOptions(**options),
+            functools.partial(self.compare_orders, encoded),
+        )
+
+    def compare_orders(
+        self,
+        documents: Sequence[Sequence[np.ndarray]],
+        test: OrderTest[OfTest],
+        *,
+        on_document: OnDocument = lambda done: None,
+    ) -> OrderResult[OfTest]:
+        """Documents of word ids compared with the orders of a test; see `coherence.compare`."""
+        return compare(self.scorer, documents, test, reader=self._reader, on_document=on_document)
+
+    @property
+    def _reader(self) -> Reader | None:
+        """The reader of a neural model without adaptation, which compares orders faster."""
+        return None
+
+    @property
+    def neural(self) -> tuple[DocumentModel, Params] | None:
+        """A neural model without adaptation and its parameters, to which test-time adaptation adds
+        a neural cache or gradient steps."""
+        return None
+
+    def adapt(
+        self,
+        kind: str,
+        *,
+        tune_on: Documents | Dataset | None = None,
+        data: str | None = None,
+        label: str | None = None,
+        on_document: OnDocument = lambda done: None,
+        **setting: float | None,
+    ) -> "AdaptedModel":
+        """The model with test-time adaptation to each document; it scores documents.
+
+        Args:
+          kind: "cache" (neural), "unigram" (cache) or "dynamic" (evaluation).
+          tune_on: documents, as `score` takes them, on which missing numbers of the setting are
+            tuned; they should differ from the measured documents.
+          data, label, on_document: as for `evaluation.adaptation.adapt`.
+          **setting: weight, theta, window and strength of a neural cache, weight and strength of a
+            unigram cache, rate, decay and sentences of dynamic evaluation.
+        """
+        make_scorer, adaptation = adapt(
+            self,
+            kind,
+            setting,
+            tune_on=None if tune_on is None else dataset_of(self.vocabulary, tune_on),
+            data=data,
+            label=label,
+            on_document=on_document,
+        )
+        return AdaptedModel(
+            base=self,
+            make_scorer=make_scorer,
+            adaptation=adaptation,
+            name=self.name,
+            num_parameters=self.num_parameters,
+            vocabulary=self.vocabulary,
+            config=self.config,
+            text=self.text,
+            step=self.step,
+            matmul_precision=self.matmul_precision,
+            batch_size=self.batch_size,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ScorerOnly(TextScorer):
+    """A language model that can only score, such as a mixture; `make_scorer` makes its scorer at
+    first use."""
+
+    make_scorer: Callable[[], WordScorer]
+
+    def _make_scorer(self) -> WordScorer:
+        return self.make_scorer()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class AdaptedModel(ScorerOnly):
+    """A model with test-time adaptation, and the model without it."""
+
+    base: TextScorer
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the model without adaptation."""
+        return self.base.fingerprint
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SentenceModel(TextScorer):
+    """A language model that also reads and scores sentence by sentence, from any state."""
+
+    @property
+    @abc.abstractmethod
+    def reader(self) -> SentenceReader[Any]:
+        """Reads word ids incrementally."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class NGramModel(SentenceModel):
+    """An n-gram model (`dclm_jax.ngram`)."""
+
+    ngrams: NGramScorer
+
+    kind: ClassVar[str] = "an n-gram model"
+
+    def _make_scorer(self) -> NGramScorer:
+        return self.ngrams
+
+    @property
+    def reader(self) -> NGramScorer:
+        """Reads word ids incrementally."""
+        return self.ngrams
+
+
+def mix(
+    first: TextScorer,
+    second: TextScorer,
+    weight: float | None = None,
+    *,
+    tune_on: Documents | Dataset | None = None,
+) -> ScorerOnly:
+    """The mixture p = w p_first + (1 - w) p_second for every target, which scores documents.
+
+    Args:
+      first, second: models with one vocabulary.
+      weight: w, from 0 to 1.
+      tune_on: documents, as `TextScorer.score` takes them, on which the weight is tuned; they
+        should differ from the measured documents.
+    """
+    a, b = (datasets.describe_vocabulary(lm.vocabulary) for lm in (first, second))
+    if a != b:
+        raise InputError(
+            f"the models have different vocabularies ({a}; {b}); choose models of one corpus"
+        )
+    if (weight is None) == (tune_on is None):
+        raise InputError(
+            "a mixture needs either a weight or documents to tune it on; pass weight=W or "
+            "tune_on=documents"
+        )
+    scorers = first.scorer, second.scorer
+    if tune_on is not None:
+        weight = interpolation.tune(scorers, dataset_of(first.vocabulary, tune_on)).weight
+    assert weight is not None
+    scorer = interpolation.MixedScorer(*scorers, weight)
+    return ScorerOnly(
+        name="mixture",
+        num_parameters=first.num_parameters + second.num_parameters,
+        vocabulary=first.vocabulary,
+        config={"weight": weight, "first": first.config, "second": second.config},
+        make_scorer=lambda: scorer,
+        text=first.text,
+        batch_size=first.batch_size,
+    )
