@@ -241,10 +241,6 @@ def context_figure(subjects: Sequence[Subject], perplexities: Sequence[float]) -
             "no run has model.context_sentences, against which perplexity is drawn; add --by_pos "
             "to draw perplexity by part of speech"
         )
-    if len(subjects) == 1:
-        raise InputError(
-            f"{subjects[0].label} is a single point, and a figure needs two; add runs to --workdirs"
-        )
     numbers = sorted({n for by_number in points.values() for n in by_number})
     lines = []
     for model, by_number in points.items():
@@ -253,4 +249,4 @@ def context_figure(subjects: Sequence[Subject], perplexities: Sequence[float]) -
     ends = -0.5, len(numbers) - 0.5
     lines += [Line(name, ends, [perplexity] * 2) for name, perplexity in levels]
     title, x = "Perplexity by number of context sentences", "number of context sentences, n"
-    return Figure(title, x, "perplexity", lines, list(map(str, numbers)), log_scale=True)
+    return Figure(title, x, "perplexity", lines, list(map(str, numbers)))

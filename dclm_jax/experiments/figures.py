@@ -7,7 +7,6 @@ readers; legends are outside the axes.
 import io
 import math
 import os
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +16,7 @@ import numpy as np
 from dclm_jax import files
 from dclm_jax.errors import InputError, importing, printable
 from dclm_jax.evaluation import measures
-from dclm_jax.experiments.comparison import Row, change_text, ratios
+from dclm_jax.experiments.comparison import Row, ratios
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,11 +27,7 @@ FORMATS = ("png", "pdf", "svg")
 # The palette of Okabe and Ito.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-# An axis is logarithmic if the largest value is more than this multiple of the smallest value.
-_LINEAR_RATIO = 8
-# Markers distinguish lines; a marker on every point of a long line would hide the line.
-_MOST_MARKERS = 12
-_GRID = "#b0b0b0"
+_SIZE = (10, 5)
 
 Numbers = Sequence[float] | np.ndarray
 
@@ -54,10 +49,10 @@ class Figure(NamedTuple):
 
     Attributes:
       title, x, y: titles of the figure and of its axes.
-      lines: connected points, or points with intervals if the first line has intervals.
+      lines: connected points, or points with 95% intervals if the lines have intervals.
       ticks: names of x = 0, 1, 2, ... instead of numbers.
-      log_scale: whether the y axis is logarithmic if the range of values is large.
-      baseline: the run or model in the denominator, if values are ratios.
+      log_scale: whether the y axis is logarithmic.
+      baseline: the run or model at 0, if values are differences from it.
     """
 
     title: str
@@ -73,49 +68,25 @@ class Figure(NamedTuple):
         """The reason why the figure is not drawn; empty if it is drawn."""
         if self.baseline and not self.lines:
             return f"no row can be compared with {self.baseline}; choose another --baseline"
-        points = max((int(np.isfinite(line.y).sum()) for line in self.lines), default=0)
-        return ("no run has a value", "a figure needs two points", "")[min(points, 2)]
-
-    @property
-    def has_intervals(self) -> bool:
-        """Whether points have intervals."""
-        return any(len(line.low) > 0 for line in self.lines)
-
-    @property
-    def interval_ends(self) -> list[float]:
-        """The low and high ends of all intervals; nan for a missing interval."""
-        return [end for line in self.lines for end in (*line.low, *line.high)]
-
-    def cells(self) -> list[list[str]]:
-        """All numbers as a table with one column per line, blank without a number."""
-        columns = {line.label: self._column(line) for line in self.lines}
-        places = sorted({x for column in columns.values() for x in column})
-        rows = [
-            [
-                f"{x:,.6g}" if self.ticks is None else self.ticks[round(x)],
-                *(column.get(x, "") for column in columns.values()),
-            ]
-            for x in places
-        ]
-        return [[self.x, *columns], *rows]
-
-    def _column(self, line: Line) -> dict[float, str]:
-        form = change_text if self.baseline else "{:.5g}".format
-        column = {}
-        for at, (x, y) in enumerate(zip(line.x, line.y, strict=True)):
-            if math.isfinite(x) and math.isfinite(y):
-                column[x] = form(y)
-                if self.has_intervals and math.isfinite(line.low[at]):
-                    column[x] += f" [{form(line.low[at])}, {form(line.high[at])}]"
-        return column
+        has_values = any(np.isfinite(line.y).any() for line in self.lines)
+        return "" if has_values else "no run has a value"
 
 
 def ratio_figure(
-    title: str, x: str, ticks: Sequence[str], lines: Sequence[Line], baseline: str
+    title: str, x: str, ticks: Sequence[str], ratios: Sequence[Line], baseline: str
 ) -> Figure:
-    """A figure of perplexities relative to a baseline, by named positions."""
+    """A figure of ratios of perplexities to a baseline, as differences in percent, by named
+    positions."""
+    lines = [
+        line._replace(y=_percent(line.y), low=_percent(line.low), high=_percent(line.high))
+        for line in ratios
+    ]
     y = f"difference in perplexity from {baseline}, %"
     return Figure(title, x, y, lines, ticks, baseline=baseline)
+
+
+def _percent(ratios: Numbers) -> np.ndarray:
+    return 100 * (np.asarray(ratios, float) - 1)
 
 
 def of_rows(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Figure]:
@@ -149,143 +120,65 @@ def _learning_curves(all_rows: Sequence[Row]) -> Figure:
 def check_target(path: str | os.PathLike[str]) -> None:
     """Refuses, before long work, a path to which no figure can be written."""
     # matplotlib may be missing.
-    new_figure((1, 1))
+    _new_figure()
     _format(path)
 
 
-def new_figure(size: tuple[float, float]) -> "tuple[Drawing, Axes]":
-    """An empty figure, width and height in inches, and its axes."""
+def _new_figure() -> "Drawing":
     with importing("a figure", "plots"):
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     # Figure instead of pyplot: it has no global state and never needs a display.
-    figure = Figure(figsize=size, dpi=150, layout="constrained")
+    figure = Figure(figsize=_SIZE, dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
-    return figure, figure.add_subplot()
-
-
-def save(figure: "Drawing", path: str | os.PathLike[str]) -> None:
-    """Writes a figure, whole or not at all; the suffix of `path` chooses the format."""
-    content = io.BytesIO()
-    figure.savefig(content, format=_format(path))
-    files.write_bytes(path, content.getvalue())
-
-
-def draw(figure: Figure, path: str | os.PathLike[str]) -> str:
-    """Draws a figure if it has something to draw, and returns a line about it; see `plot`."""
-    if figure.undrawn:
-        return f"{path}: not drawn: {figure.undrawn}"
-    plot(figure, path)
-    return f"{figure.title}: {path}"
+    return figure
 
 
 def plot(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Draws a figure; raises `InputError` for an infinite number with intervals."""
-    save(drawing(figure), path)
+    """Writes a figure, whole or not at all; the suffix of `path` chooses the format."""
+    files.write_bytes(path, content(figure, _format(path)))
+
+
+def content(figure: Figure, file_format: str = "png") -> bytes:
+    """The content of a file with a figure; `file_format` is one of `FORMATS`."""
+    stream = io.BytesIO()
+    drawing(figure).savefig(stream, format=file_format)
+    return stream.getvalue()
 
 
 def drawing(figure: Figure) -> "Drawing":
     """A figure that can be drawn (see `Figure.undrawn`) as matplotlib draws it."""
-    num_ticks, num_lines = len(figure.ticks or ()), len(figure.lines)
-    width = 4 + 0.45 * num_ticks + 0.08 * num_ticks * num_lines if figure.has_intervals else 8
-    drawn, axes = new_figure((width, 5))
-    for index in range(num_lines):
+    drawn = _new_figure()
+    axes = drawn.add_subplot()
+    for index in range(len(figure.lines)):
         _draw_line(axes, figure, index)
-    _draw_x_axis(axes, figure)
-    _draw_y_axis(axes, figure)
-    axes.grid(axis="y" if figure.has_intervals else "both", color=_GRID, alpha=0.4)
-    axes.set_axisbelow(True)
-    axes.set_title(textwrap.fill(_plain(figure.title), 70))
-    handles, names = axes.get_legend_handles_labels()
-    names = [textwrap.fill(name, 45) for name in names]
-    title = "vertical lines: 95% intervals" if figure.has_intervals else ""
-    low, high = axes.get_ylim()
-    if any(end < low or end > high for end in figure.interval_ends):
-        title += ";\nsome intervals extend beyond the frame"
-    drawn.legend(handles, names, loc="outside right upper", title=title, alignment="left")
-    _widen(drawn, axes, has_named_ticks=figure.ticks is not None)
+    if figure.baseline:
+        axes.axhline(0, color="black", linewidth=1, label=_plain(figure.baseline))
+    if figure.ticks is not None:
+        names = list(map(_plain, figure.ticks))
+        axes.set_xticks(range(len(names)), names, rotation=30, ha="right")
+    if figure.log_scale:
+        axes.set_yscale("log")
+    axes.set(xlabel=_plain(figure.x), ylabel=_plain(figure.y))
+    axes.grid(alpha=0.4)
+    drawn.suptitle(_plain(figure.title))
+    has_intervals = any(len(line.low) for line in figure.lines)
+    title = "vertical lines: 95% intervals" if has_intervals else None
+    drawn.legend(loc="outside right upper", title=title)
     return drawn
-
-
-def _widen(drawn: "Drawing", axes: "Axes", *, has_named_ticks: bool) -> None:
-    """Makes a figure wide enough for its title and, if ticks have names, for these names. The
-    widths are known only after the layout."""
-    drawn.draw_without_rendering()
-    needed = axes.title.get_window_extent().width
-    if has_named_ticks:
-        widths = np.array([label.get_window_extent().width for label in axes.get_xticklabels()])
-        low, high = axes.get_xlim()
-        gap = 0.1 * drawn.dpi
-        needed = max(needed, (high - low) * ((widths[1:] + widths[:-1]) / 2 + gap).max(initial=0))
-    missing = needed - axes.get_window_extent().width
-    if missing > 0:
-        drawn.set_figwidth(drawn.get_figwidth() + missing / drawn.dpi)
 
 
 def _draw_line(axes: "Axes", figure: Figure, index: int) -> None:
     """Draws a line, or its points with their intervals, side by side at every tick."""
     line = figure.lines[index]
     look = index if line.look is None else line.look
-    marks: dict[str, Any] = {"marker": _MARKERS[look % len(_MARKERS)], "markersize": 5}
-    style: dict[str, Any] = {"color": COLOURS[look % len(COLOURS)]}
-    x = np.asarray(line.x, float)
-    if figure.has_intervals:
+    x, colour = np.asarray(line.x, float), COLOURS[look % len(COLOURS)]
+    style: dict[str, Any] = {"marker": _MARKERS[look % len(_MARKERS)], "markersize": 4}
+    if len(line.low):
         x = x + 0.8 * ((index + 0.5) / len(figure.lines) - 0.5)
-        axes.vlines(x, line.low, line.high, linewidth=1.5, **style)
-        marks["linestyle"] = ""
-    else:
-        marks["markevery"] = math.ceil(len(x) / _MOST_MARKERS) or 1
-    axes.plot(x, line.y, label=_plain(line.label), **marks, **style)
-
-
-def _draw_x_axis(axes: "Axes", figure: Figure) -> None:
-    axes.set_xlabel(_plain(figure.x))
-    if figure.ticks is None:
-        axes.set_xlim(left=0)
-        axes.locator_params(axis="x", nbins=6)
-        axes.xaxis.set_major_formatter("{x:,.7g}")
-        return
-    places = np.arange(len(figure.ticks))
-    axes.set_xlim(-0.6, len(places) - 0.4)
-    axes.set_xticks(places, [textwrap.fill(_plain(tick), 12) for tick in figure.ticks])
-    if figure.has_intervals:
-        axes.tick_params(axis="x", length=0)
-        across = {"transform": axes.get_xaxis_transform(), "color": _GRID, "alpha": 0.6}
-        axes.vlines(places[1:] - 0.5, *(0, 1), linewidth=0.8, zorder=0, **across)
-
-
-def _draw_y_axis(axes: "Axes", figure: Figure) -> None:
-    """The axis fits the values. The frame cuts long intervals, which would otherwise hide
-    differences."""
-    from matplotlib.ticker import LogLocator
-
-    axes.set_ylabel(_plain(figure.y))
-    values = [value for line in figure.lines for value in line.y if np.isfinite(value)]
-    if figure.baseline:
-        axes.axhline(1, color="black", linewidth=1, label=_plain(figure.baseline))
-        axes.yaxis.set_major_formatter(lambda value, _: percent(value))
-        low, high = min(1.0, *values), max(1.0, *values)
-        margin = max(high - low, 0.01)
-        ends = [end for end in figure.interval_ends if low - margin < end < high + margin]
-        axes.set_ylim(min(low, *ends) - 0.1 * margin, max(high, *ends) + 0.1 * margin)
-    elif figure.log_scale and max(values) > _LINEAR_RATIO * min(values):
-        axes.set(yscale="log", ylabel=_plain(f"{figure.y} (log scale)"))
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_major_formatter("{x:,.7g}")
-        axes.yaxis.set_minor_formatter("")
-
-
-def png(figure: Figure) -> bytes:
-    """The figure as a PNG file."""
-    content = io.BytesIO()
-    drawing(figure).savefig(content, format="png")
-    return content.getvalue()
-
-
-def percent(ratio: float) -> str:
-    """The difference of a ratio from 1, in percent."""
-    percent = round(100 * (ratio - 1), 6)
-    return f"{percent:+.4g}%" if percent else "0%"
+        axes.vlines(x, line.low, line.high, color=colour)
+        style["linestyle"] = ""
+    axes.plot(x, line.y, label=_plain(line.label), color=colour, **style)
 
 
 def _plain(text: str) -> str:

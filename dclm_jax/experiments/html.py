@@ -92,7 +92,7 @@ def report(
             style=_source("page.css"),
             limits=examples,
             scale=SAVED,
-            png=lambda figure: base64.b64encode(figures.png(figure)).decode(),
+            png=lambda figure: base64.b64encode(figures.content(figure)).decode(),
         )
     )
 
@@ -196,8 +196,7 @@ def head(title: str, *, compared: bool) -> str:
             "context minus its surprisal in the document"
         )
     scale = SAVED if compared else SURPRISAL
-    numbers = "surprisal, surprisal reduction" if compared else "surprisal"
-    return _document_parts().head(title, _source("page.css"), colour, numbers, scale)
+    return _document_parts().head(title, _source("page.css"), colour, scale)
 
 
 def document(

@@ -326,8 +326,14 @@ class Report:
     def write(self, output: storage.Location) -> list[str]:
         """Writes report.md, report.tex, report.json and the figures into a folder, and
         returns a line for each figure."""
-        drawn = self.figures.items()
-        lines = [figures.draw(figure, output / f"{name}.png") for name, figure in drawn]
+        lines = []
+        for name, figure in self.figures.items():
+            path = output / f"{name}.png"
+            if figure.undrawn:
+                lines.append(f"{path}: not drawn: {figure.undrawn}")
+            else:
+                figures.plot(figure, path)
+                lines.append(f"{figure.title}: {path}")
         files.write_json(output / "report.json", tables.to_json(self.rows, self.baselines))
         for name, content in (
             ("report.tex", self._latex()),

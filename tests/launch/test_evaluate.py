@@ -102,7 +102,7 @@ def test_the_picture_by_part_of_speech_is_relative_to_the_first_run(
     assert both.ticks == alone.ticks == list(runs[0]["by_pos"])
     (series,), (single,) = both.lines, alone.lines
     assert (series.label, single.label) == ("rnnlm", "ccdclm")
-    np.testing.assert_allclose(series.y, other / base)
+    np.testing.assert_allclose(series.y, 100 * (other / base - 1))
     np.testing.assert_allclose(single.y, base)
     for line in (series, single):
         known = ~np.isnan(line.low)
