@@ -12,7 +12,7 @@ import jax
 from dclm_jax import models
 from dclm_jax.models.base import DocumentModel
 from launch.benchmark import ours, workloads
-from launch.benchmark.timing import Rounds, alternate, require_same_loss
+from launch.benchmark.timing import alternate, require_same_loss
 from launch.benchmark.worker import Job, Worker
 
 INSTALL = "pip install -e '.[benchmark]'"
@@ -91,13 +91,12 @@ class Work:
 
 
 class Result(NamedTuple):
-    """The speed of each contender in targets per second, memory in bytes and device by contender,
-    and the timed rounds."""
+    """The speed of each contender in targets per second, memory in bytes and device by
+    contender."""
 
     targets_per_second: dict[str, float]
     memory: dict[str, int]
     device: dict[str, str]
-    rounds: Rounds
 
     @property
     def ratios(self) -> dict[str, float]:
@@ -113,8 +112,6 @@ class Result(NamedTuple):
             ratio = self.ratios.get(name)
             more = f"  ours is {ratio:.2f} times as fast" if ratio else ""
             lines.append(f"{name:<31}{speed:>12,.0f} targets/s {memory:>11}{more}")
-        if self.rounds.disturbed:
-            lines.append("other programs used the cores; repeat the benchmark on a quiet machine")
         return lines
 
     def to_json(self) -> dict[str, Any]:
@@ -123,7 +120,6 @@ class Result(NamedTuple):
             "ratios": self.ratios,
             "memory_bytes": self.memory,
             "device": self.device,
-            "contention": self.rounds.contention,
         }
 
 
@@ -176,12 +172,12 @@ def run(work: Work, rounds: int, seed: int, vocab_size: int = workloads.VOCAB_SI
             OURS: lambda: contender.turn().seconds,
             **{peer: partial(_seconds, worker) for peer, worker in workers.items()},
         }
-        timed = alternate({name: partial(_second, turn) for name, turn in turns.items()}, rounds)
+        seconds = alternate({name: partial(_second, turn) for name, turn in turns.items()}, rounds)
         memory = {peer: worker.call("memory") for peer, worker in workers.items()}
         device = {peer: worker.call("device") for peer, worker in workers.items()}
     targets = sum(map(workloads.count_targets, documents))
-    speeds = {name: targets / seconds for name, seconds in timed.seconds.items()}
-    return Result(speeds, {OURS: contender.memory(), **memory}, device, timed)
+    speeds = {name: targets / median for name, median in seconds.items()}
+    return Result(speeds, {OURS: contender.memory(), **memory}, device)
 
 
 def _seconds(worker: Worker) -> float:
