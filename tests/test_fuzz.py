@@ -88,7 +88,7 @@ READERS = {
     "prose": Reader("t", "Dr. A did. He left!\n\n1. One\n= 2\nA dog.", lambda p: read(p, "prose")),
     "words in JSON": Reader(
         "t.jsonl",
-        '{"id": "x", "sentences": ["a b", ["c"]], "tags": ["X Y", ["Z"]]}\n{"sentences": ["d"]}\n',
+        '{"id": "x", "sentences": ["a b", ["c"]]}\n{"sentences": ["d"]}\n',
         read,
     ),
     "text in JSON": Reader(

@@ -6,7 +6,6 @@
 import bisect
 import collections
 import csv
-import dataclasses
 import functools
 import itertools
 import json
@@ -20,7 +19,7 @@ from dclm_jax.data.documents import Document, TextFormat, TextOptions, cell_text
 from dclm_jax.data.notes import Notes, composed
 from dclm_jax.data.text_files import Line
 from dclm_jax.errors import InputError, brief
-from dclm_jax.files import converted, parse_json
+from dclm_jax.files import parse_json
 
 TABLES = {"csv": ",", "tsv": "\t"}
 """Delimiters of the cells of tables, by format."""
@@ -272,15 +271,8 @@ def require_characters(text: str, name: str) -> None:
         ) from error
 
 
-@dataclasses.dataclass(frozen=True)
-class _Tokenized:
-    sentences: list[Any]
-    tags: list[Any] | None = None
-    id: Any = None
-
-
 def _parse_jsonl(text: Text) -> Iterator[Document]:
-    """Documents of JSON lines {"id": ..., "sentences": [...], "tags": [...]} or of raw text."""
+    """Documents of JSON lines {"id": ..., "sentences": [...]} or of raw text."""
 
     def is_tokenized(record: Record) -> bool:
         return SENTENCES in record.cells and text.options.text_key not in record.cells
@@ -300,48 +292,31 @@ def _tokenized(text: Text, record: Record) -> Document:
             f"{where}: the record has 'sentences', and only raw text can be joined; remove "
             "--join_rows"
         )
-    entry = converted(values, _Tokenized, where, "")
-    sentences = [words_of(sentence, "word", where) for sentence in entry.sentences]
-    tags = None
-    if entry.tags is not None:
-        tags = [words_of(sentence, "tag", where) for sentence in entry.tags]
-        _check_tags(sentences, tags, where)
-    name = text.named(entry.id, number)
-    cells = _without(values, (SENTENCES, "tags", _ID))
-    return Document(name, sentences, tags, [cells] if cells else ())
+    sentences = values[SENTENCES]
+    if not isinstance(sentences, list):
+        raise InputError(f"{where}: 'sentences' is {brief(sentences)}; write a list of sentences")
+    name = text.named(values.get(_ID), number)
+    cells = _without(values, (SENTENCES, _ID))
+    words = [_words_of(sentence, where) for sentence in sentences]
+    return Document(name, words, rows=[cells] if cells else ())
 
 
 def _without(record: Mapping[str, Any], others: Sequence[str]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name not in others}
 
 
-def words_of(sentence: Any, kind: str, where: str) -> list[str]:
-    """The words (or tags, by `kind`) of a sentence in a record: of a string or a list."""
+def _words_of(sentence: Any, where: str) -> list[str]:
+    """The words of a sentence in a record: of a string or a list."""
     if isinstance(sentence, str):
         return sentence.split()
     if isinstance(sentence, list) and all(isinstance(word, str) for word in sentence):
         for word in sentence:
             if word.split() != [word]:
                 raise InputError(
-                    f"{where}: a {kind} is {brief(word)}; write characters without white space"
+                    f"{where}: a word is {brief(word)}; write characters without white space"
                 )
         return sentence
-    problem = "a sentence is" if kind == "word" else f"the {kind}s of a sentence are"
-    raise InputError(f"{where}: {problem} {brief(sentence)}; write a string or a list of {kind}s")
-
-
-def _check_tags(sentences: list[list[str]], tags: list[list[str]], where: str) -> None:
-    if len(tags) != len(sentences):
-        raise InputError(
-            f"{where}: the record has {len(sentences)} sentences, but tags for {len(tags)}; write "
-            "one list of tags per sentence"
-        )
-    for number, (words, word_tags) in enumerate(zip(sentences, tags, strict=True), start=1):
-        if len(words) != len(word_tags):
-            raise InputError(
-                f"{where}: sentence {number} has {len(words)} words, but {len(word_tags)} tags; "
-                "write one tag per word"
-            )
+    raise InputError(f"{where}: a sentence is {brief(sentence)}; write a string or a list of words")
 
 
 def _parse_table(text: Text, kind: str) -> Iterator[Document]:

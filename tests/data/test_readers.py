@@ -23,22 +23,18 @@ def test_lines_end_documents_at_blank_lines_and_equals_signs(tmp_path):
     ]
 
 
-def test_jsonl_has_ids_tags_and_empty_sentences(tmp_path):
-    """Tags stay with their words where empty sentences are dropped, and in their case."""
+def test_jsonl_has_ids_and_empty_sentences(tmp_path):
     lines = [
         {"id": "x", "sentences": ["a  b", ["c", "d"], "", []]},
-        {
-            "sentences": ["", "The Cat", [], ["Sat"], ["="]],
-            "tags": [[], ["DT", "NN"], "", " VBD ", "SYM"],
-        },
-        {"id": 7, "sentences": [""], "tags": [""]},
-        {"id": 8, "sentences": ["It"], "tags": None},
+        {"sentences": ["", "The Cat", [], ["Sat"], ["="]]},
+        {"id": 7, "sentences": [""]},
+        {"id": 8, "sentences": ["It"]},
     ]
     text = "\n".join(map(json.dumps, lines[:2])) + "\n\n" + "\n".join(map(json.dumps, lines[2:]))
     reader = TextReader(TextOptions(lowercase=True))
     assert list(reader.documents(write(tmp_path / "t.jsonl", text))) == [
         Document("x", [["a", "b"], ["c", "d"]]),
-        Document("t.jsonl:2", [["the", "cat"], ["sat"], ["="]], [["DT", "NN"], ["VBD"], ["SYM"]]),
+        Document("t.jsonl:2", [["the", "cat"], ["sat"], ["="]]),
         Document("8", [["it"]]),
     ]
     assert empty(reader) == (5, 1)
@@ -162,9 +158,7 @@ BAD_TEXTS: dict[str, list[tuple[str | bytes, dict[str, Any], str]]] = {
         ('{"sentences": [""]}', {}, ": has no documents"),
         ('{"sentences": [3]}', {}, ":1: a sentence is 3; write a string or a list of words"),
         ('{"sentences": [["a b"]]}', {}, ":1: a word is 'a b'; write characters without white"),
-        ('{"sentences": ["a"], "tags": "X"}', {}, ":1: tags is 'X'; expected a list"),
-        ('{"sentences": ["a", "b"], "tags": ["X"]}', {}, ":1: .* 2 sentences, but tags for 1"),
-        ('{"sentences": ["a b"], "tags": ["X"]}', {}, ":1: sentence 1 has 2 words, but 1 tags"),
+        ('{"sentences": "a"}', {}, ":1: 'sentences' is 'a'; write a list of sentences"),
         ('{"sentences": ["a"]}', dict(joined_by=["x"]), ":1: .* only raw text can be joined"),
     ],
     "csv": [

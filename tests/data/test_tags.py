@@ -1,7 +1,5 @@
 """Parts of speech of a text are kept in its prepared corpus, each at its word."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -42,18 +40,6 @@ def test_values(tmp_path, tagged):
     assert manifest.splits["train"].characters == len(" ".join(words)) + 1 == 36
 
 
-def test_tags_of_both_formats(tmp_path, tagged):
-    records = [
-        {"sentences": ["", "A b"], "tags": ["", "X Y"]},
-        {"sentences": ["c"], "tags": [["Z"]]},
-    ]
-    lines = write(tmp_path / "t.jsonl", "\n".join(map(json.dumps, records)))
-    make_corpus({"train": lines, "test": tagged}, tmp_path / "both", "tagged")
-    assert tags_of(tmp_path / "both", "train") == [[["X", "Y"]], [["Z"]]]
-    expected = [document.tags for document in read(tagged, "tagged")]
-    assert tags_of(tmp_path / "both", "test") == expected
-
-
 def test_documents_are_divided_cut_and_left_out_with_their_tags(tmp_path):
     """A tag is the number of a word of the text."""
     rng = np.random.default_rng(0)
@@ -84,11 +70,11 @@ def test_documents_are_divided_cut_and_left_out_with_their_tags(tmp_path):
 
 
 def test_splits_with_other_text_have_none(tmp_path):
-    mixed = '{"sentences": ["a"], "tags": ["X"]}\n{"sentences": ["b"]}\n'
-    plain = write(tmp_path / "plain", "a b\n")
-    tags = write(tmp_path / "tags.jsonl", '{"sentences": ["a"], "tags": ["X"]}\n')
-    sources = {"train": tags, "valid": write(tmp_path / "mixed.jsonl", mixed), "test": plain}
-    manifest = make_corpus(sources, tmp_path / "out")
+    plain = write(tmp_path / "plain.jsonl", '{"sentences": ["a b"]}\n')
+    write(tmp_path / "mixed" / "a", "a/X\n")
+    write(tmp_path / "mixed" / "b.jsonl", '{"sentences": ["b"]}\n')
+    sources = {"train": write(tmp_path / "tags", "a/X\n"), "valid": tmp_path / "mixed"}
+    manifest = make_corpus(sources | {"test": plain}, tmp_path / "out", "tagged")
     assert {name for name in manifest.files if "tags" in name} == {"tags.tsv", "train.tags.bin"}
     assert open_corpus(tmp_path / "out", "valid").tags is None
     assert tags_of(tmp_path / "out", "test") == [None]

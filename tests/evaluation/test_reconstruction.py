@@ -2,7 +2,6 @@
 
 import collections
 import itertools
-import json
 
 import numpy as np
 import pytest
@@ -208,13 +207,9 @@ def test_documents_without_tags_have_no_penalty():
 
 
 def test_files_of_documents(tmp_path):
-    inputs, outputs = tmp_path / "in.txt", tmp_path / "out.jsonl"
+    inputs, outputs = tmp_path / "in.txt", tmp_path / "out.txt"
     inputs.write_text(INPUT)
-    records = [
-        {"id": 1, "sentences": ["a bird sang", "the dog"], "tags": ["DT NN VBD", "DT NN"]},
-        {"id": 2, "sentences": [], "tags": []},
-    ]
-    outputs.write_text("".join(json.dumps(record) + "\n" for record in records))
+    outputs.write_text("a/DT bird/NN sang/VBD\nthe/DT dog/NN\n\nx/X\n")
     done = []
     measures = evaluate_files(outputs, inputs, TextOptions("tagged"), on_document=done.append)
     assert done == [1, 2]
@@ -226,7 +221,7 @@ def test_files_of_documents(tmp_path):
     )
     assert measures[0][1:] == reconstruction.measure(output, reference)[1:]
     assert measures[0].alignment == (2, 0)
-    assert (measures[1].bleu_statistics[0], measures[1].alignment) == (0, (None, 0))
+    assert (measures[1].bleu_statistics[0], measures[1].alignment) == (1, (None, 1))
     # Without tags the tokens are words.
     plain = evaluate_files(inputs, inputs, TextOptions(lowercase=True))
     assert summarize(plain)["bleu"] == pytest.approx(100)

@@ -74,17 +74,12 @@ def test_documents_are_reconstructed_and_measured(space, run, tmp_path):
 
 @pytest.fixture
 def texts(tmp_path) -> list[str]:
-    """The input with tags, outputs as JSON lines, and a copy of the input."""
-    paths = [tmp_path / name for name in ("in.tagged", "out.jsonl", "copy.tagged")]
+    """The input, outputs and a copy of the input, with tags."""
+    paths = [tmp_path / name for name in ("in.tagged", "out.tagged", "copy.tagged")]
     paths[0].write_text(
         "The/DT dog/NN ran/VBD ./.\nThe/DT cat/NN sat/VBD ./.\n\nA/DT bird/NN sang/VBD ./.\n"
     )
-    sentences = ["the cat sat .", "the dog ran ."]
-    records = [
-        {"id": "a", "input": "not read", "sentences": sentences, "tags": ["DT NN VBD ."] * 2},
-        {"id": "b", "sentences": [], "tags": []},
-    ]
-    paths[1].write_text("".join(json.dumps(record) + "\n" for record in records))
+    paths[1].write_text("the/DT cat/NN sat/VBD ./.\nthe/DT dog/NN ran/VBD ./.\n\nx/X\n")
     paths[2].write_text(paths[0].read_text())
     return list(map(str, paths))
 
