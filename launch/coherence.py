@@ -2,14 +2,14 @@
 
     python -m launch.coherence --workdir=runs/ccdclm --permutations=20
     python -m launch.coherence --workdir=runs/ccdclm --bootstrap=1000 --permutation_pool=50
-    python -m launch.coherence --workdirs=runs/rnnlm,runs/ccdclm --extra_tests=all --output=all.json
+    python -m launch.coherence --workdirs=runs/rnnlm,runs/ccdclm --extra_tests=blocks,swaps
 
 The accuracy is the percentage of permutations that are less probable than their document. Chance
 is 50%, and ties count half. Every document of at least two sentences is compared with fixed random
 permutations. --bootstrap (Ji et al. 2015, section 4.2) resamples test sets with replacement,
 shuffles each of their documents, and prints the mean and standard deviation of accuracy over test
-sets. Tables then have a row for each experiment; accuracies by the number of sentences, differences
-between runs and --tsv use only the fixed permutations.
+sets. Tables then have a row for each experiment; differences between runs use only the fixed
+permutations.
 
 --extra_tests adds harder tests. A test omits the documents that are too short for it.
 
@@ -21,20 +21,15 @@ between runs and --tsv use only the fixed permutations.
 The first sentence, such as a headline, can reveal the order. The accuracy with only the first
 sentence moved is therefore printed too, with a warning from 75%.
 
-Several runs of one vocabulary score the same orders. Tables have the accuracies of all runs, also
-by the number of sentences per document, and the difference between any two runs. A difference has a
-95% interval from a bootstrap over documents, and the p-value of a paired permutation test over
-documents, also corrected for all pairs (Holm 1979). --adapt adds each run with test-time adaptation
-to every order of every document (launch.evaluate --help).
-
---tsv has one row per run, test and document: name, sentences, words, pairs (in insertion: inserted
-sentences), accuracy, and log P in nats of the document and of its other orders (mean), also per
-target (words and END).
+Several runs of one vocabulary score the same orders. Tables have the accuracies of all runs, and
+the difference between any two runs. A difference has a 95% interval from a bootstrap over
+documents, and the p-value of a paired permutation test over documents, also corrected for all pairs
+(Holm 1979). --adapt adds each run with test-time adaptation to every order of every document
+(launch.evaluate --help).
 
 --output has the accuracies as JSON, between 0 and 1. With --bootstrap the first values are of the
-bootstrap, and "fixed" has the result of the fixed permutations. "first_sentence", "by_length",
-"blocks", "swaps" and "insertion" are further results. Several runs have
-{"runs": [...], "pairs": [...]}.
+bootstrap, and "fixed" has the result of the fixed permutations. "first_sentence", "blocks",
+"swaps" and "insertion" are further results. Several runs have {"runs": [...], "pairs": [...]}.
 """
 
 import dataclasses
@@ -46,9 +41,8 @@ from absl import flags
 from dclm_jax import files
 from dclm_jax.coherence import measure
 from dclm_jax.coherence.compare import OrderTest
-from dclm_jax.coherence.measure import INSERTION, CoherenceOptions
+from dclm_jax.coherence.measure import CoherenceOptions
 from dclm_jax.coherence.results import OrderResult
-from dclm_jax.errors import InputError
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.experiments.subjects import Subject
 from dclm_jax.text_scorer import TextScorer
@@ -61,11 +55,6 @@ flags.adopt_module_key_flags(_evaluation)
 flags.adopt_module_key_flags(_adaptation)
 flags.adopt_module_key_flags(_cluster)
 _OPTIONS = define_fields(CoherenceOptions)
-_TSV = flags.DEFINE_string(
-    "tsv",
-    None,
-    "TSV file for the accuracy of every document. A document named NA is written \\NA.",
-)
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")
 
 
@@ -92,17 +81,13 @@ def main(argv: Sequence[str]) -> None:
             f"note: no document has {shuffle.minimum}; {shuffle.name} are not measured"
         )
     pairs = measure.paired(results)
-    if files.STDOUT not in (_OUTPUT.value, _TSV.value):
+    if _OUTPUT.value != files.STDOUT:
         for subject in subjects:
             adaptation = subject.lm.adaptation
             about = f"{subject.label}: {adaptation}" if adaptation else subject.lm.summary
             print(about, results[subject.label], sep="\n")
         for lines in (measure.table(results), measure.paired_table(results, pairs)):
             print(*(["", *lines] if lines else []), sep="\n")
-    if _TSV.value:
-        with files.open_output(_TSV.value) as file:
-            names = [document.id for document in dataset.documents]
-            file.writelines(measure.separated_rows(results, names))
     if _OUTPUT.value:
         values = [
             results[subject.label].to_json() | subject.to_json() | dataset.source
@@ -115,10 +100,6 @@ def _options() -> CoherenceOptions:
     """The tests that flags request. Refuses combinations of flags that have no effect."""
     _app.refuse_without("bootstrap", "permutation_pool")
     options = CoherenceOptions(**values_of(_OPTIONS))
-    if _TSV.value and not options.permutations and not options.asks_for(INSERTION):
-        raise InputError(
-            "--tsv has no rows without a test; add --permutations=20 or --extra_tests=insertion"
-        )
     _adaptation.check_flags()
     _evaluation.check_data_flags(other_split=_adaptation.reads_split())
     return options

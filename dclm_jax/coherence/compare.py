@@ -130,14 +130,12 @@ def compare(
         scored = (np.zeros(1 + len(orders)) for orders in test.orders(fitting))
     else:
         scored = log_probs(scorer, fitting, test.orders(fitting), local_reader)
-    for index, document, scores in zip(indices, fitting, scored, strict=True):
+    for index, scores in zip(indices, scored, strict=True):
         outcomes = test.outcomes(scores)
         compared.log_probs.append(scores)
         compared.outcomes.append(outcomes)
         if test.reports_documents:
-            words, pairs, correct = _num_words(document), len(outcomes), float(outcomes.sum())
-            nats = -float(scores[0]), -float(scores[1:].mean())
-            by_document.append(DocumentOutcome(index, len(document), words, pairs, correct, *nats))
+            by_document.append(DocumentOutcome(index, len(outcomes), float(outcomes.sum())))
         on_document(len(compared.log_probs))
     return OrderResult(test.summary(compared), by_document)
 

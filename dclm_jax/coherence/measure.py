@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.evaluation.scoring import Document
 from dclm_jax.evaluation.significance import Difference, Sums, difference_table, differences
 from dclm_jax.files import Count, require_valid
-from dclm_jax.tables import aligned, separated
+from dclm_jax.tables import aligned
 
 BLOCK_SIZES = (1, 2, 4, 8)
 """Numbers of sentences per block in the extra test `blocks`."""
@@ -45,7 +45,7 @@ class CoherenceOptions:
       permutation_pool: number of permutations per document from which test sets draw. Each takes
         the time of one test set. 0 shuffles every draw, as in Ji et al. (2015).
       fix_first: number of sentences at the start of each document that stay in place.
-      extra_tests: extra tests: blocks, swaps, insertion, or all.
+      extra_tests: extra tests: blocks, swaps, insertion.
       seed: random seed for permutations and test sets.
     """
 
@@ -63,9 +63,10 @@ class CoherenceOptions:
                 "permutations and bootstrap are both 0; set permutations or bootstrap above 0"
             )
         for name in self.extra_tests:
-            if name not in (*EXTRA_TESTS, "all"):
-                expected = f"expected names from {', '.join(EXTRA_TESTS)}, or all"
-                raise InputError(f"extra_tests is {name}; {expected}")
+            if name not in EXTRA_TESTS:
+                raise InputError(
+                    f"extra_tests is {name}; expected names from {', '.join(EXTRA_TESTS)}"
+                )
 
     def tests(self, shuffle: Shuffle) -> list[OrderTest[Any]]:
         """The tests with this shuffle; the first test is reported first."""
@@ -76,10 +77,6 @@ class CoherenceOptions:
         if self.permutations:
             tests.append(Fixed(shuffle, self.seed, self.permutations))
         return tests
-
-    def asks_for(self, extra_test: str) -> bool:
-        """Whether an extra test is requested."""
-        return not {extra_test, "all"}.isdisjoint(self.extra_tests)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,12 +117,10 @@ class CoherenceResults:
             return {**main, "fixed": fixed[0]} if fixed else main
 
         value = value_of(PERMUTATIONS)
-        if PERMUTATIONS in self.by_document:
-            value["by_length"] = self.by_document[PERMUTATIONS].by_length
         for test, shuffles in EXTRA_TESTS.items():
             names = [shuffle.name for shuffle in shuffles] or [test]
             values = [value_of(name) for name in names if name in self.tests]
-            if test == "blocks" and self.options.asks_for(test):
+            if test == "blocks" and test in self.options.extra_tests:
                 value[test] = values
             elif test != "blocks" and values:
                 (value[test],) = values
@@ -151,7 +146,7 @@ def measure_coherence(
       documents: documents of a split; each test omits documents that are too short for it.
       measured: returns the result of a test on these documents.
     """
-    extra_shuffles = [EXTRA_TESTS[name] for name in EXTRA_TESTS if options.asks_for(name)]
+    extra_shuffles = [EXTRA_TESTS[name] for name in EXTRA_TESTS if name in options.extra_tests]
     results, too_short = {}, []
     for shuffle in dict.fromkeys([Shuffle(), *itertools.chain(*extra_shuffles)]):
         shuffle = dataclasses.replace(shuffle, fix_first=options.fix_first)
@@ -165,7 +160,7 @@ def measure_coherence(
         positions = min(FIRST_POSITIONS, options.permutations or options.bootstrap)
         test = FirstSentence(positions=positions, seed=options.seed)
         first_sentence = measured(test).result
-    if options.asks_for(INSERTION):
+    if INSERTION in options.extra_tests:
         insert = Insert(Shuffle(fix_first=options.fix_first))
         results[INSERTION] = [measured(insert)]
     return CoherenceResults(options, results, first_sentence, too_short)
@@ -192,7 +187,7 @@ def paired(results: Results) -> Pairs:
 
 
 def table(results: Results) -> list[str]:
-    """The lines of a table of accuracies, with one row per test and per range of lengths."""
+    """The lines of a table of accuracies, with one row per test."""
     first = next(iter(results.values()))
     rows = [["test", "documents", "omitted", *(results if len(results) > 1 else ["accuracy"])]]
     for test in first.tests:
@@ -209,14 +204,6 @@ def table(results: Results) -> list[str]:
         for by_model in zip(*(model.results(test) for model in results.values()), strict=True):
             accuracies = [_percent(result.mean) for result in by_model]
             rows.append([_row_name(first, test, by_model[0]), *counts, *accuracies])
-        if test == PERMUTATIONS and test in first.by_document:
-            by_length = [model.by_document[test].by_length for model in results.values()]
-            for ranges in zip(*by_length, strict=True):
-                least, most, count, _ = ranges[0].values()
-                if count:
-                    sentences = f"{least} to {most}" if most else f"{least} and more"
-                    accuracies = [_percent(lengths["accuracy"]) for lengths in ranges]
-                    rows.append([f"  {sentences} sentences", f"{count:,}", "", *accuracies])
     return aligned(rows)
 
 
@@ -248,20 +235,6 @@ def joined(results: Results, values: Sequence[dict[str, Any]], pairs: Pairs) -> 
         for pair in differences_of_test
     ]
     return {"runs": runs, "pairs": differing}
-
-
-def separated_rows(results: Results, names: Sequence[str]) -> Iterator[str]:
-    """The lines of a TSV file, one per model, test and document; `names` are the documents'
-    names."""
-    rows = [
-        ([label, test, names[document.index]], document.row())
-        for label, tests in results.items()
-        for test, result in tests.by_document.items()
-        for document in result.documents
-    ]
-    yield separated(["run", "test", "document", *rows[0][1]])
-    for cells, row in rows:
-        yield separated([*cells, *(f"{number:.10g}" for number in row.values())])
 
 
 def _row_name(model: CoherenceResults, test: str, result: Any) -> str:

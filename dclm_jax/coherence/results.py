@@ -1,7 +1,6 @@
 """Results of tests of coherence, for files and for people."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, Self, TypeVar
 
@@ -112,8 +111,6 @@ class Insertion:
     left_out: int
 
 
-LENGTHS = (2, 6, 11, 21)
-"""Minimum numbers of sentences of the ranges of documents with separate accuracies."""
 ResultT = TypeVar("ResultT")
 
 
@@ -123,34 +120,13 @@ class DocumentOutcome:
 
     Attributes:
       index: index of the document in the split.
-      sentences, words: numbers of sentences and words of the document.
       pairs: number of its orders, or of removed sentences.
       correct: sum of the outcomes of its pairs, see `OrderTest.outcomes`.
-      nats: -log P of the document.
-      permuted_nats: mean -log P of its orders.
     """
 
     index: int
-    sentences: int
-    words: int
     pairs: int
     correct: float
-    nats: float
-    permuted_nats: float
-
-    def row(self) -> dict[str, float]:
-        """The numbers by name, with the accuracy and log P per target (words and ENDs)."""
-        tokens = self.words + self.sentences
-        return {
-            "sentences": self.sentences,
-            "words": self.words,
-            "pairs": self.pairs,
-            "accuracy": self.correct / self.pairs,
-            "log_prob": -self.nats,
-            "log_prob_per_token": -self.nats / tokens,
-            "permuted_log_prob": -self.permuted_nats,
-            "permuted_log_prob_per_token": -self.permuted_nats / tokens,
-        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,33 +137,9 @@ class OrderResult(Generic[ResultT]):
     result: ResultT
     documents: Sequence[DocumentOutcome]
 
-    @property
-    def by_length(self) -> list[dict[str, Any]]:
-        """For each range of `LENGTHS`, from "least" to "most" sentences (None for no maximum), the
-        number of "documents", and their mean "accuracy" over permutations (None without any)."""
-        ranges = []
-        for least, following in zip(LENGTHS, (*LENGTHS[1:], None), strict=True):
-            documents = [
-                document
-                for document in self.documents
-                if least <= document.sentences
-                and (following is None or document.sentences < following)
-            ]
-            pairs = sum(document.pairs for document in documents)
-            accuracy = sum(document.correct for document in documents) / pairs if pairs else None
-            last = None if following is None else following - 1
-            counts = {"least": least, "most": last, "documents": len(documents)}
-            ranges.append({**counts, "accuracy": accuracy})
-        return ranges
-
     @classmethod
     def from_json(cls, value: Mapping[str, Any], kind: Callable[..., ResultT]) -> Self:
-        """The inverse of `dataclasses.asdict`, with a result of type `kind`; nats of None are
-        infinite."""
+        """The inverse of `dataclasses.asdict`, with a result of type `kind`."""
         result: Any = value["result"]
-        rows: list[dict[str, Any]] = [
-            {name: math.inf if number is None else number for name, number in row.items()}
-            for row in value["documents"]
-        ]
-        documents = [DocumentOutcome(**row) for row in rows]
+        documents = [DocumentOutcome(**row) for row in value["documents"]]
         return cls(kind(**result) if isinstance(result, dict) else kind(result), documents)

@@ -166,7 +166,7 @@ class Store:
         """The result of an order-discrimination test."""
         options = dataclasses.asdict(test)
         options = {"test": type(test).__name__, **options.pop("shuffle"), **options}
-        result = Result.of(subject, dataset, "coherence", options, version=2, title=test.title)
+        result = Result.of(subject, dataset, "coherence", options, version=3, title=test.title)
 
         def compute(on_document: OnDocument) -> dict[str, Any]:
             compared = subject.lm.compare_orders(dataset.sentences, test, on_document=on_document)

@@ -1,6 +1,5 @@
 """launch.coherence: further tests, several runs, single documents."""
 
-import csv
 import dataclasses
 import json
 
@@ -33,22 +32,18 @@ def both(space, text, tmp_path_factory):
             "coherence",
             f"--workdirs={space.run},{space.rnnlm}",
             f"--input={text}",
-            "--extra_tests=all",
+            "--extra_tests=blocks,swaps,insertion",
         ),
-        *("--permutations=3", f"--output={folder / 'all.json'}", f"--tsv={folder / 'all.tsv'}"),
+        *("--permutations=3", f"--output={folder / 'all.json'}"),
         quiet=False,
     )
-    value = json.loads((folder / "all.json").read_text())
-    with (folder / "all.tsv").open() as file:
-        rows = list(csv.DictReader(file, delimiter="\t"))
-    return done, value, rows
+    return done, json.loads((folder / "all.json").read_text())
 
 
 def test_every_test_is_that_of_python(space, text, both):
-    done, value, rows = both
+    done, value = both
     lm = dclm_jax.restore(space.run)
-    texts = list(read_documents(text))
-    documents = [lm.encode(text) for text in texts]
+    documents = [lm.encode(text) for text in read_documents(text)]
     run, blind = value["runs"]
     assert [run["label"], blind["label"]] == ["ccdclm", "rnnlm"]
     expected = compare(lm.scorer, documents, Fixed(permutations=3))
@@ -73,25 +68,10 @@ def test_every_test_is_that_of_python(space, text, both):
     inserted = compare(lm.scorer, documents, Insert(), reader=lm.reader)
     assert run["insertion"] == dataclasses.asdict(inserted.result)
     assert blind["insertion"]["accuracy"] == inserted.result.chance_accuracy
-    assert [length["documents"] for length in run["by_length"]] == [11, 0, 0, 0]
-    ours = [row for row in rows if (row["run"], row["test"]) == ("ccdclm", "permutations")]
-    tested = [text for text in texts if len(text.sentences) > 1]
-    for row, document, outcome in zip(ours, tested, expected.documents, strict=True):
-        (score,) = lm.score([document])
-        tokens = int(row["words"]) + int(row["sentences"])
-        assert row["document"] == document.id and int(row["pairs"]) == 3
-        assert float(row["log_prob"]) == pytest.approx(score.log_prob, rel=1e-5)
-        assert float(row["log_prob_per_token"]) == pytest.approx(score.log_prob / tokens, rel=1e-5)
-        assert row["accuracy"] == f"{outcome.correct / outcome.pairs:.10g}"
-    of_insertion = [row for row in rows if (row["run"], row["test"]) == ("ccdclm", "insertion")]
-    shares = [float(row["accuracy"]) * int(row["pairs"]) for row in of_insertion]
-    assert sum(shares) / inserted.result.sentences == pytest.approx(inserted.result.accuracy)
-    log_probs = [float(row["log_prob"]) for row in (of_insertion[0], ours[0])]
-    assert log_probs[0] == pytest.approx(log_probs[1], rel=1e-5)
 
 
 def test_any_two_runs_are_compared(both):
-    done, value, rows = both
+    done, value = both
     pairs = {pair["test"]: pair for pair in value["pairs"]}
     assert list(pairs) == [*("permutations", "blocks of 2", "blocks of 4", "swaps", "insertion")]
     run, blind = value["runs"]
@@ -104,9 +84,8 @@ def test_any_two_runs_are_compared(both):
     )
     gained = run["insertion"]["accuracy"] - blind["insertion"]["accuracy"]
     assert pairs["insertion"]["difference"] == pytest.approx(gained)
-    for text in (f"{100 * run['mean']:.2f}%", "2 to 5 sentences", "ccdclm - rnnlm", "chance"):
+    for text in (f"{100 * run['mean']:.2f}%", "ccdclm - rnnlm", "chance"):
         assert text in done.stdout
-    assert {row["run"] for row in rows} == {"ccdclm", "rnnlm"}
 
 
 def test_coherence_with_the_first_sentence_moved_alone_or_kept(space, tmp_path):

@@ -68,7 +68,6 @@ evaluate --workdir=run --cache_window=9 => --cache_window has no effect without 
 {ADAPT}=cache {SET} --tune_on=train => because nothing is tuned; add
 {ADAPT}=cache --interpolate => --interpolate cannot be used with --adapt
 
-{COHERENCE} --tsv=t --permutations=0 --bootstrap=2 => --tsv has no rows without a test
 {COHERENCE} --workdirs=a,b => --workdir cannot be used with --workdirs
 {COHERENCE} --adapt=cache --split=valid => would be tuned on the measured split
 coherence --workdir=autoencoder => contains an autoencoder; choose a workdir that contains a langu
