@@ -213,15 +213,6 @@ def text_options(*trained: TextOptions | None) -> TextOptions:
     return options
 
 
-def word_options(models: Sequence[ScoringModel]) -> TextOptions:
-    """The options with which words are written: the options of the training text, changed by
-    flags."""
-    trained = models[0].text.options or PLAIN
-    options = {"lowercase": trained.lowercase, "unicode": trained.unicode}
-    options |= {name: value for name, value in values_of(_TEXT).items() if name in options}
-    return dataclasses.replace(PLAIN, **options)
-
-
 def read_words(run: Subject, **more: Any) -> Iterator[Document]:
     """The documents of --input, or of --data and --split with <UNKNOWN> for OOV words; `more` are
     arguments of `read_text`."""

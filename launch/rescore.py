@@ -23,9 +23,6 @@ With --references a table compares the 1-best, a random hypothesis, the chosen h
 without tokenization. p-values are from a paired bootstrap over documents (over segments if the list
 is one document): the share of resampled test sets in which a system is not better than the 1-best
 or --baseline.
-
---scored_nbest writes the list with one more feature per model, log P in nats, named after the run.
-The command and other tools can read this list.
 """
 
 from collections.abc import Sequence
@@ -35,6 +32,7 @@ import numpy as np
 from absl import flags
 
 from dclm_jax import files
+from dclm_jax.data.documents import PLAIN
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import perplexity
 from dclm_jax.rescoring import mert, metrics, nbest
@@ -43,7 +41,7 @@ from dclm_jax.rescoring.search import Rescorer
 from dclm_jax.text_scorer import SentenceModel
 from launch import _app, _evaluation
 
-for _name in ("workdir", "matmul_precision", "lowercase", "unicode"):
+for _name in ("workdir", "matmul_precision"):
     flags.declare_key_flag(_name)
 _evaluation.define_workdirs()
 _NBEST = flags.DEFINE_string(
@@ -64,31 +62,18 @@ _OUTPUT = flags.DEFINE_string(
 _METRICS = flags.DEFINE_string(
     "metrics", None, "JSON file for weights and metrics; '-' is standard output."
 )
-_SCORED_NBEST = flags.DEFINE_string(
-    "scored_nbest",
-    None,
-    "File for the list with log P under each model as a feature; '-' is standard output. The list "
-    "must be in the format of Moses.",
-)
 _WEIGHTS = flags.DEFINE_string(
     "weights", None, "Weights of all features, separated by commas, or a file from --metrics."
 )
 _TUNE = flags.DEFINE_bool("tune", False, "Tune the weights on --nbest and --references.")
 _OBJECTIVE = flags.DEFINE_enum("objective", "bleu", list(METRICS), "Metric that --tune optimizes.")
-_RESTARTS = flags.DEFINE_integer(
-    "restarts", 10, "Number of random starting weights for --tune.", lower_bound=0
-)
 _BEAM = flags.DEFINE_integer("beam", 1, "Beam width; 1 is greedy search.", lower_bound=1)
 _VITERBI = flags.DEFINE_bool(
     "viterbi", False, "Exact search, for models that read at most one earlier sentence."
 )
-_BOOTSTRAP = flags.DEFINE_integer(
-    "bootstrap", 1000, "Number of resampled test sets for p-values.", lower_bound=1
-)
 _SEED = flags.DEFINE_integer(
     "seed", 0, "Random seed for random hypotheses, tuning and resampling.", lower_bound=0
 )
-_OUTPUTS = (_OUTPUT, _METRICS, _SCORED_NBEST)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -103,16 +88,15 @@ def main(argv: Sequence[str]) -> None:
     baseline = nbest.read_sentences(_BASELINE.value, lists) if _BASELINE.value else []
     runs = _evaluation.restore_all(SentenceModel)
     models = [run.lm for run in runs]
-    options = _evaluation.word_options(models)
-    readers = {run.label: run.lm.reader for run in runs}
-    rescorer = Rescorer(readers, models[0].vocabulary, lists, division, options=options)
-    trained_oov_rate = models[0].text.unknown_rates.get("test")
+    text, readers = models[0].text, {run.label: run.lm.reader for run in runs}
+    rescorer = Rescorer(
+        readers, models[0].vocabulary, lists, division, options=text.options or PLAIN
+    )
+    trained_oov_rate = text.unknown_rates.get("test")
     if warning := perplexity.warning(rescorer.oov_rate, trained_oov_rate, lists.path):
         _evaluation.notify(warning)
-    if _SCORED_NBEST.value:
-        nbest.require_extensible(lists, rescorer.model_names)
     weights = rescorer.weights(_WEIGHTS.value)
-    prints = files.STDOUT not in [flag.value for flag in _OUTPUTS]
+    prints = files.STDOUT not in (_OUTPUT.value, _METRICS.value)
     beam = None if _VITERBI.value else _BEAM.value
 
     def show(text: str) -> None:
@@ -123,8 +107,8 @@ def main(argv: Sequence[str]) -> None:
         with _evaluation.Progress("rescoring", len(division)) as progress:
             return rescorer.decode(weights, beam=beam, on_document=progress)
 
-    for name, run in zip(rescorer.model_names, runs, strict=True):
-        show(f"{name}: {run.lm.summary}")
+    for run in runs:
+        show(f"{run.label}: {run.lm.summary}")
     documents = "one document; --documents=FILE names the document of each segment"
     documents = f"{len(division):,} documents" if _DOCUMENTS.value else documents
     show(f"{len(lists.segments):,} segments of {documents}")
@@ -139,13 +123,11 @@ def main(argv: Sequence[str]) -> None:
             statistics[_OBJECTIVE.value],
             metric,
             weights,
-            restarts=_RESTARTS.value,
             seed=_SEED.value,
             on_round=lambda number, tuned: show(f"round {number}: {metric.name} {tuned.value:.2f}"),
         ).weights
     show("weights: " + ", ".join(map("{} {:.4g}".format, rescorer.names, weights)))
-    choices, features = decode(weights)
-    scored = rescorer.scored_lines(features) if _SCORED_NBEST.value else []
+    choices, _ = decode(weights)
     value: dict[str, Any] = {
         "nbest": lists.path,
         "segments": len(lists.segments),
@@ -158,30 +140,23 @@ def main(argv: Sequence[str]) -> None:
     if references:
         single_lists = [[words] for words in baseline]
         others = metrics.list_statistics(single_lists, references) if baseline else {}
-        measured = metrics.measure(
-            statistics, choices, others, division, samples=_BOOTSTRAP.value, seed=_SEED.value
-        )
+        measured = metrics.measure(statistics, choices, others, division, seed=_SEED.value)
         show(metrics.table(measured))
         value |= measured
     if _OUTPUT.value:
         with files.open_output(_OUTPUT.value) as file:
             for segment, choice in zip(lists.segments, choices, strict=True):
                 file.write(" ".join(segment.hypotheses[choice]) + "\n")
-    if _SCORED_NBEST.value:
-        with files.open_output(_SCORED_NBEST.value) as file:
-            file.writelines(scored)
     if _METRICS.value:
         files.write_json(_METRICS.value, value)
 
 
 def _check_flags() -> None:
     """Refuses missing flags, and flags that have no effect."""
-    if not any(flag.value for flag in (*_OUTPUTS, _REFERENCES)):
-        raise InputError(
-            "no result is requested; add --output, --metrics, --scored_nbest or --references"
-        )
+    if not any(flag.value for flag in (_OUTPUT, _METRICS, _REFERENCES)):
+        raise InputError("no result is requested; add --output, --metrics or --references")
     _app.refuse_without("references", "tune", "baseline")
-    _app.refuse_without("tune", "objective", "restarts")
+    _app.refuse_without("tune", "objective")
     _app.refuse_together("viterbi", "beam")
 
 

@@ -6,5 +6,5 @@ In Python:
     rescorer = search.Rescorer({"tour": lm.reader}, lm.vocabulary, lists)
     choices, features = rescorer.decode(rescorer.default_weights)
     best = [s.hypotheses[choice] for s, choice in zip(lists.segments, choices)]
-    lines = rescorer.scored_lines(features)                 # the list with a feature "tour", log P
+    features[0][:, 0]                   # log P of the first segment's hypotheses under the model
 """

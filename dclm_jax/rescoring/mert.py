@@ -18,6 +18,8 @@ from dclm_jax.rescoring.metrics import Metric, picked
 _NARROWEST = 1e-9
 _LEAST_GAIN = 1e-9
 _MAX_ROUNDS = 10
+_RESTARTS = 10
+"""Number of random weights from which tuning starts in addition."""
 
 
 class Lists(NamedTuple):
@@ -48,7 +50,6 @@ def tune(
     metric: Metric,
     start: np.ndarray,
     *,
-    restarts: int = 10,
     seed: int = 0,
     on_round: Callable[[int, Tuned], None] = lambda number, tuned: None,
 ) -> Tuned:
@@ -64,7 +65,6 @@ def tune(
         the features [K, F] of all its hypotheses given the hypotheses chosen before.
       statistics: for each segment, int [K, Q].
       start: initial weights, float [F].
-      restarts: number of random weights from which tuning starts in addition.
       on_round: called with the number of a round, from 1, its weights and their metric.
     """
     rounds: list[Tuned] = []
@@ -78,7 +78,7 @@ def tune(
         previous_choices = list(choices)
         rng = np.random.default_rng([seed, number])
         weights = maximize(
-            features, statistics, metric, weights, restarts=restarts, rng=rng
+            features, statistics, metric, weights, restarts=_RESTARTS, rng=rng
         ).weights
     return max(rounds, key=lambda tuned: metric.sign * tuned.value)
 

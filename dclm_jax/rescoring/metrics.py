@@ -17,6 +17,8 @@ from dclm_jax.errors import importing
 from dclm_jax.tables import aligned
 
 _ORDERS = 4
+TEST_SETS = 1000
+"""Number of resampled test sets of a bootstrap test."""
 
 Statistics = Mapping[str, Sequence[np.ndarray]]
 """The statistics [K, Q] of the K hypotheses of each list, by metric and segment."""
@@ -122,7 +124,6 @@ def measure(
     baseline: Statistics,
     division: Sequence[range],
     *,
-    samples: int,
     seed: int,
 ) -> dict[str, Any]:
     """The metrics of the systems "first" (1-best), "random", "rescored" (the choices), "oracle"
@@ -158,9 +159,9 @@ def measure(
         rows[row] = {"right": float(np.mean(errors_SxQ[:, 0] == 0))}
         for name, metric in METRICS.items():
             pair = systems[name][row], systems[name][compared_with]
-            compared = compare(metric, *pair, division, samples=samples, seed=seed)
+            compared = compare(metric, *pair, division, seed=seed)
             rows[row][name] = {"value": compared["value"]} if row == compared_with else compared
-    return {"compared_with": compared_with, "bootstrap": samples, "rows": rows}
+    return {"compared_with": compared_with, "bootstrap": TEST_SETS, "rows": rows}
 
 
 def compare(
@@ -169,23 +170,22 @@ def compare(
     theirs_SxQ: np.ndarray,
     division: Sequence[range],
     *,
-    samples: int,
     seed: int,
 ) -> dict[str, float]:
-    """Compares the hypotheses that two systems have chosen for the same segments.
+    """Compares the hypotheses that two systems have chosen for the same segments, by a paired
+    bootstrap test (Koehn 2004) with TEST_SETS test sets, drawn with replacement. A test set has
+    documents, because the segments of a document depend on one another; if there is a single
+    document, a test set has segments.
 
     Args:
       ours_SxQ, theirs_SxQ: statistics of the chosen hypotheses.
       division: for each document the range of its segments. The ranges are consecutive and cover
         all segments.
-      samples: number of test sets of a paired bootstrap test (Koehn 2004), drawn with replacement.
-        A test set has documents, because the segments of a document depend on one another; if
-        there is a single document, a test set has segments.
 
     Returns:
       Our metric ("value"), the share of documents on which we are better ("improved", Lin et al.
       2015, Table 4), and the one-sided "p" of "we are no better": (1 + test sets on which we are no
-      better) / (1 + samples).
+      better) / (1 + TEST_SETS).
     """
     starts = [segments.start for segments in division]
     ours_DxQ, theirs_DxQ = (np.add.reduceat(a, starts) for a in (ours_SxQ, theirs_SxQ))
@@ -195,13 +195,13 @@ def compare(
     ]
     units = (ours_DxQ, theirs_DxQ) if len(division) > 1 else (ours_SxQ, theirs_SxQ)
     count = len(units[0])
-    draws_RxU = np.random.default_rng(seed).multinomial(count, [1 / count] * count, size=samples)
+    draws_RxU = np.random.default_rng(seed).multinomial(count, [1 / count] * count, size=TEST_SETS)
     pairs = zip(draws_RxU @ units[0], draws_RxU @ units[1], strict=True)
     worse = sum(metric.sign * (metric.score(a) - metric.score(b)) <= 0 for a, b in pairs)
     return {
         "value": metric.score(ours_SxQ.sum(axis=0)),
         "improved": float(np.mean(better)),
-        "p": (1 + worse) / (1 + samples),
+        "p": (1 + worse) / (1 + TEST_SETS),
     }
 
 

@@ -32,8 +32,6 @@ from dclm_jax.errors import InputError, brief
 SEPARATOR = "|||"
 SCORE = "score"
 """The name of the feature with the decoder's total score."""
-UNNAMED = "f"
-"""The name of the feature with the values before any name."""
 KALDI_WORDS = "words_text"
 KALDI_COSTS = ("acwt", "lmwt.nolm", "lmwt.lmonly")
 """Acoustic cost, graph cost without the language model, and cost of the language model. Features
@@ -64,13 +62,11 @@ class NBestList(NamedTuple):
     Attributes:
       segments: the segments in the order of the list.
       names: the names of the F features.
-      lines: the unchanged lines of a list of Moses, one per hypothesis; empty for a list of Kaldi.
     """
 
     path: str
     segments: list[Segment[list[str]]]
     names: tuple[str, ...]
-    lines: list[str]
 
 
 class _Hypothesis(NamedTuple):
@@ -88,11 +84,12 @@ def read_nbest(path: str, report: Callable[[str], None] = lambda line: None) -> 
     `report` is called with a line that counts features that some hypotheses lack."""
     folder = pathlib.Path(path)
     lines: list[Line] = [] if folder.is_dir() else _lines_with_text(path, "hypothesis")
-    is_moses = bool(lines) and SEPARATOR in lines[0].text
-    if is_moses:
+    if not lines:
+        hypotheses = _kaldi_folder(folder)
+    elif SEPARATOR in lines[0].text:
         hypotheses = list(_moses(lines, path))
     else:
-        hypotheses = list(_kaldi(lines, path)) if lines else _kaldi_folder(folder)
+        hypotheses = list(_kaldi(lines, path))
     sizes = _sizes(hypotheses)
     names = [
         name if size == 1 else f"{name}.{number}"
@@ -116,7 +113,7 @@ def read_nbest(path: str, report: Callable[[str], None] = lambda line: None) -> 
         values = [list(itertools.chain(*(absent | line.features).values())) for line in members]
         features_KxF = np.array(values, np.float64)
         segments.append(Segment([member.words for member in members], features_KxF, identifier))
-    return NBestList(path, segments, tuple(names), [text for _, text in lines if is_moses])
+    return NBestList(path, segments, tuple(names))
 
 
 def moses_line(index: int, words: Sequence[str], score: float) -> str:
@@ -165,51 +162,6 @@ def read_references(path: str, nbest: NBestList) -> list[list[str]]:
             "add words to at least one line"
         )
     return references
-
-
-def require_extensible(nbest: NBestList, names: Iterable[str]) -> None:
-    """Raises an `InputError` unless `extended_lines` can add features with these names."""
-    if not nbest.lines:
-        raise InputError(
-            f"{nbest.path}: is a list of Kaldi, which cannot have further features; convert it to "
-            "id ||| words ||| features ||| score"
-        )
-    for name in names:
-        if name.split() != [name] or SEPARATOR in name:
-            raise InputError(
-                f"{brief(name)} cannot be the name of a feature in {nbest.path}: rename the run "
-                f"so that its name has no white space and no {SEPARATOR}"
-            )
-
-
-def extended_lines(
-    nbest: NBestList, names: Sequence[str], values: Iterable[np.ndarray]
-) -> list[str]:
-    """The lines of a list of Moses with further features after its features, otherwise unchanged.
-
-    The style of the first named feature determines the style of the names: "NAME=1" if its value
-    follows without a space, otherwise "NAME= 1". `names` has the names of L features, and `values`
-    a float array [K, L] for each segment.
-    """
-    require_extensible(nbest, names)
-    rows = [row for values_KxL in values for row in values_KxL.tolist()]
-    fields = (field for line in nbest.lines for field in line.split(SEPARATOR)[2:3])
-    named = (token for field in fields for token in field.split() if "=" in token)
-    gap = " " if next(named, "=").endswith("=") else ""
-    lines = []
-    for line, row in zip(nbest.lines, rows, strict=True):
-        new = zip(names, row, strict=True)
-        features = "".join(f" {name}={gap}{value:.6f}" for name, value in new)
-        text = line.rstrip("\n")
-        identifier, words, *fields = text.split(SEPARATOR)
-        if fields:
-            old_features = fields[0].rstrip()
-            space = fields[0][len(old_features) :] or " " * (len(fields) > 1)
-            fields[0] = f"{old_features}{features}{space}"
-        else:
-            words, fields = f"{words} ", [features]
-        lines.append(SEPARATOR.join([identifier, words, *fields]) + line[len(text) :])
-    return lines
 
 
 def _lines_with_text(path: str, what: str) -> list[Line]:
@@ -267,17 +219,16 @@ def _moses(lines: Iterable[Line], path: str) -> Iterator[_Hypothesis]:
 
 
 def _add_moses_features(features: dict[str, list[float]], text: str, place: str) -> None:
-    """Adds the values by name. Names in older lists end in ":"."""
+    """Adds the values by name."""
     values = None
     for token in text.split():
         name, mark, value = token.rpartition("=")
-        if not mark and token.endswith(":"):
-            name, mark, value = token[:-1], ":", ""
-        if mark or values is None:
-            name = name if mark else UNNAMED
+        if mark:
             if name in features:
                 raise InputError(f"{place}: two features are called {brief(name)}; rename one")
             values = features[name] = []
+        elif values is None:
+            raise InputError(f"{place}: {brief(token)} has no name; write NAME= before it")
         if value:
             values.append(_number(value, "feature", place))
     for name, numbers in features.items():

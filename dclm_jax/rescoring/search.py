@@ -41,7 +41,7 @@ from dclm_jax.reading.continuations import (
     log_probs_after,
     read_after,
 )
-from dclm_jax.rescoring.nbest import SCORE, NBestList, Segment, extended_lines
+from dclm_jax.rescoring.nbest import SCORE, NBestList, Segment
 
 _DOCUMENTS = 256
 """Maximum number of documents that are read at once."""
@@ -81,7 +81,6 @@ class Rescorer:
     Attributes:
       names: the names of all L + F features: L models, the features of the list, and "words", the
         number of words, if the list has no feature of this name.
-      model_names: the names of the features of the L models.
       default_weights: float64 [L + F], 1 for models and the decoder's score, 0 for other features.
       segments: the segments of the list, with hypotheses as word ids and F features.
     """
@@ -98,26 +97,22 @@ class Rescorer:
         """Encodes the hypotheses.
 
         Args:
-          readers: the readers of the models by name of the feature; a name that the list has, or
-            "words" or "score", becomes NAME_2.
+          readers: the readers of the models by name of the feature.
           vocabulary: the vocabulary of all models.
           nbest: the list to rescore.
           division: the segments of each document, in order; by default the list is one document.
           options: case and normal form to which words are converted before they are encoded.
         """
-        self._nbest, self._readers = nbest, list(readers.values())
+        self._readers = list(readers.values())
         self._division = division or [range(len(nbest.segments))]
         counted = [] if _WORDS in nbest.names else [_WORDS]
-        self.model_names: list[str] = []
-        for name in readers:
-            used_names = {*nbest.names, SCORE, _WORDS, *self.model_names}
-            numbered = (f"{name}_{number}" for number in itertools.count(2))
-            candidates = itertools.chain([name], numbered)
-            self.model_names.append(next(new for new in candidates if new not in used_names))
-        self.names = [*self.model_names, *nbest.names, *counted]
-        self.default_weights = np.array(
-            [float(name in [*self.model_names, SCORE]) for name in self.names]
-        )
+        self.names = [*readers, *nbest.names, *counted]
+        if repeated := readers.keys() & {*nbest.names, *counted}:
+            raise InputError(
+                f"{nbest.path}: {brief(min(repeated))} is the name of a feature and of a run; "
+                "rename the feature"
+            )
+        self.default_weights = np.array([float(name in [*readers, SCORE]) for name in self.names])
         self.segments = []
         for segment in nbest.segments:
             hypotheses = [
@@ -181,12 +176,6 @@ class Rescorer:
         choices = itertools.chain.from_iterable(document.choices for document in decoded)
         features = itertools.chain.from_iterable(document.features for document in decoded)
         return list(choices), list(features)
-
-    def scored_lines(self, features: Sequence[np.ndarray]) -> list[str]:
-        """The lines of the list with log P under every model as further features, taken from the
-        features of `decode`; see `nbest.extended_lines`."""
-        log_probs = [features_KxE[:, : len(self._readers)] for features_KxE in features]
-        return extended_lines(self._nbest, self.model_names, log_probs)
 
 
 def search(

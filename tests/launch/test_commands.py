@@ -21,14 +21,14 @@ from tests.launch.support import (
     of_launch,
 )
 
-_RAW_TEXT = {"format", "normalize", "text_key", "language", "encoding"}
+_TEXT = {"lowercase", "unicode", "format", "normalize", "text_key", "language", "encoding"}
 _WITHOUT_EFFECT = {
     "generate": {"batch_size"},
     "minimal_pairs": {"text_key"},
     "order": {"batch_size"},
     "reconstruct": {"batch_size"},
-    "rescore": {"batch_size"} | _RAW_TEXT,
-    "report": {"workdir", "tune_on", "lowercase", "unicode"} | _RAW_TEXT,
+    "rescore": {"batch_size"} | _TEXT,
+    "report": {"workdir", "tune_on"} | _TEXT,
 }
 """Flags of shared modules that a command does not list, and so refuses."""
 

@@ -13,6 +13,11 @@ from dclm_jax.rescoring.metrics import METRICS
 BLEU, WER = METRICS["bleu"], METRICS["wer"]
 
 
+@pytest.fixture
+def many_test_sets(monkeypatch):
+    monkeypatch.setattr(metrics, "TEST_SETS", 4000)
+
+
 def words(seed, count):
     rng = np.random.default_rng(seed)
     return [["abcdef"[i] for i in rng.integers(0, 6, rng.integers(1, 12))] for _ in range(count)]
@@ -60,6 +65,7 @@ def test_metrics_of_lists_with_empty_hypotheses_and_references_by_hand():
         assert metrics.oracle(metric, counted[name]) == [1, 1, 0]
 
 
+@pytest.mark.usefixtures("many_test_sets")
 @pytest.mark.parametrize("metric", METRICS.values())
 def test_documents_and_test_sets_of_empty_references_alone_are_compared(metric):
     references = [[*"abcd"], [], []]
@@ -68,7 +74,7 @@ def test_documents_and_test_sets_of_empty_references_alone_are_compared(metric):
         for texts in ([[*"abcd"], [], []], [[*"abcd"], [*"x"], []])
     )
     division = [range(1), range(1, 2), range(2, 3)]
-    result = metrics.compare(metric, ours, theirs, division, samples=4000, seed=0)
+    result = metrics.compare(metric, ours, theirs, division, seed=0)
     assert result["value"] == pytest.approx(100 if metric is BLEU else 0)
     assert result["improved"] == pytest.approx(1 / 3)
     # No better where the second document is not drawn.
@@ -107,21 +113,22 @@ def test_the_oracle_is_the_best_of_every_list():
     assert metrics.oracle(BLEU, of_lists) == [5] * 6
 
 
+@pytest.mark.usefixtures("many_test_sets")
 def test_documents_are_compared():
     # Errors of two documents of two segments: 3 against 4, and 5 against 5.
     ours = np.array([[1, 10], [2, 10], [3, 10], [2, 10]])
     theirs = np.array([[4, 10], [0, 10], [2, 10], [3, 10]])
     documents = [range(2), range(2, 4)]
-    result = metrics.compare(WER, ours, theirs, documents, samples=4000, seed=0)
+    result = metrics.compare(WER, ours, theirs, documents, seed=0)
     assert (result["value"], result["improved"]) == (20.0, 0.5)
     # No better if the second document is drawn twice, which is one test set in four.
     assert result["p"] == pytest.approx(0.25, abs=0.03)
     # By segments: the differences are -3, 2, 1 and -1, and all 4^4 test sets are as likely.
     drawn = list(map(sum, itertools.product([-3, 2, 1, -1], repeat=4)))
-    single = metrics.compare(WER, ours, theirs, [range(4)], samples=4000, seed=0)
+    single = metrics.compare(WER, ours, theirs, [range(4)], seed=0)
     assert single["p"] == pytest.approx(np.mean(np.array(drawn) >= 0), abs=0.03)
     assert single["improved"] == 1.0
-    again = metrics.compare(WER, ours, theirs, [range(4)], samples=4000, seed=0)
+    again = metrics.compare(WER, ours, theirs, [range(4)], seed=0)
     assert again == single
 
 

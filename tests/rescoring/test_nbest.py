@@ -2,7 +2,6 @@
 
 import re
 
-import numpy as np
 import pytest
 
 from dclm_jax.errors import InputError
@@ -51,9 +50,6 @@ USUAL = (("score", "LM", "TM.1", "TM.2"), [-7, -3, -1.5, -2])
         ("0 ||| a b ||| LM=-3.0 TM=-1.5 -2.0 ||| -7\n", *USUAL),
         ("0 ||| a b ||| LM=-3.0 TM= -1.5 -2.0 ||| -7\n", *USUAL),
         ("0\t|||  a   b |||\tLM=\t-3   TM=-1.5\t -2  |||\t-7 ||| 0-0\r\n", *USUAL),
-        ("0 ||| a b ||| LM: -3 TM: -1.5 -2 ||| -7\n", *USUAL),
-        ("0 ||| a b ||| -1 ||| 1\n", ("score", "f"), [1, -1]),
-        ("0 ||| a b ||| -1 -2 ||| 1\n", ("score", "f.1", "f.2"), [1, -1, -2]),
         ("0 ||| a b ||| a=b= 1 c=d=2 =x=3 ||| 4\n", ("score", "a=b", "c=d", "=x"), [4, 1, 2, 3]),
         ("0 ||| a b\n", (), []),
         ("0 ||| a b ||| f=2 |||\n", ("f",), [2]),
@@ -110,54 +106,6 @@ def test_features_that_hypotheses_lack_are_0_and_counted(tmp_path):
     assert many.endswith("'f0' in 7, 'f1' in 7, 'f2' in 7, 'f3' in 7, 'f4' in 7 and 3 more")
 
 
-def extended(tmp_path, text, names=("lm",), values=((-1.5,), (-2.25,))):
-    lists = read(tmp_path, text)
-    return "".join(nbest.extended_lines(lists, names, [np.array(values, np.float64)]))
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            "0 ||| a |||  f= 1 2 ||| -1 ||| 0-0\n0 |||  ||| g= 1   ||| -2\n",
-            "0 ||| a |||  f= 1 2 lm= -1.500000 ||| -1 ||| 0-0\n"
-            "0 |||  ||| g= 1 lm= -2.250000   ||| -2\n",
-        ),
-        (
-            "0\t|||\ta\t|||\tf=1\t|||\t-1\r\n0 ||| b=  c ||| f=2||| -1",
-            "0\t|||\ta\t|||\tf=1 lm=-1.500000\t|||\t-1\n0 ||| b=  c ||| f=2 lm=-2.250000 ||| -1",
-        ),
-        (
-            "0 ||| a ||| ||| -1\n0 ||| b |||||| -1\n",
-            "0 ||| a ||| lm= -1.500000 ||| -1\n0 ||| b ||| lm= -2.250000 ||| -1\n",
-        ),
-        ("0 ||| a\n0 ||| b=1\n", "0 ||| a ||| lm= -1.500000\n0 ||| b=1 ||| lm= -2.250000\n"),
-        (
-            "0 ||| a ||| -1 2\n0 ||| b ||| -3 4",
-            "0 ||| a ||| -1 2 lm= -1.500000\n0 ||| b ||| -3 4 lm= -2.250000",
-        ),
-    ],
-)
-def test_features_are_added_and_nothing_else_changes(tmp_path, text, expected):
-    before = read(tmp_path, text)
-    assert extended(tmp_path, text) == expected
-    after = read(tmp_path, expected)
-    assert after.segments[0].hypotheses == before.segments[0].hypotheses
-    columns = [
-        dict(zip(lists.names, lists.segments[0].features_KxF.T.tolist(), strict=True))
-        for lists in (before, after)
-    ]
-    assert columns[1] == {**columns[0], "lm": [-1.5, -2.25]}
-
-
-def test_what_cannot_be_read_again_is_not_added(tmp_path):
-    for name in ("a b", "a|||b"):
-        with pytest.raises(InputError, match=r"cannot be the name of a feature in .*list: rename"):
-            extended(tmp_path, "0 ||| a\n0 ||| b\n", [name])
-    with pytest.raises(InputError, match="list of Kaldi, which cannot have further features"):
-        extended(tmp_path, "u-1 a\nu-2 b\n")
-
-
 GOOD = "0 ||| a ||| f= 1 ||| 1\n"
 
 
@@ -168,13 +116,14 @@ GOOD = "0 ||| a ||| f= 1 ||| 1\n"
         (GOOD + "2 ||| a ||| f= 1 ||| 1\n", r":2: the id is '2'; expected 0 or 1"),
         (GOOD + GOOD.replace("0 |", "1 |") + GOOD, r":3: the id is '0'; expected 1 or 2"),
         (GOOD + "x\n", r":2: has 1 field; expected id \|\|\| words"),
-        (GOOD + "0 ||| a ||| 1\n", r":2: has no total score, unlike .*list:1; write a total"),
-        ("0 ||| a ||| 1\n" + GOOD, r":2: has a total score, unlike .*list:1; write a total"),
+        (GOOD + "0 ||| a ||| f= 1\n", r":2: has no total score, unlike .*list:1; write a total"),
+        ("0 ||| a ||| f= 1\n" + GOOD, r":2: has a total score, unlike .*list:1; write a total"),
         (
             GOOD + "0 ||| a ||| T=1 2 ||| 1\n0 ||| a ||| T= 1 ||| 1\n",
             r":3: the number of values of the feature 'T' is 1; expected 2, as at .*list:2$",
         ),
         ("0 ||| a ||| f= g= 1 ||| 1\n", r":1: the feature 'f' has no value; write a number"),
+        ("0 ||| a ||| -1 f=1 ||| 1\n", r":1: '-1' has no name; write NAME= before it"),
         ("0 ||| a ||| f=1 f= 2 ||| 1\n", r":1: two features are called 'f'"),
         ("0 ||| a ||| f.1= 1 f= 1 2 ||| 1\n", r": two features are called 'f.1'; rename one"),
         ("0 ||| a ||| f=inf ||| 1\n", r":1: a feature is 'inf'; expected a finite number"),
