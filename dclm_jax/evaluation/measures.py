@@ -1,10 +1,8 @@
 """Measures computed from the nats of every target, all in one pass over the documents.
 
 A measure is a class in MEASURES. `add` takes each document with the nats of its targets, and
-`value` returns the result. `LanguageModel.measure` returns all MEASURES; `launch.evaluate`
-and the table of perplexities of `launch.report` have those with a header. The values of all
-MEASURES on a split are saved in RUN/results as one result, so that a new entry or version makes
-commands measure runs again.
+`value` returns the result. `LanguageModel.measure` returns all MEASURES. Their values on a split
+are saved in RUN/results as one result, from which `launch.report` makes tables and figures.
 """
 
 import abc
@@ -21,18 +19,10 @@ class Measure(abc.ABC):
     """A measure of one model; a new object has no documents.
 
     Attributes:
-      name: key of the value in saved results, JSON and CSV, different from their other keys.
-      version: version of the value. Raise it when `value` changes, so that saved results are
-        measured again.
-      header: header, with unit, of the measure's column in the table of perplexities. The value of
-        a measure with a header is one number. A measure without a header is not in that table, in
-        launch.evaluate or in report.json. Tables and figures that need such a measure read the
-        value from the saved results.
+      name: key of the value in saved results, different from their other keys.
     """
 
     name: ClassVar[str]
-    version: ClassVar[int] = 1
-    header: ClassVar[str] = ""
 
     @abc.abstractmethod
     def add(self, sentences: Document, nll: Sequence[np.ndarray]) -> None:
@@ -127,14 +117,9 @@ class BySentence(ByPosition):
 
 
 MEASURES: tuple[type[Measure], ...] = (ByToken, BySentence, ByDocument)
-"""All measures, in the order of their columns or tables."""
+"""All measures, in the order of their tables."""
 
 
 def by_position() -> list[type[ByPosition]]:
     """The measures that have a table and a figure of perplexities by position."""
     return [kind for kind in MEASURES if issubclass(kind, ByPosition)]
-
-
-def of_numbers() -> list[type[Measure]]:
-    """The measures whose values are a column of a table."""
-    return [kind for kind in MEASURES if kind.header]

@@ -13,7 +13,6 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation import interpolation, measures, parts_of_speech, significance
 from dclm_jax.evaluation.datasets import Dataset, Encoded
 from dclm_jax.evaluation.interpolation import Mixture
-from dclm_jax.evaluation.measures import of_numbers
 from dclm_jax.evaluation.parts_of_speech import TagClass, TagSums
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.experiments import figures
@@ -34,7 +33,6 @@ class Evaluation:
       subjects: the runs, the runs with test-time adaptation, and their mixture.
       num_runs: number of runs.
       perplexities: one per subject.
-      values: values of the measures with a header, by name; one dictionary per subject.
       source: source of the documents.
       mixture: the mixture's weight and tuning documents.
       classes: sums by part of speech; empty if not requested.
@@ -43,7 +41,6 @@ class Evaluation:
     subjects: list[Subject]
     num_runs: int
     perplexities: list[Perplexity]
-    values: list[dict[str, float]]
     source: dict[str, Any]
     mixture: Mixture | None
     classes: list[TagClass]
@@ -53,7 +50,6 @@ class Evaluation:
         first = self.perplexities[0]
         if len(labels) == 1:
             lines = [self.subjects[0].lm.summary, str(first)]
-            lines += [f"{kind.header}: {_text(self.values[0][kind.name])}" for kind in of_numbers()]
         else:
             # The numbers of words and targets are equal for all models.
             lines = [*aligned(self._table()), first.description]
@@ -76,12 +72,9 @@ class Evaluation:
 
     def _table(self) -> list[tuple[str, ...]]:
         header = "run", "parameters", "targets", "perplexity", "in-vocabulary", "bits/word"
-        rows: list[tuple[str, ...]] = [(*header, *(kind.header for kind in of_numbers()))]
-        for (label, _, lm), measured, values in zip(
-            self.subjects, self.perplexities, self.values, strict=True
-        ):
-            known = measured.known_perplexity
-            numbers = measured.perplexity, known, measured.bits_per_word, *values.values()
+        rows: list[tuple[str, ...]] = [header]
+        for (label, _, lm), measured in zip(self.subjects, self.perplexities, strict=True):
+            numbers = measured.perplexity, measured.known_perplexity, measured.bits_per_word
             rows.append(
                 (label, f"{lm.num_parameters:,}", f"{measured.tokens:,}", *map(_text, numbers))
             )
@@ -96,7 +89,7 @@ class Evaluation:
         results = []
         for index, measured in enumerate(self.perplexities):
             run = self.subjects[index].to_json() if index < self.num_runs else {}
-            result = {**measured.to_json(), **self.values[index], **run, **self.source}
+            result = {**measured.to_json(), **run, **self.source}
             if self.classes:
                 result["by_pos"] = parts_of_speech.to_json(self.classes, index)
             results.append(result)
@@ -172,15 +165,15 @@ def evaluate(
       mixture: mixture of two models, measured as well.
       by_pos: whether to measure each part of speech, too; all documents must have tags.
     """
-    subjects, kinds, store = [*runs, *adapted], of_numbers(), store or Store()
+    subjects, store = [*runs, *adapted], store or Store()
     interpolation.no_document([run.lm.scorer for run in runs])
     by_tag = TagSums(len(subjects) + (mixture is not None)) if by_pos else None
     if not by_pos and mixture is None and not dataset.is_text:
         results = [store.targets(subject, dataset) or {} for subject in subjects]
     else:
         weight = None if mixture is None else mixture.weight
-        # Only results of splits are saved. Text of any length is streamed.
-        computed = kinds if dataset.is_text else measures.MEASURES
+        # Only results of splits are saved.
+        computed = () if dataset.is_text else measures.MEASURES
         num_models = len(subjects) + (mixture is not None)
         new = [[kind() for kind in computed] for _ in range(num_models)]
         with store.progress("perplexity", dataset.num_documents) as on_document:
@@ -195,7 +188,6 @@ def evaluate(
         results = list(map(of_pass, sums, new))
         for subject, values in zip(subjects, results, strict=False):
             store.save(Result.of_targets(subject, dataset), values)
-    numbers = [{kind.name: values[kind.name] for kind in kinds} for values in results]
     if mixture is not None:
         mixed = mix(runs[0].lm, runs[1].lm, mixture.weight)
         subjects.append(Subject(_MIXTURE, "", mixed))
@@ -205,7 +197,7 @@ def evaluate(
         for subject, measured in zip(subjects, sums, strict=True)
     ]
     classes = by_tag.classes() if by_tag else []
-    return Evaluation(subjects, len(runs), perplexities, numbers, dataset.source, mixture, classes)
+    return Evaluation(subjects, len(runs), perplexities, dataset.source, mixture, classes)
 
 
 def _tagged(dataset: Dataset) -> Iterator[Encoded]:

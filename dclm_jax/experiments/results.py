@@ -28,8 +28,7 @@ from dclm_jax.training.config import flat
 from dclm_jax.training.workdir import CORPUS_FILE, METRICS_FILE, RESULT_FILE, read_lines
 
 VERSION = 6
-"""Version of all saved results, in addition to the version of each measure
-(`measures.Measure.version`)."""
+"""Version of all saved results, in addition to the versions of some results."""
 FOLDER = "results"
 PERPLEXITY = "perplexity"
 """The name of the sums of `evaluation.perplexity`, and of the result of a pass over all targets."""
@@ -51,7 +50,7 @@ class Result(NamedTuple):
         dataset: Dataset,
         measure: str,
         options: Mapping[str, Any],
-        version: int | Mapping[str, int] = 1,
+        version: int = 1,
         title: str = "",
     ) -> "Result":
         """The result of a measure with these options, which are JSON values. `title` is
@@ -85,8 +84,8 @@ class Result(NamedTuple):
     @classmethod
     def of_targets(cls, subject: Subject, dataset: Dataset) -> "Result":
         """The result of a pass over all targets."""
-        versions = {kind.name: kind.version for kind in measures.MEASURES}
-        return cls.of(subject, dataset, PERPLEXITY, {}, versions)
+        names = [kind.name for kind in measures.MEASURES]
+        return cls.of(subject, dataset, PERPLEXITY, {"measures": names})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -87,8 +87,6 @@ def _perplexity(all_rows: Sequence[Row], compared: Compared) -> Table:
         _spreads(all_rows, "test, in-vocabulary", "test", "known_perplexity"),
         _spreads(all_rows, "bits/word", "test", "bits_per_word"),
     ]
-    for kind in measures.of_numbers():
-        columns.append(_spreads(all_rows, kind.header, kind.name))
     comparisons = compared[baseline]
     ratios = [each and [each.ratio, each.same_recipe] for each in comparisons]
     ends = [each and each.interval for each in comparisons]
@@ -299,7 +297,7 @@ def first_decides(results: Sequence[Mapping[str, Any]]) -> bool:
 
 def to_json(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Any]:
     """All numbers of all rows, without numbers of single documents; positions by `ranges`."""
-    hidden = [kind.name for kind in measures.MEASURES if not kind.header]
+    hidden = [kind.name for kind in measures.MEASURES]
     return {
         "rows": [
             {
