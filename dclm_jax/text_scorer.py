@@ -352,7 +352,7 @@ class TextScorer(ScoringModel):
             tuned; they should differ from the measured documents.
           data, label, on_document: as for `evaluation.adaptation.adapt`.
           **setting: weight, theta, window and strength of a neural cache, weight and strength of a
-            unigram cache, rate, decay and sentences of dynamic evaluation.
+            unigram cache, rate and decay of dynamic evaluation.
         """
         make_scorer, adaptation = adapt(
             self,

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from dclm_jax.data.corpus import SPLITS
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import adaptation
 from dclm_jax.evaluation.datasets import Dataset
@@ -19,33 +18,41 @@ ADAPT = flags.DEFINE_list(
     "Test-time adaptation to each document, separated by commas: cache (neural cache), unigram "
     "(unigram cache), dynamic (dynamic evaluation).",
 )
-_HELP = {
-    "cache_weight": "Weight l of --adapt=cache or unigram, from 0 to 1",
-    "cache_theta": "Sharpness theta of --adapt=cache",
-    "cache_window": "Maximum number of targets in the window of --adapt=cache",
-    "cache_strength": "Strength s of the model in --adapt=cache or unigram, in targets",
-    "dynamic_rate": "Learning rate eta of --adapt=dynamic",
-    "dynamic_decay": "Decay lambda of --adapt=dynamic, towards the trained parameters",
-    "dynamic_sentences": "Number of sentences per step of --adapt=dynamic",
+_NUMBERS = {
+    flag.name: flag
+    for flag in (
+        flags.DEFINE_float(
+            "cache_weight",
+            None,
+            "Weight l of --adapt=cache or unigram, from 0 to 1. Default: tuned.",
+        ),
+        flags.DEFINE_float(
+            "cache_theta", None, "Sharpness theta of --adapt=cache. Default: tuned."
+        ),
+        flags.DEFINE_integer(
+            "cache_window",
+            adaptation.WINDOW,
+            "Maximum number of targets in the window of --adapt=cache.",
+        ),
+        flags.DEFINE_float(
+            "cache_strength",
+            None,
+            "Strength s of the model in --adapt=cache or unigram, in targets. Default: tuned.",
+        ),
+        flags.DEFINE_float(
+            "dynamic_rate", None, "Learning rate eta of --adapt=dynamic. Default: tuned."
+        ),
+        flags.DEFINE_float(
+            "dynamic_decay",
+            None,
+            "Decay lambda of --adapt=dynamic, towards the trained parameters. Default: tuned.",
+        ),
+    )
 }
-_PREFIXES = {"cache": "cache", "unigram": "cache", "dynamic": "dynamic"}
-
-
-def _define(name: str) -> flags.FlagHolder:
-    default = adaptation.DEFAULTS.get(name.split("_")[1])
-    if default is not None:
-        return flags.DEFINE_integer(name, default, f"{_HELP[name]}.")
-    return flags.DEFINE_float(name, None, f"{_HELP[name]}. Default: tuned.")
-
-
-_NUMBERS = {name: _define(name) for name in _HELP}
 SETTINGS = (ADAPT, *_NUMBERS.values())
-TUNE_ON = flags.DEFINE_enum(
-    "tune_on",
-    "valid",
-    SPLITS,
-    "Split that tunes the settings of --adapt or the weight of --interpolate.",
-)
+_PREFIXES = {"cache": "cache", "unigram": "cache", "dynamic": "dynamic"}
+_TUNED_ON = "valid"
+"""The split that tunes settings of --adapt, and the weight of --interpolate."""
 
 
 def check_settings() -> None:
@@ -84,18 +91,10 @@ def check_flags(mixes: bool = False) -> None:
       mixes: whether the weight of a mixture is tuned.
     """
     check_settings()
-    tunes = mixes or _tunes()
-    if TUNE_ON.present and not tunes:
-        mixing = "add --interpolate, or " if "interpolate" in flags.FLAGS else ""
-        raise InputError(
-            "--tune_on has no effect, because nothing is tuned; "
-            f"{mixing}add --adapt without some of its settings, or remove --tune_on"
-        )
-    if tunes and flags.FLAGS.input is None and TUNE_ON.value == flags.FLAGS.split:
+    if (mixes or _tunes()) and flags.FLAGS.input is None and flags.FLAGS.split == _TUNED_ON:
         setting = "the weight" if mixes else f"--adapt={','.join(ADAPT.value)}"
         raise InputError(
-            f"{setting} would be tuned on the measured split, {TUNE_ON.value}; choose another "
-            "--tune_on or --split"
+            f"{setting} would be tuned on the measured split, {_TUNED_ON}; choose another --split"
         )
 
 
@@ -112,7 +111,7 @@ def reads_split() -> bool:
 
 def open_tuning(runs: Sequence[Subject]) -> Dataset:
     """The documents to tune on."""
-    return _evaluation.open_split(runs, TUNE_ON.value)
+    return _evaluation.open_split(runs, _TUNED_ON)
 
 
 def adapt(runs: Sequence[Subject], store: Store) -> list[Subject]:

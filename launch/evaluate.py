@@ -21,8 +21,8 @@ The table has the classes of the most frequent tags, all other tags together, pu
 which add up to the whole text. --plot then shows the perplexity of each class relative to the first
 run, with 95% intervals from a bootstrap over documents.
 
---interpolate mixes two runs, p = w p_A + (1 - w) p_B for every target. The weight w is tuned on
---tune_on, and used on --split or --input.
+--interpolate mixes two runs, p = w p_A + (1 - w) p_B for every target. The weight w is tuned on the
+validation split, and used on --split or --input.
 
 --adapt measures perplexity without and with test-time adaptation to each document. Every document
 starts from the trained run, which does not change.
@@ -33,15 +33,15 @@ starts from the trained run, which does not change.
              Grave et al. have s = 0; with s > 0 a cache with few entries gets little weight.
     unigram  unigram cache: p_cache(w) = (s p_LM(w) + c_w) / (s + n), where w occurs c_w times among
              the n earlier targets. N-gram models support only this adaptation.
-    dynamic  dynamic evaluation (Krause et al. 2018): after every --dynamic_sentences sentences, a
-             gradient step on these sentences updates the parameters. The gradient is divided by its
-             root mean square in training text, and parameters decay towards the trained values. In
-             steps of one sentence, parameters that affect only the context get no gradient, such as
-             the parameters of bags of words in rlm_*, hrnnlm and hrnnlm_two_step. 100,000 targets
-             take some minutes on a CPU.
+    dynamic  dynamic evaluation (Krause et al. 2018): after every sentence, a gradient step on this
+             sentence updates the parameters. The gradient is divided by its root mean square in
+             training text, and parameters decay towards the trained values. Parameters that affect
+             only the context get no gradient, such as the parameters of bags of words in rlm_*,
+             hrnnlm and hrnnlm_two_step. 100,000 targets take some minutes on a CPU.
 
-Settings without a flag are tuned over the grids of dclm_jax/evaluation/adaptation.py, and never on
-the measured text. Dynamic evaluation diverges if a step has more than 50 nats per target.
+Settings without a flag are tuned on the validation split, over the grids of
+dclm_jax/evaluation/adaptation.py. Dynamic evaluation diverges if a sentence has more than 50 nats
+per target.
 
 --output has one object for a single run, and {"runs": [...]} for several. --by_pos adds "by_pos".
 --interpolate adds "mixture" and "tuning". --adapt adds "adapted", with one object per adaptation;

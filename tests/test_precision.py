@@ -78,8 +78,8 @@ def use_language_model(lm: LanguageModel) -> None:
     model: Any = lm.model
     params: Any = lm.params
     document = lm.encode(TEXT)
-    scale = root_mean_square(model, params, [document], sentences=2)
-    list(DynamicScorer(model, params, scale, rate=0.1, decay=0.1, sentences=2).score([document]))
+    scale = root_mean_square(model, params, [document])
+    list(DynamicScorer(model, params, scale, rate=0.1, decay=0.1).score([document]))
 
 
 @pytest.fixture

@@ -37,10 +37,11 @@ Setting = Mapping[str, float | None]
 SETTINGS: dict[str, tuple[str, ...]] = {
     "cache": ("weight", "theta", "window", "strength"),
     "unigram": ("weight", "strength"),
-    "dynamic": ("rate", "decay", "sentences"),
+    "dynamic": ("rate", "decay"),
 }
 """The kinds of adaptation, and the names of their numbers."""
-DEFAULTS = {"window": 2000, "sentences": 1}
+WINDOW = 2000
+"""The default of the number "window", which is never tuned."""
 GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
     "cache": {"theta": (0.05, 0.1, 0.2, 0.4, 0.8, 1.6), "strength": (0.0, 30.0, 100.0, 300.0)},
     "unigram": {"strength": (1.0, 10.0, 30.0, 100.0, 300.0, 1000.0)},
@@ -56,7 +57,6 @@ _RANGES = {
     "strength": (0, 1e30),
     "rate": (0, 1e38),
     "decay": (0, 1e38),
-    "sentences": (1, 10**9),
 }
 
 
@@ -130,11 +130,11 @@ def complete(kind: str, setting: Setting) -> dict[str, float | None]:
         names = ", ".join(SETTINGS[kind])
         raise InputError(f"{name} is not a setting of --adapt={kind}; choose from {names}")
     numbers = {name: setting.get(name) for name in SETTINGS[kind]}
+    if "window" in numbers and numbers["window"] is None:
+        numbers["window"] = WINDOW
     for name, value in numbers.items():
         low, high = _RANGES[name]
-        if value is None:
-            numbers[name] = DEFAULTS.get(name)
-        elif not low <= value <= high:
+        if value is not None and not low <= value <= high:
             raise InputError(
                 f"the {name} of --adapt={kind} is {value}; expected a number from {low} to {high:g}"
             )
@@ -196,7 +196,7 @@ def adapt(
     @functools.cache
     def adaptable() -> _Dynamic | _Cached:
         if kind == "dynamic":
-            return _Dynamic(lm, int(numbers["sentences"] or 1), data, label or lm.name)
+            return _Dynamic(lm, data, label or lm.name)
         return _Cached(lm, kind)
 
     trials = []
@@ -259,15 +259,15 @@ class _Cached:
 class _Dynamic:
     """A model and the root mean square of its gradients on training text."""
 
-    def __init__(self, lm: Adaptable, sentences: int, data: str | None, label: str):
+    def __init__(self, lm: Adaptable, data: str | None, label: str):
         directory = data or lm.config["data"]["directory"]
         training = open_corpus(directory, "train")
         require_vocabulary(training, directory, lm.vocabulary)
         order = np.random.default_rng(0).permutation(training.num_documents).tolist()
         neural: Any = lm.neural
         model, params = neural
-        scale = root_mean_square(model, params, map(training.document, order), sentences=sentences)
-        self._scorer = functools.partial(DynamicScorer, model, params, scale, sentences=sentences)
+        scale = root_mean_square(model, params, map(training.document, order))
+        self._scorer = functools.partial(DynamicScorer, model, params, scale)
         self._name = f"{label} + dynamic"
 
     def scorer(self, setting: dict[str, float]) -> WordScorer:

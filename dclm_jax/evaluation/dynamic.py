@@ -1,21 +1,20 @@
 """Dynamic evaluation: a model learns from a document while it scores it (Krause et al. 2018).
 
-A document is read in steps of a few sentences. The targets of a step are scored first. The context
-before the step is held fixed. Then the gradient g of the targets' total nats updates each parameter
-separately, for later steps of this document:
+A document is read sentence by sentence. The targets of a sentence are scored first. The context
+before the sentence is held fixed. Then the gradient g of the targets' total nats updates each
+parameter separately, for later sentences of this document:
 
     th <- th + min(lam D, 1) (th_0 - th) - eta g / (sqrt(MS) + epsilon)
 
-MS is the mean square of g over steps of training text, D = sqrt(MS) / mean(sqrt(MS)), and epsilon =
-EPSILON mean(sqrt(MS)). mean(sqrt(MS)) is taken over all parameters except hashed features, because
-most hashed features occur in no text.
+MS is the mean square of g over sentences of training text, D = sqrt(MS) / mean(sqrt(MS)), and
+epsilon = EPSILON mean(sqrt(MS)). mean(sqrt(MS)) is taken over all parameters except hashed
+features, because most hashed features occur in no text.
 
-Contexts are not recomputed after a step. In steps of one sentence, parameters that affect only the
-context get no gradient, such as the parameters of bags of words in `rlm_*`, `hrnnlm` and
-`hrnnlm_two_step`. Every document begins with the trained parameters th_0, which never change.
+Contexts are not recomputed after an update. Parameters that affect only the context get no
+gradient, such as the parameters of bags of words in `rlm_*`, `hrnnlm` and `hrnnlm_two_step`. Every
+document begins with the trained parameters th_0, which never change.
 """
 
-import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -28,15 +27,15 @@ from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.evaluation.scoring import Document, Scored, sentences_to_score
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.precision import compiled
-from dclm_jax.reading.blocks import next_block, power_of_two
+from dclm_jax.reading.blocks import next_block
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, open_documents
 
 EPSILON = 1.0
 """Damping relative to mean(sqrt(MS)); it bounds the update of parameters with a small MS."""
-STATISTICS_STEPS = 300
-"""Number of steps of training text for MS."""
+STATISTICS_SENTENCES = 300
+"""Maximum number of sentences of training text for MS."""
 _MOST_NATS = 50.0
-"""Maximum of the mean nats per target of a step. No useful model exceeds it; a diverging model
+"""Maximum of the mean nats per target of a sentence. No useful model exceeds it; a diverging model
 exceeds it long before its negative log-likelihood is infinite."""
 
 
@@ -58,20 +57,18 @@ class DynamicScorer:
         rate: float,
         decay: float,
         *,
-        sentences: int = 1,
         name: str = "dynamic evaluation",
     ):
         """
         Args:
           root_mean_square: sqrt(MS) of each parameter, see the function `root_mean_square`.
           rate, decay: eta and lam.
-          sentences: maximum number of sentences per step.
           name: the model's name in messages.
         """
         self.vocab_size = model.vocab_size
         self._open = compiled(open_documents, model, static=1)
         self._learn = compiled(_learn, model, donated=0)
-        self._sentences, self._name = sentences, name
+        self._name = name
         initial, scale = jax.device_put((params, root_mean_square), jax.local_devices()[0])
         counted = jax.tree.leaves(
             {name: leaf for name, leaf in scale.items() if name not in model.hashed}
@@ -83,7 +80,7 @@ class DynamicScorer:
         """Scores documents like `Scorer.score`.
 
         Raises:
-          DivergenceError: the mean over a step's targets exceeds 50 nats or is not a number.
+          DivergenceError: the mean over a sentence's targets exceeds 50 nats or is not a number.
         """
         for number, document in enumerate(documents, start=1):
             sentences, first_scored = sentences_to_score(document)
@@ -93,18 +90,19 @@ class DynamicScorer:
         nll: list[np.ndarray] = []
         params = jax.tree.map(jnp.copy, self._learning.initial)
         context = self._open(params, 1)
-        for step, batch in enumerate(_steps(sentences, self._sentences), start=1):
-            params, context, nll_1xSxN = self._learn(params, self._learning, context, batch)
-            read = zip(sentences[len(nll) :], np.asarray(nll_1xSxN)[0], strict=False)
-            step_nll = [nats[: len(words) + 1].astype(np.float32) for words, nats in read]
-            mean = float(np.concatenate(step_nll).mean(dtype=np.float64))
+        for index, words in enumerate(sentences):
+            batch = next_block([sentences], index, 1, 1)
+            params, context, nll_1x1xN = self._learn(params, self._learning, context, batch)
+            nats = np.asarray(nll_1x1xN)[0, 0, : len(words) + 1].astype(np.float32)
+            mean = float(nats.mean(dtype=np.float64))
             if not mean <= _MOST_NATS:
                 rate, decay = self._learning.rate, self._learning.decay
                 raise DivergenceError(
-                    f"{self._name} diverged: step {step} of document {number} has {mean:.3g} nats "
-                    f"per target at rate {rate:g} and decay {decay:g}; choose a lower rate"
+                    f"{self._name} diverged: sentence {index + 1} of document {number} has "
+                    f"{mean:.3g} nats per target at rate {rate:g} and decay {decay:g}; choose a "
+                    "lower rate"
                 )
-            nll += step_nll
+            nll.append(nats)
         return nll
 
 
@@ -112,12 +110,9 @@ def root_mean_square(
     model: DocumentModel,
     params: Params,
     documents: Iterable[Document],
-    *,
-    sentences: int = 1,
-    steps: int = STATISTICS_STEPS,
 ) -> Params:
-    """sqrt(MS) of each parameter over at most `steps` steps of training text, each of at most
-    `sentences` sentences, with fixed parameters."""
+    """sqrt(MS) of each parameter over the first STATISTICS_SENTENCES sentences of training text,
+    with fixed parameters."""
     open_document = compiled(open_documents, model, static=1)
     add_square = compiled(_add_square, model, donated=0)
     count = 0
@@ -125,25 +120,15 @@ def root_mean_square(
     sums = jax.tree.map(jnp.zeros_like, params)
     for document in documents:
         context = open_document(params, 1)
-        for batch in itertools.islice(_steps(document, sentences), steps - count):
+        for index in range(min(len(document), STATISTICS_SENTENCES - count)):
+            batch = next_block([document], index, 1, 1)
             sums, context = add_square(sums, params, context, batch)
             count += 1
-        if count == steps:
+        if count == STATISTICS_SENTENCES:
             break
     if not count:
         raise InputError("no training text for dynamic evaluation; choose another corpus")
     return jax.tree.map(lambda sum_: jnp.sqrt(sum_ / count), sums)
-
-
-def _steps(sentences: Document, size: int) -> Iterator[Batch]:
-    """A document in batches [1, S, N] of at most `size` sentences; very long sentences come in
-    smaller batches."""
-    # A size beyond the number of sentences would add only padding.
-    first, size = 0, min(size, power_of_two(max(1, len(sentences))))
-    while first < len(sentences):
-        batch = next_block([sentences], first, size, 1)
-        yield batch
-        first += batch.mask_BxSxN.shape[1]
 
 
 class _Learning(NamedTuple):
@@ -159,23 +144,24 @@ class _Learning(NamedTuple):
 def _learn(
     model: DocumentModel, params: Params, learning: _Learning, context: Context, batch: Batch
 ) -> tuple[Params, Context, jax.Array]:
-    """The parameters and the context after a step, and nats of its targets [1, S, N], which are
+    """The parameters and the context after a sentence, and nats of its targets [1, 1, N], which are
     scored before the parameters move."""
     initial, scale, mean, rate, decay = learning
-    after, nll_1xSxN = block_nll(model, params, context, batch)
+    after, nll_1x1xN = block_nll(model, params, context, batch)
 
     def moved(th: jax.Array, th_0: jax.Array, rms: jax.Array, g: jax.Array) -> jax.Array:
         pull = jnp.minimum(decay * rms / mean, 1)
         return th + pull * (th_0 - th) - rate * g / (rms + EPSILON * mean)
 
     gradients = _gradient(model, params, context, batch)
-    return jax.tree.map(moved, params, initial, scale, gradients), after, nll_1xSxN
+    return jax.tree.map(moved, params, initial, scale, gradients), after, nll_1x1xN
 
 
 def _add_square(
     model: DocumentModel, sums: Params, params: Params, context: Context, batch: Batch
 ) -> tuple[Params, Context]:
-    """Adds the squared gradients of a step to the sums; also returns the context after the step."""
+    """Adds the squared gradients of a sentence to the sums; also returns the context after the
+    sentence."""
     after, _ = block_nll(model, params, context, batch)
     gradients = _gradient(model, params, context, batch)
     return jax.tree.map(lambda total, g: total + g**2, sums, gradients), after

@@ -96,7 +96,7 @@ def test_caches_are_tuned_to_the_best_weight_of_each_setting(lm, documents, monk
 def test_dynamic_evaluation_tries_rates_then_decays(lm, data, documents, monkeypatch):
     grid = {"rate": (0.0003, 0.003, 1e38), "decay": (0.0, 0.2)}
     monkeypatch.setitem(adaptation.GRIDS, "dynamic", grid)
-    adapted = lm.adapt("dynamic", tune_on=documents, sentences=2)
+    adapted = lm.adapt("dynamic", tune_on=documents)
     *sound, diverged = adapted.adaptation.trials
     assert diverged == {"rate": 1e38, "decay": 0.0, "perplexity": math.inf}
     best = next(trial["rate"] for trial in sound if trial["decay"] == 0)
@@ -104,7 +104,7 @@ def test_dynamic_evaluation_tries_rates_then_decays(lm, data, documents, monkeyp
     assert tried == {(0.0003, 0.0), (0.003, 0.0), (best, 0.2)}
     perplexities = [trial["perplexity"] for trial in sound]
     assert perplexities == sorted(perplexities)
-    assert adapted.adaptation.setting == {**setting_of(sound[0]), "sentences": 2}
+    assert adapted.adaptation.setting == setting_of(sound[0])
     expected = lm.adapt("dynamic", **adapted.adaptation.setting).perplexity(documents)
     assert perplexities[0] == expected.perplexity == adapted.perplexity(documents).perplexity
 
@@ -113,9 +113,9 @@ def test_dynamic_evaluation_tries_rates_then_decays(lm, data, documents, monkeyp
     order = np.random.default_rng(0).permutation(training.num_documents)
     model: Any = lm.model
     params: Any = lm.params
-    scale = dynamic.root_mean_square(model, params, map(training.document, order), sentences=2)
+    scale = dynamic.root_mean_square(model, params, map(training.document, order))
     rate, decay = sound[0]["rate"], sound[0]["decay"]
-    scorer = dynamic.DynamicScorer(model, params, scale, rate, decay, sentences=2)
+    scorer = dynamic.DynamicScorer(model, params, scale, rate, decay)
     assert measure([scorer], map(lm.encode, documents))[0].perplexity == expected.perplexity
 
     decays = lm.adapt("dynamic", tune_on=documents, rate=0.003).adaptation.trials
@@ -124,7 +124,7 @@ def test_dynamic_evaluation_tries_rates_then_decays(lm, data, documents, monkeyp
     assert {(trial["rate"], trial["decay"]) for trial in rates} == {
         (rate, 0.2) for rate in grid["rate"]
     }
-    with pytest.raises(DivergenceError, match=r"^the run \+ dynamic \(tuning\) diverged: step"):
+    with pytest.raises(DivergenceError, match=r"^the run \+ dynamic \(tuning\) diverged: sentence"):
         lm.adapt("dynamic", tune_on=documents, rate=1e38, label="the run")
 
 
@@ -177,7 +177,6 @@ def test_dynamic_evaluation_is_tuned_on_the_first_documents(lm, documents, monke
         ("dynamic", {"rate": -1.0}, "the rate of --adapt=dynamic is -1.0; expected a number fro"),
         ("dynamic", {"rate": math.nan}, "the rate of --adapt=dynamic is nan; expected a number f"),
         ("dynamic", {"decay": 1e39}, "the decay of --adapt=dynamic is 1e+39; expected a number"),
-        ("dynamic", {"sentences": 0}, "the sentences of --adapt=dynamic is 0; expected a number"),
         ("cache", {"weight": 0.1}, "--adapt=cache: theta, strength missing; give numbers"),
     ],
 )

@@ -41,23 +41,16 @@ def plain(tree: Any, dtype: Any = float) -> Any:
 
 
 class PlainDocument:
-    """A document read with other parameters in every step, which the context before keeps."""
+    """A document read with other parameters in every sentence, which the context before keeps."""
 
-    def __init__(self, model: Any, initial: Any, document: list, size: int):
-        self.model, self.document, self.size = model, document, size
+    def __init__(self, model: Any, initial: Any, document: list):
+        self.model, self.document = model, document
         self.params = [plain(initial)]
 
-    @property
-    def num_steps(self) -> int:
-        return -(-len(self.document) // self.size)
-
-    def nll(self, step: int, last: Any) -> list[np.ndarray]:
-        """Of the sentences of a step that is read with the parameters `last`."""
-        first = step * self.size
-        count = len(self.document[first : first + self.size])
-        before = [self.params[t // self.size] for t in range(first)]
-        params, document = [*before, *[last] * count], self.document[: first + count]
-        return oracles.read_with_moving_params(self.model, params, document).nll[first:]
+    def nll(self, step: int, last: Any) -> np.ndarray:
+        """Of a sentence that is read with the parameters `last`."""
+        params, document = [*self.params[:step], last], self.document[: step + 1]
+        return oracles.read_with_moving_params(self.model, params, document).nll[step]
 
     def gradient(self, step: int, at: Any) -> Any:
         leaves, structure = jax.tree.flatten(plain(at, complex))
@@ -66,13 +59,13 @@ class PlainDocument:
             for place in np.ndindex(leaf.shape):
                 leaf[place] += 1j * STEP
                 nll = self.nll(step, jax.tree.unflatten(structure, leaves))
-                slopes[place] = sum(of_sentence.sum() for of_sentence in nll).imag / STEP
+                slopes[place] = nll.sum().imag / STEP
                 leaf[place] -= 1j * STEP
         return jax.tree.unflatten(structure, slopes_of_leaves)
 
 
-def plain_dynamic(model: Any, params: Any, rms: Any, document: list, size: int) -> list[np.ndarray]:
-    reading = PlainDocument(model, params, document, size)
+def plain_dynamic(model: Any, params: Any, rms: Any, document: list) -> list[np.ndarray]:
+    reading = PlainDocument(model, params, document)
     rms, nll = plain(rms), []
     numbers = np.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(rms)])
     mean = sum(numbers) / len(numbers)
@@ -81,9 +74,9 @@ def plain_dynamic(model: Any, params: Any, rms: Any, document: list, size: int) 
         kept = np.minimum(DECAY * root / mean, 1.0)
         return th + kept * (th_0 - th) - RATE * g / (root + dynamic.EPSILON * mean)
 
-    for step in range(reading.num_steps):
+    for step in range(len(document)):
         now = reading.params[-1]
-        nll += [np.real(of_sentence) for of_sentence in reading.nll(step, now)]
+        nll.append(np.real(reading.nll(step, now)))
         g = reading.gradient(step, now)
         reading.params.append(jax.tree.map(moved, now, reading.params[0], rms, g))
     return nll
@@ -94,22 +87,17 @@ def scores(scorer: Any, asked: Any) -> list[list[np.ndarray]]:
 
 
 @pytest.mark.parametrize(
-    ("name", "size"),
-    [
-        ("ccdclm", 2),
-        ("adclm_3", 1),
-        ("pointer_drnnlm", 1),
-        *also([("rnnlm", 1), ("drnnlm", 2), ("codclm", 1), ("adclm", 1)]),
-    ],
+    "name",
+    ["ccdclm", "adclm_3", "pointer_drnnlm", *also(["rnnlm", "drnnlm", "codclm", "adclm"])],
 )
-def test_scores_and_statistics_equal_numpy(name, size, x64):
+def test_scores_and_statistics_equal_numpy(name, x64):
     model, params = tiny(name)
     # Of all sizes, so that the decay of some is cut off at 1.
     rms = jax.tree.map(lambda leaf: np.abs(np.sin(np.arange(leaf.size) + 1.0)), params)
     rms = jax.tree.map(lambda a, b: (3 * a**4).reshape(b.shape), rms, params)
-    scorer = DynamicScorer(model, params, rms, RATE, DECAY, sentences=size)
+    scorer = DynamicScorer(model, params, rms, RATE, DECAY)
     for document, nll in scorer.score(documents()):
-        expected = plain_dynamic(model, params, rms, document, size)
+        expected = plain_dynamic(model, params, rms, document)
         assert len(nll) == len(expected)
         for a, b in zip(nll, expected, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-6)
@@ -117,12 +105,12 @@ def test_scores_and_statistics_equal_numpy(name, size, x64):
     training = [documents()[0][:3], documents()[2]]
     squares = []
     for document in training:
-        reading = PlainDocument(model, params, document, size)
-        reading.params *= reading.num_steps
-        for step in range(reading.num_steps):
+        reading = PlainDocument(model, params, document)
+        reading.params *= len(document)
+        for step in range(len(document)):
             squares.append(jax.tree.map(np.square, reading.gradient(step, reading.params[0])))
     expected = jax.tree.map(lambda *each: np.sqrt(sum(each) / len(each)), *squares)
-    measured = dict(root_mean_square(model, params, training, sentences=size))
+    measured = dict(root_mean_square(model, params, training))
     if "initial_context" in measured:
         # The context is held fixed, that of the first sentence too.
         assert not np.any(measured.pop("initial_context")) and expected.pop("initial_context").any()
@@ -132,10 +120,10 @@ def test_scores_and_statistics_equal_numpy(name, size, x64):
 class Small:
     def __init__(self):
         self.model, self.params = tiny("rnnlm")
-        self.rms = root_mean_square(self.model, self.params, documents(), steps=4)
+        self.rms = root_mean_square(self.model, self.params, documents())
 
-    def scorer(self, rate: float = RATE, decay: float = DECAY, **options: Any) -> DynamicScorer:
-        return DynamicScorer(self.model, self.params, self.rms, rate, decay, **options)
+    def scorer(self, rate: float = RATE) -> DynamicScorer:
+        return DynamicScorer(self.model, self.params, self.rms, rate, DECAY)
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +159,7 @@ def test_every_document_begins_with_the_parameters_of_training(small):
 
 def test_hashed_features_say_nothing_of_the_size_of_other_gradients():
     model, params = tiny("rnn_lin")
-    rms = root_mean_square(model, params, documents(), steps=4)
+    rms = root_mean_square(model, params, documents())
     rms["bigrams"] = np.full_like(rms["bigrams"], 1e9)
     adapted, unadapted = (
         scores(DynamicScorer(model, params, rms, rate, 0.0), documents())[0][1:]
@@ -180,19 +168,11 @@ def test_hashed_features_say_nothing_of_the_size_of_other_gradients():
     assert not np.allclose(np.concatenate(adapted), np.concatenate(unadapted), rtol=1e-4)
 
 
-def test_a_step_has_no_more_sentences_than_there_are(small, shapes):
-    whole = scores(small.scorer(sentences=1_000_000), documents())
-    assert [size for _, size, _ in shapes] == [8, 1]
-    in_eights = scores(small.scorer(sentences=8), documents())
-    for actual, expected in zip(whole, in_eights, strict=True):
-        assert_equal(actual, expected)
-
-
 @pytest.mark.parametrize("rate", ["1e+38", "10000"])
 def test_a_rate_that_diverges_is_told_and_changes_no_parameters(small, rate):
     before = jax.tree.map(np.array, small.params)
     message = (
-        r"dynamic evaluation diverged: step \d of document 1 has \S+ nats per target at "
+        r"dynamic evaluation diverged: sentence \d of document 1 has \S+ nats per target at "
         rf"rate {re.escape(rate)} and decay 0.3; choose a lower rate"
     )
     with pytest.raises(DivergenceError, match=f"^{message}$"):

@@ -25,7 +25,7 @@ def test_three_ways_to_adapt_two_runs(space):
     settings = {
         "cache": {"weight": 0.3, "theta": 0.5, "window": 9, "strength": 5.0},
         "unigram": {"weight": 0.3, "strength": 5.0},
-        "dynamic": {"rate": 0.003, "decay": 0, "sentences": 2},
+        "dynamic": {"rate": 0.003, "decay": 0},
     }
     runs = {"ccdclm": space.run, "rnnlm": space.rnnlm}
     flags = [f"--workdirs={','.join(map(str, runs.values()))}", "--adapt=cache,unigram,dynamic"]
@@ -45,7 +45,7 @@ def test_three_ways_to_adapt_two_runs(space):
     assert "rnnlm + cache: weight 0.3, theta 0.5, window 9, strength 5" in lines
     assert fingerprint(space.run / "checkpoints") == before
     error = refuse("evaluate", *flags, "--dynamic_rate=1e38", code=1)
-    assert "error: ccdclm + dynamic diverged: step 2 of document 2 has " in error
+    assert "error: ccdclm + dynamic diverged: sentence 2 of document 1 has " in error
     assert " nats per target at rate 1e+38 and decay 0; " in error
 
 

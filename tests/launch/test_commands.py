@@ -28,7 +28,7 @@ _WITHOUT_EFFECT = {
     "order": {"batch_size"},
     "reconstruct": {"batch_size"},
     "rescore": {"batch_size"} | _TEXT,
-    "report": {"workdir", "tune_on"} | _TEXT,
+    "report": {"workdir"} | _TEXT,
 }
 """Flags of shared modules that a command does not list, and so refuses."""
 

@@ -60,12 +60,10 @@ evaluate --workdirs=run, => --workdirs has an empty name
 {BOTH} --by_pos --plot=a.xyz => a.xyz: cannot write the figure
 evaluate --workdirs=run,rnnlm,seed --interpolate => --interpolate mixes two runs; found 3
 {BOTH} --interpolate --split=valid => tuned on the measured split, valid
-{BOTH} --tune_on=train => because nothing is tuned; add --interpolate
 {ADAPT}= => --adapt is empty; choose from cache, unigram, dynamic
 {ADAPT}=cache,unigram,cache => --adapt=cache,unigram,cache repeats a name
 evaluate --workdir=run --cache_window=9 => --cache_window has no effect without --adapt=cache; add
 {ADAPT}=cache --split=valid => cache would be tuned on the measured split
-{ADAPT}=cache {SET} --tune_on=train => because nothing is tuned; add
 {ADAPT}=cache --interpolate => --interpolate cannot be used with --adapt
 
 {COHERENCE} --workdirs=a,b => --workdir cannot be used with --workdirs
@@ -127,7 +125,6 @@ reconstruct --outputs=out.jsonl --input=lines.txt --max_length_ratio=2 => --max_
 {REPORT} --html=run => run'; choose a file to write
 {REPORT} --baseline=hrnnlm => --baseline is hrnnlm; choose a run of --workdirs, or one of the model
 {REPORT} --output= => --output is missing; add --output=DIR for the report, or --quick
-{REPORT} --adapt=cache --tune_on=train => --tune_on has no effect on this
 report --quick --workdirs=*.txt => *.txt matches no run
 report --workdirs=autoencoder --output=new => contains an autoencoder; choose a workdir that con
 
