@@ -4,7 +4,6 @@
         --output=outputs.jsonl --metrics=metrics.json
     python -m launch.reconstruct --workdir=runs/paragraphs/hierarchical --input=reviews.txt \\
         --method=beam --output=-
-    python -m launch.reconstruct --outputs=outputs.jsonl,others.txt --input=reviews.txt
     python -m launch.reconstruct --outputs=outputs.tagged --input=reviews.tagged --format=tagged
 
 --workdir reconstructs the documents of a split or of --input, and measures the reconstructions.
@@ -13,8 +12,8 @@ document:
     {"id": "0", "input": ["the hotel is nice ."], "sentences": ["the hotel was nice ."],
         "unit": "nats", "log_prob": -7.1, "has_ended": true}
 
---outputs measures other texts against --input. Their documents are aligned one to one with the
-documents of --input, and each text has a row in the table.
+--outputs measures another text against --input. Its documents are aligned one to one with the
+documents of --input.
 
 The measures follow Table 3 of Li et al. (2015). They need the extra metrics: pip install
 'dclm_jax[metrics]'. L and unaligned also need parts of speech in both texts. They are measured by
@@ -59,36 +58,32 @@ _MAX_LENGTH_RATIO = flags.DEFINE_float(
 _OUTPUT = flags.DEFINE_string(
     "output", None, "JSON lines file for the reconstructions; '-' is standard output."
 )
-_OUTPUTS = flags.DEFINE_list(
-    "outputs", None, "Texts to measure against --input without a run, separated by commas."
-)
-_MEASURE = flags.DEFINE_bool("measure", True, "Measure the reconstructions of --workdir.")
+_OUTPUTS = flags.DEFINE_string("outputs", None, "Text to measure against --input, without a run.")
 _METRICS = flags.DEFINE_string(
     "metrics", None, "JSON file for the measures; '-' is standard output."
 )
-_OF_MODELS = ("data", "split", "output", "measure", "max_length_ratio", "method", "allow_unknown")
+_OF_MODELS = ("data", "split", "output", "max_length_ratio", "method", "allow_unknown")
 
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    measures = _reconstruct() if flags.FLAGS["workdir"].present else _measure_outputs()
-    summaries = {path: reconstruction.summarize(each) for path, each in measures.items() if each}
-    if summaries and files.STDOUT not in (_METRICS.value, _OUTPUT.value):
-        print(reconstruction.table(summaries))
+    output, measures = _reconstruct() if flags.FLAGS["workdir"].present else _measure_outputs()
+    summary = reconstruction.summarize(measures)
+    if files.STDOUT not in (_METRICS.value, _OUTPUT.value):
+        print(reconstruction.table(output, summary))
     if _METRICS.value:
-        files.write_json(_METRICS.value, {"input": flags.FLAGS.input, "outputs": summaries})
+        value = {"input": flags.FLAGS.input, "output": output, **summary}
+        files.write_json(_METRICS.value, value)
 
 
-def _reconstruct() -> dict[str, list[reconstruction.Measures]]:
-    """Reconstructs documents, writes them to --output, and returns their measures."""
+def _reconstruct() -> tuple[str, list[reconstruction.Measures]]:
+    """Reconstructs documents and writes them to --output; returns its name and the measures."""
     _app.refuse_together("workdir", "outputs")
-    _app.refuse_without("measure", "metrics")
     output = _app.required("output", "FILE for the reconstructed documents")
     _evaluation.check_data_flags()
     decoding, subject = _decoding.decoding(), _evaluation.restore(Autoencoder)
-    if _MEASURE.value:
-        # Refuse a missing package before the documents are reconstructed.
-        metrics.bleu_statistics([], [])
+    # Refuse a missing package before the documents are reconstructed.
+    metrics.bleu_statistics([], [])
     measures = []
     reconstructed = subject.lm.reconstruct(
         _documents(subject),
@@ -107,11 +102,10 @@ def _reconstruct() -> dict[str, list[reconstruction.Measures]]:
                 "has_ended": text.has_ended,
             }
             file.write(files.json_text(record) + "\n")
-            if _MEASURE.value:
-                words = [sentence.tokens[:-1] for sentence in text.sentences]
-                measures.append(reconstruction.measure(Document(source.id, words), source))
+            words = [sentence.tokens[:-1] for sentence in text.sentences]
+            measures.append(reconstruction.measure(Document(source.id, words), source))
             progress(number)
-    return {output: measures}
+    return output, measures
 
 
 def _documents(subject: Subject) -> Iterator[Document]:
@@ -125,29 +119,24 @@ def _documents(subject: Subject) -> Iterator[Document]:
         yield document
 
 
-def _measure_outputs() -> dict[str, list[reconstruction.Measures]]:
-    """The measures of --outputs against --input."""
-    outputs = _OUTPUTS.value or []
+def _measure_outputs() -> tuple[str, list[reconstruction.Measures]]:
+    """The name of --outputs, and its measures against --input."""
+    outputs = _OUTPUTS.value
     if not outputs:
         raise InputError(
             "--workdir and --outputs are missing; add --workdir=RUN to reconstruct documents, or "
-            "--outputs=FILE to measure texts"
+            "--outputs=FILE to measure a text"
         )
     inputs = _app.required("input", "FILE, the sources of --outputs")
     _app.refuse_without("workdir", *_OF_MODELS)
-    if STDIN in outputs or (inputs == STDIN and len(outputs) > 1):
-        raise InputError(
-            "standard input can be read only once; use '-' only as --input, with one file as "
-            "--outputs"
-        )
+    if STDIN == outputs == inputs:
+        raise InputError("standard input can be read only once; name a file as --outputs")
     options, encoding = _evaluation.text_options(), _evaluation.ENCODING.value
-    measures = {}
-    for path in outputs:
-        with _evaluation.Progress(path) as progress:
-            measures[path] = reconstruction.evaluate_files(
-                path, inputs, options, encoding=encoding, on_document=progress
-            )
-    return measures
+    with _evaluation.Progress(outputs) as progress:
+        measures = reconstruction.evaluate_files(
+            outputs, inputs, options, encoding=encoding, on_document=progress
+        )
+    return outputs, measures
 
 
 if __name__ == "__main__":

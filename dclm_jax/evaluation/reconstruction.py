@@ -148,25 +148,23 @@ def evaluate_files(
     return measures
 
 
-def table(summaries: Mapping[str, Mapping[str, Any]]) -> str:
-    """Aligned text: the columns of Table 3, one row per name and its result of `summarize`."""
-    header = ["", "BLEU", "ROUGE-1", "F1", "ROUGE-2", "F1", "ROUGE-W", "F1"]
-    rows, notes = [[*header, "L", "unaligned", "words"]], []
-    for name, summary in summaries.items():
-        rouges = [value for rouge in _ROUGES for value in summary[rouge].values()]
-        penalty = "-" if summary["coherence"] is None else f"{summary['coherence']:.3f}"
-        unaligned, averaged = "-", "no L without tags (configs/larger_context/tag.py adds tags)"
-        if summary["unaligned"] is not None:
-            unaligned = f"{100 * summary['unaligned']:.2f}%"
-            number = f"{summary['coherence_documents']:,}"
-            averaged = f"L over {number} outputs of at least two sentences"
-        numbers = [f"{value:.2f}" for value in (summary["bleu"], *rouges)]
-        rows.append([name, *numbers, penalty, unaligned, f"{summary['words']:,}"])
-        notes.append(
-            f"{name}: {summary['documents']:,} documents; {averaged}; inputs have "
-            f"{summary['input_words']:,} words"
-        )
-    return "\n".join([*aligned(rows), *notes])
+def table(name: str, summary: Mapping[str, Any]) -> str:
+    """Aligned text: the columns of Table 3, and a row for the result of `summarize`."""
+    header = ["", "BLEU", "ROUGE-1", "F1", "ROUGE-2", "F1", "ROUGE-W", "F1", "L", "unaligned"]
+    rouges = [value for rouge in _ROUGES for value in summary[rouge].values()]
+    numbers = [f"{value:.2f}" for value in (summary["bleu"], *rouges)]
+    penalty = "-" if summary["coherence"] is None else f"{summary['coherence']:.3f}"
+    unaligned, averaged = "-", "no L without tags (configs/larger_context/tag.py adds tags)"
+    if summary["unaligned"] is not None:
+        unaligned = f"{100 * summary['unaligned']:.2f}%"
+        number = f"{summary['coherence_documents']:,}"
+        averaged = f"L over {number} outputs of at least two sentences"
+    row = [name, *numbers, penalty, unaligned, f"{summary['words']:,}"]
+    note = (
+        f"{summary['documents']:,} documents; {averaged}; inputs have {summary['input_words']:,} "
+        "words"
+    )
+    return "\n".join([*aligned([[*header, "words"], row]), note])
 
 
 def rouge_n(output: Sequence[str], reference: Sequence[str], order: int) -> Rouge:

@@ -115,10 +115,9 @@ reading_times --workdir=run --input=times.csv --output=times.csv => \
 --input and --output are both times.csv; choose two files
 
 reconstruct --workdir=autoencoder --outputs=x => --outputs cannot be used with --workdir; remove
-reconstruct --workdir=autoencoder --output=o --nomeasure --metrics=- => no effect without --measure
-reconstruct --workdir=autoencoder --output=o --input=none.jsonl --nomeasure => a has no words
+reconstruct --workdir=autoencoder --output=o --input=none.jsonl => a has no words
 reconstruct --input=lines.txt => --workdir and --outputs are missing; add --workdir=RUN to
-reconstruct --outputs=out.jsonl,lines.txt --input=- => standard input can be read only once
+reconstruct --outputs=- --input=- => standard input can be read only once
 reconstruct --outputs=out.jsonl --input=lines.txt --max_length_ratio=2 => --max_length_ratio has no
 
 {REPORT} --bootstrap=1 => --bootstrap is 1; choose 0, or 2 or more

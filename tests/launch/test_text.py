@@ -165,7 +165,7 @@ def unheard(space, tmp_path_factory) -> Path:
         ("rescore --nbest=list.txt --output=-", ["list.txt"]),
         ("coherence --input=text.txt", ["text.txt"]),
         ("coherence --data=corpus", ["corpus, test"]),
-        ("reconstruct --input=text.txt --nomeasure --output=-", ["text.txt"]),
+        ("reconstruct --input=text.txt --output=-", ["text.txt"]),
     ],
 )
 def test_a_text_of_many_unknown_words_is_warned_of(space, unheard, command, texts):
