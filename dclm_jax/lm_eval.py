@@ -29,9 +29,7 @@ Every string is one document, divided into sentences and words as the run's trai
 Tasks that generate text (generate_until) are refused.
 
 The harness counts the words between white space: its word_perplexity is exp(nats / these words),
-which can be compared with other models of the harness if few words are OOV. With `process_results:
-!function dclm_jax.lm_eval.per_target` in a task, word_perplexity is a perplexity per target, equal
-to the perplexity of `launch.evaluate`.
+which can be compared with other models of the harness if few words are OOV.
 
 The vocabulary is closed: every word outside it is UNKNOWN, whose probability does not say which
 word follows. Answers that differ only in such words have equal log-likelihoods, so that accuracy on
@@ -73,24 +71,6 @@ except InputError as error:
     _end(error)
 
 
-class LogLikelihood(float):
-    """log P of a document in nats, and the number of its targets, `targets`."""
-
-    targets: int
-
-    def __new__(cls, log_prob: float, targets: int = 0) -> "LogLikelihood":
-        new = super().__new__(cls, log_prob)
-        new.targets = targets
-        return new
-
-
-def per_target(document: Any, results: Sequence[LogLikelihood]) -> dict[str, tuple[float, int]]:
-    """The results of a document for which word_perplexity is a perplexity per target."""
-    del document
-    (log_likelihood,) = results
-    return {"word_perplexity": (log_likelihood, log_likelihood.targets)}
-
-
 class HarnessModel(LM):
     """A run as a model of the harness."""
 
@@ -129,13 +109,10 @@ class HarnessModel(LM):
             logging.getLogger(__name__).warning(warning)
         return [(score.log_prob, score.is_greedy) for score in scores]
 
-    def loglikelihood_rolling(self, requests: list[Instance]) -> list[LogLikelihood]:
+    def loglikelihood_rolling(self, requests: list[Instance]) -> list[float]:
         """log P in nats of each document."""
         documents = (strings.sentences_of(self._lm, *request.args) for request in requests)
-        return [
-            LogLikelihood(score.log_prob, sum(len(part.tokens) for part in score.sentences))
-            for score in self._lm.score(documents)
-        ]
+        return [score.log_prob for score in self._lm.score(documents)]
 
     def generate_until(self, requests: list[Instance]) -> list[str]:
         """Refuses tasks that generate text."""

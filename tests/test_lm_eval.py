@@ -4,7 +4,6 @@ import importlib
 import json
 import logging
 import math
-import pickle
 import subprocess
 import sys
 import warnings
@@ -16,8 +15,6 @@ import pytest
 import dclm_jax
 from dclm_jax.errors import InputError
 from tests.launch.support import REPOSITORY, copy_run, environment, launch
-
-PER_TARGET = "process_results: !function dclm_jax.lm_eval.per_target\n"
 
 
 @pytest.fixture
@@ -76,7 +73,7 @@ ROLLING = 'output_type: loglikelihood_rolling\ndoc_to_text: ""\n'
 
 
 @pytest.mark.parametrize("kind", ["lines", "raw"])
-def test_perplexities_are_those_of_evaluate(harness, runs, kind, tmp_path):
+def test_nats_are_those_of_evaluate(harness, runs, kind, tmp_path):
     words = dclm_jax.restore(runs[kind]).vocabulary.words[3:]
     if kind == "lines":
         sentences = [[" ".join(words[:n]), "unheard", " ".join(words[n:])] for n in range(1, 6)]
@@ -86,9 +83,7 @@ def test_perplexities_are_those_of_evaluate(harness, runs, kind, tmp_path):
         records = [{"text": f"{words[n]} unheard. The {words[n + 1]}?\n\nIt"} for n in range(5)]
         target = 'doc_to_target: "{{text}}"\n'
     write_task(tmp_path, "texts", records, ROLLING + target)
-    metric = "metric_list: [{metric: word_perplexity}]\n"
-    write_task(tmp_path, "targets", records, ROLLING + target + PER_TARGET + metric)
-    evaluated = evaluate(harness, runs[kind], tmp_path, ["texts", "targets"])
+    evaluated = evaluate(harness, runs[kind], tmp_path, ["texts"])
 
     file, json_file = tmp_path / "texts.jsonl", tmp_path / "measured.json"
     launch(
@@ -99,11 +94,8 @@ def test_perplexities_are_those_of_evaluate(harness, runs, kind, tmp_path):
         quiet=False,
     )
     expected = json.loads(json_file.read_text())
-    for task in ("texts", "targets"):
-        nats = -math.fsum(answer for (answer,) in responses(evaluated, task))
-        assert nats == pytest.approx(expected["nll"], rel=1e-6)
-    per_target = results(evaluated, "targets")["word_perplexity"]
-    assert per_target == pytest.approx(expected["perplexity"], rel=1e-6)
+    nats = -math.fsum(answer for (answer,) in responses(evaluated, "texts"))
+    assert nats == pytest.approx(expected["nll"], rel=1e-6)
     per_word = results(evaluated, "texts")["word_perplexity"]
     if kind == "lines":
         assert per_word == pytest.approx(2 ** expected["bits_per_word"], rel=1e-6)
@@ -221,12 +213,6 @@ def test_tasks_that_generate_text_are_refused(harness, runs, tmp_path):
     write_task(tmp_path, "written", [{"text": "it"}], f"{config}metric_list: [{{metric: acc}}]\n")
     with pytest.raises(InputError, match="the task written generates text"):
         evaluate(harness, runs["lines"], tmp_path, ["written"])
-
-
-def test_saved_responses_keep_their_targets(harness):
-    likelihood = importlib.import_module("dclm_jax.lm_eval").LogLikelihood(-2.5, 3)
-    saved = pickle.loads(pickle.dumps(likelihood))
-    assert (saved, saved.targets) == (-2.5, 3)
 
 
 def run_module(*arguments: str, code: str = "", **variables: str):
