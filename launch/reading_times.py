@@ -64,7 +64,7 @@ def main(argv: Sequence[str]) -> None:
     models = {run.label: run.lm for run in runs}
     stories = list(_evaluation.read_text([*models.values()], path, joined_by=[_STORY.value]))
     words = reading_times.words_of(models, stories, _TIME.value, _PREDICTORS.value)
-    gains, differences = reading_times.gains_of(words, list(models), _PREDICTORS.value)
+    gains, differences = reading_times.gains_of(words, list(models), _TIME.value, _PREDICTORS.value)
     table = [("predictor", "run", "nats per 1,000 words [95% interval]", "p (Holm)")]
     for gain in gains:
         values = [1e3 * gain[name] for name in ("mean", "low", "high")]

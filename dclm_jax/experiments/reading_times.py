@@ -120,17 +120,23 @@ def log_likelihoods(words: Mapping[str, np.ndarray], names: Sequence[str]) -> np
 
 
 def gains_of(
-    words: Mapping[str, np.ndarray], labels: Sequence[str], columns: Sequence[str] = ()
+    words: Mapping[str, np.ndarray], labels: Sequence[str], time: str, columns: Sequence[str] = ()
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Gains in nats per word for a result file: of every comparison and run, and of every column of
     the input, with the ends of their 95% intervals; and the differences of the gain of the
-    surprisal between runs."""
+    surprisal between runs. Messages name the column `time`."""
     _, story_words = np.unique(words["document"], return_counts=True)
     if sum(story_words) - max(story_words, default=0) < 10:
         raise InputError(
             f"the reading times of {sum(story_words)} words in {len(story_words)} stories are too "
             "few for linear models; add stories, or choose runs trained on text like the stories"
         )
+    for story in np.unique(words["document"]):
+        if np.ptp(words["time"][words["document"] != story]) == 0:
+            raise InputError(
+                f"the reading times in the column {brief(time)} are equal in all stories other "
+                f"than {brief(story)}, so that no linear model can be fitted; choose another --time"
+            )
     sentence_N = np.cumsum(_changes(words["document"]) | _changes(words["sentence"])) - 1
     counts_Dx1 = np.bincount(sentence_N).astype(float)[:, None]
 

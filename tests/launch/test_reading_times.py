@@ -114,7 +114,7 @@ def test_intervals_draw_sentences():
     for name in ("length", "log_frequency", *(f"{name}:a" for name in measures)):
         words |= {f"{name}{end}": rng.standard_normal(60) for end in ("", "_before")}
     words["time"] = 300 + 40 * words["surprisal:a"] + rng.standard_normal(60)
-    gains, differences = gains_of(words, ["a"])
+    gains, differences = gains_of(words, ["a"], "time")
     assert [gain["comparison"] for gain in gains] == list(COMPARISONS) and not differences
     for gain in gains:
         names = [f"{name}:a" for name in COMPARISONS[gain["comparison"]]]
@@ -182,6 +182,10 @@ def test_rows_of_several_words_are_summed_and_follow_their_previous_row(monkeypa
     [
         ("a,w1 w2,3\nb,w1,fast\n", "story 'b', row 1: could not convert string to float: 'fast'"),
         ("a,w1,3\n" * 20, "the reading times of 19 words in 1 stories are too few for linear"),
+        (
+            "a,w1,0\n" * 20 + "b,w1,0\n" * 20,
+            "the reading times in the column 'time' are equal in all stories other than 'a', so",
+        ),
         ("a,unheard,3\n" * 9 + "b,w1,3\n" * 9, "the reading times of 8 words in 1 stories"),
     ],
 )
