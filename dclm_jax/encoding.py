@@ -6,8 +6,10 @@ neither score nor read such sentences. After the last document of a call, a warn
 omitted sentences. Indices in results are positions in the documents as they were passed.
 """
 
+import collections
 import dataclasses
 import itertools
+import math
 import os
 import sys
 import traceback
@@ -15,10 +17,12 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from dclm_jax.data.documents import Document
-from dclm_jax.data.vocabulary import Vocabulary
+from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, brief
-from dclm_jax.evaluation import datasets
+from dclm_jax.evaluation import datasets, perplexity
 from dclm_jax.evaluation.datasets import Dataset
 
 Sentence = str | Sequence[str]
@@ -27,6 +31,8 @@ Documents = Iterable[Document | Sequence[Sentence]]
 AnyDocument = TypeVar("AnyDocument", bound=Document | Sequence[Sentence])
 OfSentence = TypeVar("OfSentence")
 
+_EXAMPLES = 5
+"""Maximum number of OOV words in a warning."""
 _PACKAGE = os.path.join(os.path.dirname(__file__), "")
 
 
@@ -44,13 +50,53 @@ class PassedDocument(datasets.Encoded, Generic[AnyDocument]):
         return [next(remaining) if sentence else empty for sentence in self.words]
 
 
+class OovWords:
+    """Counts the words outside a vocabulary (OOV), whose probability is the probability of UNKNOWN.
+
+    Attributes:
+      vocabulary: the vocabulary.
+      usual_rate: OOV rate of the test split of the training text; None if it is unknown.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, usual_rate: float | None):
+        self.vocabulary, self.usual_rate = vocabulary, usual_rate
+        self._words, self._oov = 0, collections.Counter[str]()
+
+    def add(self, sentences: Iterable[Sequence[str]]) -> None:
+        """Counts the words of sentences."""
+        for words in sentences:
+            self._words += len(words)
+            ids = self.vocabulary.encode(words)
+            self._oov.update(itertools.compress(words, np.equal(ids, UNKNOWN)))
+
+    def warn(self) -> None:
+        """Warns if the OOV rate is much above the usual rate, by more than chance in few words."""
+        oov, expected = self._oov.total(), (self.usual_rate or 0) * self._words
+        if oov <= expected + 2 * math.sqrt(expected):
+            return
+        if message := perplexity.warning(oov / self._words, self.usual_rate):
+            examples = ", ".join(repr(word) for word, _ in self._oov.most_common(_EXAMPLES))
+            warn(
+                f"{message.removeprefix('warning: ')}; OOV words: {examples} (for raw text: "
+                "documents(text))"
+            )
+
+
 def encoded(
-    vocabulary: Vocabulary, documents: Iterable[AnyDocument], *, keep_empty: bool = False
+    vocabulary: Vocabulary,
+    documents: Iterable[AnyDocument],
+    *,
+    keep_empty: bool = False,
+    oov: OovWords | None = None,
 ) -> Iterator[PassedDocument[AnyDocument]]:
     """Documents with word ids, streamed, with their ids or their positions from 0 as names.
 
     At the end a warning counts omitted sentences without words and, unless `keep_empty`, omitted
     documents. If no document remains there is no warning, because the caller raises an error.
+
+    Args:
+      oov: counts the OOV words of lists of sentences, for a warning at the end. The words of a
+        `Document` are counted where its text is read.
     """
     if isinstance(documents, str) or not isinstance(documents, Iterable):
         raise InputError(
@@ -67,8 +113,12 @@ def encoded(
             continue
         num_documents += 1
         name = document.id if isinstance(document, Document) else str(index)
+        if oov and not isinstance(document, Document):
+            oov.add(with_words)
         ids = datasets.encode(vocabulary, with_words, name)
         yield PassedDocument(**vars(ids), passed=document, words=words)
+    if oov:
+        oov.warn()
     if num_documents and (empty_sentences or empty_documents):
         note = f"; documents without words: {empty_documents:,}" if empty_documents else ""
         warn(f"sentences without words omitted: {empty_sentences:,}{note}")
@@ -105,9 +155,11 @@ def warn(message: str) -> None:
     warnings.warn(message, stacklevel=1 + sum(1 for _ in inside_package))
 
 
-def dataset_of(vocabulary: Vocabulary, documents: Documents | Dataset) -> Dataset:
+def dataset_of(
+    vocabulary: Vocabulary, documents: Documents | Dataset, oov: OovWords | None = None
+) -> Dataset:
     """Documents as a dataset, which is read once; documents without words are omitted."""
     if isinstance(documents, Dataset):
         return documents
-    passed = encoded(vocabulary, documents)
+    passed = encoded(vocabulary, documents, oov=oov)
     return Dataset(lambda: passed, None, {"input": "documents"})

@@ -110,6 +110,7 @@ class DocumentState:
         if no_context_too:
             states.append(self.lm.without_context())
         words = words_of(candidates, "the candidates are")
+        self.lm.warn_of_oov(words)
         ids = list(map(self.lm.vocabulary.encode, words))
         names = surprisal_columns(no_context_too=no_context_too)
         nll = (score_after(reader, state, [0] * len(ids), ids) for state in states)
@@ -125,6 +126,7 @@ class DocumentState:
         """
         require_at_least("k", k, 1)
         (words,) = words_of([prefix])
+        self.lm.warn_of_oov([words])
         (log_probs_V,) = self.lm.reader.next(self.state, self.lm.vocabulary.encode(words))
         best = np.argsort(-log_probs_V, kind="stable")[:k]
         return [(self.lm.vocabulary.words[i], float(log_probs_V[i])) for i in best]
@@ -206,7 +208,7 @@ class NeuralModel(ScoringModel):
         batch_size = min(self.batch_size, MAX_ROWS)
         # The index of the whole document among the vectors.
         whole = 0 if self.model.reads_source else -1
-        remaining = encoded(self.vocabulary, documents, keep_empty=True)
+        remaining = self._encoded(documents)
         while window := list(itertools.islice(remaining, max(_WINDOW, batch_size))):
             ids_of = [document.sentences for document in window]
             for document in window:
@@ -239,7 +241,7 @@ class NeuralModel(ScoringModel):
         """Texts for documents, generated for a window of documents at a time."""
         generation.require_words(self.reader)
         require_at_least("samples", samples, 1)
-        remaining, first = encoded(self.vocabulary, documents, keep_empty=True), 0
+        remaining, first = self._encoded(documents), 0
         while window := list(itertools.islice(remaining, _WINDOW)):
             ids = [document.sentences for document in window for _ in range(samples)]
             texts = generation.generate_many(
@@ -324,7 +326,7 @@ class LanguageModel(NeuralModel, SentenceModel):
     def attention(self, document: Document | Sequence[Sentence]) -> list[SentenceAttention]:
         """The attention weights of every target of a document, as `score` takes it; see
         `Reader.attention`. A sentence without words has no targets and no positions."""
-        (passed,) = encoded(self.vocabulary, [document], keep_empty=True)
+        (passed,) = self._encoded([document])
         words = [*filter(None, passed.words)]
         attention = []
         weights_of = self.reader.attention(passed.sentences)
@@ -348,7 +350,7 @@ class LanguageModel(NeuralModel, SentenceModel):
           Indices of the sentences with words; log P of this order in nats, and whether the order is
           proven to be the likeliest.
         """
-        documents = [*encoded(self.vocabulary, [sentences])]
+        documents = [*encoded(self.vocabulary, [sentences], oov=self.oov_words())]
         if not documents:
             raise InputError("there are no words to put in order; pass a sentence with words")
         (document,) = documents

@@ -23,8 +23,11 @@ from dclm_jax.data.documents import PLAIN, Document, OnDocument, TextOptions, co
 from dclm_jax.data.readers import parse_documents
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.encoding import (
+    AnyDocument,
     Documents,
     OfSentence,
+    OovWords,
+    PassedDocument,
     Sentence,
     dataset_of,
     encoded,
@@ -117,9 +120,25 @@ class ScoringModel(abc.ABC):
         precision = self.matmul_precision and f", matmul precision {self.matmul_precision}"
         return f"{self.title}, {self.num_parameters:,} parameters{step}{precision or ''}"
 
+    def oov_words(self) -> OovWords:
+        """A counter of OOV words, which are more frequent in text that is read in another way."""
+        return OovWords(self.vocabulary, self.text.unknown_rates.get("test"))
+
+    def warn_of_oov(self, sentences: Iterable[Sequence[str]]) -> None:
+        """Warns if many words of the sentences are OOV."""
+        oov = self.oov_words()
+        oov.add(sentences)
+        oov.warn()
+
+    def _encoded(self, documents: Iterable[AnyDocument]) -> Iterator[PassedDocument[AnyDocument]]:
+        return encoded(self.vocabulary, documents, keep_empty=True, oov=self.oov_words())
+
+    def _dataset(self, documents: Documents | Dataset) -> Dataset:
+        return dataset_of(self.vocabulary, documents, self.oov_words())
+
     def encode(self, document: Document | Sequence[Sentence]) -> list[np.ndarray]:
         """The word ids of a document's sentences; sentences without words are omitted."""
-        (passed,) = encoded(self.vocabulary, [document], keep_empty=True)
+        (passed,) = self._encoded([document])
         return passed.sentences
 
     def documents(
@@ -132,11 +151,14 @@ class ScoringModel(abc.ABC):
           options: text options, by default `string_options`.
           name: name of the text; documents without a name are called NAME:LINE.
 
-        A Python warning counts omitted words and invisible characters.
+        A Python warning counts omitted words, OOV words and invisible characters.
         """
         if not isinstance(text, str):
             raise InputError(f"text is {brief(text)}; expected a string")
-        return list(parse_documents(text, options or self.string_options(), name, report=warn))
+        options = options or self.string_options()
+        documents = list(parse_documents(text, options, name, report=warn))
+        self.warn_of_oov(sentence for document in documents for sentence in document.sentences)
+        return documents
 
     def string_options(self) -> TextOptions:
         """The text options of the training corpus for strings: a model trained on tagged text reads
@@ -209,7 +231,7 @@ class ScoringModel(abc.ABC):
         surprisals = surprisal_columns(no_context_too=no_context_too)
         others = column_names(measures, no_context_too=no_context_too)
         without_words = SentenceScore(0.0, [], [], {name: [] for name in [*surprisals, *others]})
-        passed = encoded(self.vocabulary, documents, keep_empty=True)
+        passed = self._encoded(documents)
         for document, measured in self._measured(passed, surprisals, others):
             words = filter(None, document.words)
             scores = map(SentenceScore.of, words, document.sentences, measured)
@@ -247,7 +269,7 @@ class ScoringModel(abc.ABC):
     def perplexity(self, documents: Documents | Dataset) -> Perplexity:
         """The perplexity of documents, as `score` takes them; documents without words are
         omitted."""
-        dataset = dataset_of(self.vocabulary, documents)
+        dataset = self._dataset(documents)
         (measured,) = interpolation.measure([self.scorer], dataset.documents)
         return self.with_training_oov(dataclasses.replace(measured, **dataset.counts))
 
@@ -255,7 +277,7 @@ class ScoringModel(abc.ABC):
         """The values of `evaluation.measures.MEASURES` by name, for documents as `perplexity` takes
         them."""
         new = [kind() for kind in measures.MEASURES]
-        dataset = dataset_of(self.vocabulary, documents)
+        dataset = self._dataset(documents)
         interpolation.measure([self.scorer], dataset.documents, measures=[new])
         return {each.name: each.value() for each in new}
 
@@ -277,24 +299,25 @@ class TextScorer(ScoringModel):
           choices: `data.alternatives.Choice`s, or lists of alternatives, the right one
             first. `evaluation.minimal_pairs.accuracies` averages the outcomes.
         """
-        requests = (request for choice in choices for request in self._requests(choice))
-        scored = self.scorer.score(requests)
+        scored = self.scorer.score(self._requests(choices))
         return minimal_pairs.outcomes(scored, end_is_target=self.scorer.objective == "words")
 
-    def _requests(self, choice: Choice | Sequence[Sentence]) -> list[Continuation]:
-        """The documents to score for a choice, one per alternative."""
-        if not isinstance(choice, Choice):
-            choice = Choice(choice)
-        words, before = (
-            words_of(sentences, f"{choice.where}: the alternatives are")
-            for sentences in (choice.alternatives, choice.context)
-        )
-        minimal_pairs.require_different(choice, words)
-        context = [self.vocabulary.encode(sentence) for sentence in before if sentence]
-        return [
-            Continuation([*context, self.vocabulary.encode(alternative)], owner=choice)
-            for alternative in words
-        ]
+    def _requests(self, choices: Iterable[Choice | Sequence[Sentence]]) -> Iterator[Continuation]:
+        """The documents to score, one per alternative."""
+        oov = self.oov_words()
+        for passed in choices:
+            choice = passed if isinstance(passed, Choice) else Choice(passed)
+            words, before = (
+                words_of(sentences, f"{choice.where}: the alternatives are")
+                for sentences in (choice.alternatives, choice.context)
+            )
+            minimal_pairs.require_different(choice, words)
+            if passed is not choice:
+                oov.add(words)
+            context = [self.vocabulary.encode(sentence) for sentence in before if sentence]
+            for alternative in words:
+                yield Continuation([*context, self.vocabulary.encode(alternative)], owner=choice)
+        oov.warn()
 
     def coherence(self, documents: Documents | Dataset, **options: Any) -> CoherenceResults:
         """Order-discrimination accuracy: how often a document is more probable than its sentences
@@ -306,7 +329,7 @@ class TextScorer(ScoringModel):
           **options: attributes of `CoherenceOptions`, such as permutations=20 or
             extra_tests=["insertion"].
         """
-        encoded = dataset_of(self.vocabulary, documents).sentences
+        encoded = self._dataset(documents).sentences
         return measure_coherence(
             encoded,
             CoherenceOptions(**options),
@@ -358,7 +381,7 @@ class TextScorer(ScoringModel):
             self,
             kind,
             setting,
-            tune_on=None if tune_on is None else dataset_of(self.vocabulary, tune_on),
+            tune_on=None if tune_on is None else self._dataset(tune_on),
             data=data,
             label=label,
             on_document=on_document,
@@ -455,7 +478,7 @@ def mix(
         )
     scorers = first.scorer, second.scorer
     if tune_on is not None:
-        weight = interpolation.tune(scorers, dataset_of(first.vocabulary, tune_on)).weight
+        weight = interpolation.tune(scorers, first._dataset(tune_on)).weight
     assert weight is not None
     scorer = interpolation.MixedScorer(*scorers, weight)
     return ScorerOnly(

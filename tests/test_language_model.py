@@ -306,3 +306,36 @@ def test_restore_returns_the_expected_kind_or_refuses(uninterrupted):
     message = "contains a neural language model; choose a workdir that contains an autoencoder$"
     with pytest.raises(InputError, match=message):
         dclm_jax.restore(uninterrupted, dclm_jax.Autoencoder)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda lm: list(lm.score([["The cat sat."]])),
+        lambda lm: lm.surprisals([["The cat sat."]]),
+        lambda lm: lm.perplexity([["The cat sat."]]),
+        lambda lm: lm.documents("The cat sat."),
+        lambda lm: lm.read(["The cat sat."]),
+        lambda lm: lm.read().score(["The cat sat."]),
+        lambda lm: lm.read().next_words("The cat sat."),
+        lambda lm: lm.order(["The cat sat.", "it"]),
+        lambda lm: list(lm.generate([["The cat sat."]], max_sentence_words=2)),
+        lambda lm: list(lm.minimal_pairs([["The cat sat.", "the cat sat ."]])),
+    ],
+)
+def test_many_words_outside_the_vocabulary_are_named(call):
+    """A model whose own text has few, given raw text as if its words were divided."""
+    text = TrainingText(unknown_rates={"test": 0.1})
+    lm = dataclasses.replace(language_model("ccdclm"), text=text)
+    with pytest.warns(
+        UserWarning, match=r"% of the words are out of voc.*'The', 'sat\.'"
+    ) as warned:
+        call(lm)
+    assert [warning.filename for warning in warned] == [__file__]
+
+
+def test_one_word_outside_the_vocabulary_may_be_chance(recwarn):
+    text = TrainingText(unknown_rates={"test": 0.1})
+    lm = dataclasses.replace(language_model("ccdclm"), text=text)
+    lm.read(["the cat sat on it"])
+    assert not recwarn.list

@@ -55,7 +55,7 @@ def reorder(
     for document in documents:
         count, tau = len(document.sentences), None
         before = np.arange(count) if shuffle_seed is None else rng.permutation(count)
-        ordered = lm.order([document.sentences[i] for i in before], beam)
+        ordered = lm.order(Document(document.id, [document.sentences[i] for i in before]), beam)
         ordered = ordered._replace(order=before[ordered.order].tolist())
         if shuffle_seed is not None and count > 1:
             tau = kendall.order_measures([ordered.order], [_text(document)]).tau

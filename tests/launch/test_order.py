@@ -6,6 +6,7 @@ import pytest
 
 import dclm_jax
 from dclm_jax.coherence import kendall
+from dclm_jax.data.documents import Document
 from dclm_jax.data.readers import read_documents
 from tests.launch.support import launch
 
@@ -21,7 +22,7 @@ def test_orders_are_those_of_python_and_are_measured(space, tmp_path):
         assert record["id"] == document.id
         ordered = [document.sentences[i] for i in record["order"]]
         assert record["sentences"] == list(map(" ".join, ordered))
-        (score,) = lm.score([ordered])
+        (score,) = lm.score([document._replace(sentences=ordered)])
         assert record["log_prob"] == pytest.approx(score.log_prob, rel=1e-5)
         assert record["tau"] == pytest.approx(kendall.kendall_tau(record["order"]))
     measured = json.loads(metrics.read_text())
@@ -42,5 +43,6 @@ def test_sentences_as_they_stand_are_put_in_order_and_printed(space):
     text = "w1 w2 .\nw41 w42 .\nw3 w4 w5 .\n"
     done = launch("order", *flags, stdin=text, quiet=False)
     sentences = text.splitlines()
-    order = dclm_jax.restore(space.run).order(sentences).order
+    document = Document("text", [sentence.split() for sentence in sentences])
+    order = dclm_jax.restore(space.run).order(document).order
     assert done.stdout.splitlines() == [*(sentences[i] for i in order), ""]
