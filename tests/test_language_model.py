@@ -320,7 +320,7 @@ def test_restore_returns_the_expected_kind_or_refuses(uninterrupted):
         lambda lm: lm.read().next_words("The cat sat."),
         lambda lm: lm.order(["The cat sat.", "it"]),
         lambda lm: list(lm.generate([["The cat sat."]], max_sentence_words=2)),
-        lambda lm: list(lm.minimal_pairs([["The cat sat.", "the cat sat ."]])),
+        lambda lm: list(lm.minimal_pairs([["The cat sat.", "it"]])),
     ],
 )
 def test_many_words_outside_the_vocabulary_are_named(call):
