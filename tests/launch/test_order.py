@@ -40,9 +40,9 @@ def test_orders_are_those_of_python_and_are_measured(space, tmp_path):
 
 def test_sentences_as_they_stand_are_put_in_order_and_printed(space):
     flags = [f"--workdir={space.run}", "--input=-", "--noshuffle"]
-    text: str = "w1 w2 .\nw41 w42 .\nw3 w4 w5 .\n"
+    text = "w1 w2 .\nw41 w42 .\nw3 w4 w5 .\n"
     done = launch("order", *flags, stdin=text, quiet=False)
     sentences = text.splitlines()
-    document = Document("text", [sentence.split() for sentence in sentences])
+    document = Document("text", [*map(str.split, sentences)])
     order = dclm_jax.restore(space.run).order(document).order
     assert done.stdout.splitlines() == [*(sentences[i] for i in order), ""]
