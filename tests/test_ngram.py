@@ -471,7 +471,7 @@ def test_unknown_is_counted_like_any_other_word(natural):
 def test_probabilities_add_up_to_one(toolkit, tmp_path):
     """Also where words of the vocabulary, UNKNOWN included, are not in the training text."""
     words = [*SPECIAL_TOKENS, *(f"w{number}" for number in range(40)), "never", "neither"]
-    (tmp_path / "words").write_text("\n".join(words))
+    Vocabulary(tuple(words), (0,) * len(words)).save(tmp_path / "words")
     documents = [
         [[word for word in sentence if word in words] for sentence in document]
         for document in natural_documents(documents=400)

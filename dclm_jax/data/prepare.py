@@ -61,14 +61,13 @@ class PrepareOptions:
     """Options by which documents become a prepared corpus: splits, vocabulary and filters.
 
     Attributes:
-      fractions: shares of train, valid and test for text to divide; 0 skips a split. The corpora
-        imdb and ted take two shares, train and valid. Default: 0.8,0.1,0.1; for imdb 0.86,0.14; for
-        ted 0.9,0.1; for bbc 0.9,0.05,0.05; for nant the proportions 26462:148:2753.
+      fractions: shares of train, valid and test for text to divide; 0 skips a split. Default:
+        0.8,0.1,0.1.
       seed: random seed for the division into splits.
       vocab_size: maximum number of words in the vocabulary, which has the most frequent training
         words. Default: 10,000; with `min_count` no maximum.
       min_count: minimum number of occurrences of a word in the training text.
-      vocabulary: vocabulary file in place of counted words: WORD<TAB>COUNT or a word per line.
+      vocabulary: vocabulary of another corpus, vocabulary.tsv, in place of counted words.
       encoding: encoding of text, such as cp1252 or utf-16.
       split_documents_at: maximum number of words per document; longer documents are cut between
         sentences.
@@ -220,12 +219,13 @@ def _plan(source: Source, text: TextOptions, options: PrepareOptions, name: str 
         fractions = _DEFAULT_FRACTIONS if _INPUT in inputs else ()
     if collection:
         _require_effect(text, options, {collection.name})
-    for name, flag in {"fractions": "split", "seed": "seed"}.items():
-        if not fractions and getattr(options, name) != getattr(DEFAULT_OPTIONS, name):
+    has_split = options.fractions is not None and _INPUT not in inputs
+    for flag, is_refused in {"split": has_split, "seed": options.seed and not fractions}.items():
+        if is_refused:
             what = f"{collection.name} takes" if collection else "inputs of given splits take"
             raise InputError(f"{what} no {flag}; remove --{flag}")
     if options.fractions is not None:
-        fractions = _checked(options.fractions, corpus.SPLITS[: len(fractions)])
+        fractions = _checked(options.fractions)
     shares = dict(zip(corpus.SPLITS, fractions, strict=False))
     splits = [split for split in corpus.SPLITS if split in inputs]
     splits = splits or [split for split in corpus.SPLITS if shares.get(split) != 0]
@@ -240,7 +240,7 @@ def _plan(source: Source, text: TextOptions, options: PrepareOptions, name: str 
         unknown_token = unknown_token.lower()
     vocabulary, vocab_size = None, options.vocab_size
     if options.vocabulary is not None:
-        vocabulary, vocab_size = Vocabulary.load(options.vocabulary, is_list=True), None
+        vocabulary, vocab_size = Vocabulary.load(options.vocabulary), None
         unknown_token = unknown_token or vocabulary.unknown_token
         if unknown_token in vocabulary.words:
             raise InputError(
@@ -305,17 +305,16 @@ def _named(source: Source) -> dict[str, PathLike]:
     return {name: source[name] for name in names}
 
 
-def _checked(fractions: Sequence[float], splits: Sequence[str]) -> Sequence[float]:
+def _checked(fractions: Sequence[float]) -> Sequence[float]:
     """The shares of the splits."""
     if (
-        len(fractions) != len(splits)
+        len(fractions) != len(corpus.SPLITS)
         or not all(0 <= share <= 1 for share in fractions)
         or abs(sum(fractions) - 1) > 1e-6
     ):
-        count = {2: "two", 3: "three"}[len(splits)]
         raise InputError(
-            f"split is {','.join(f'{share:g}' for share in fractions)}; expected {count} shares of "
-            f"{', '.join(splits[:-1])} and {splits[-1]} that add up to 1"
+            f"split is {','.join(f'{share:g}' for share in fractions)}; expected three shares of "
+            "train, valid and test that add up to 1"
         )
     return fractions
 

@@ -24,8 +24,7 @@ class Vocabulary:
 
     Attributes:
       words: the words, the three special tokens first.
-      counts: the number of occurrences of each word in the training text; 0 after reading a plain
-        list of words.
+      counts: the number of occurrences of each word in the training text.
       unknown_token: the text's own spelling of OOV words (`<unk>` in the Penn Treebank), or None.
         This spelling is encoded as UNKNOWN.
     """
@@ -111,27 +110,19 @@ class Vocabulary:
                 file.write(f"{word}\t{count}{spelling if index == UNKNOWN else ''}\n")
 
     @classmethod
-    def load(cls, path: PathLike, *, is_list: bool = False) -> "Vocabulary":
-        """Reads a file written by `save`, or a plain list with one word per line.
-
-        The special tokens may be anywhere in the file, and may be missing in a list (`is_list`);
-        the other words keep their order.
-        """
+    def load(cls, path: PathLike) -> "Vocabulary":
+        """Reads a file written by `save`."""
         counts: dict[str, int] = {}
         lines: dict[str, int] = {}
         unknown_token = None
         for number, text in _lines(path):
             line = text.removesuffix("\n")
-            if not line.strip():
-                continue
-            word, *columns = line.split("\t")
+            word, _, columns = line.partition("\t")
+            count, *spelling = columns.split("\t")
             where = f"{path}:{number}"
-            count, *spelling = columns or ["0"]
             is_entry = word.split() == [word] and count.isdecimal()
             if not is_entry or (spelling and word != UNKNOWN_TOKEN):
-                raise InputError(
-                    f"{where}: expected one word, or word<TAB>count, got {brief(line)}"
-                )
+                raise InputError(f"{where}: expected word<TAB>count, got {brief(line)}")
             if word in counts:
                 raise InputError(
                     f"{where}: {brief(word)} is also on line {lines[word]}; remove one of the lines"
@@ -139,13 +130,13 @@ class Vocabulary:
             if spelling:
                 unknown_token = spelling[0]
             counts[word], lines[word] = int(count), number
-        if not counts:
-            raise InputError(f"{path}: has no words; expected one word per line")
-        missing = [token for token in SPECIAL_TOKENS if token not in counts]
-        if missing and not is_list:
-            raise InputError(f"{path}: lacks {', '.join(missing)}; restore the file from a copy")
-        words = tuple(dict.fromkeys([*SPECIAL_TOKENS, *counts]))
-        return cls(words, tuple(counts.get(word, 0) for word in words), unknown_token)
+        words = tuple(counts)
+        if words[: len(SPECIAL_TOKENS)] != SPECIAL_TOKENS:
+            raise InputError(
+                f"{path}: does not begin with {', '.join(SPECIAL_TOKENS)}; restore the file from a "
+                "copy"
+            )
+        return cls(words, tuple(counts.values()), unknown_token)
 
 
 def _lines(path: PathLike) -> Iterator[Line]:

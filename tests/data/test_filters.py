@@ -102,7 +102,7 @@ def test_limits_are_within_what_is_kept(tmp_path):
 
 def test_own_unknown_token_counts_as_unknown_and_given_vocabularies_are_used(tmp_path):
     text = write_lines(tmp_path / "t", [[["a", "<unk>"]], [["a", "b"]], [["a", "a"]]])
-    vocabulary = write(tmp_path / "v.tsv", "<START>\n<END>\n<UNKNOWN>\na\nc\n")
+    vocabulary = write(tmp_path / "v.tsv", "<START>\t1\n<END>\t1\n<UNKNOWN>\t0\na\t1\nc\t1\n")
     options: dict[str, Any] = dict(vocabulary=vocabulary, unknown_token="<unk>", max_unknown=0.4)
     manifest = make_corpus({"test": text}, tmp_path / "out", **options)
     assert manifest.splits["test"].dropped_documents["max_unknown"] == 2

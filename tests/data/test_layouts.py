@@ -85,21 +85,6 @@ def test_imdb_division(tmp_path):
     assert reports[1].startswith("first sentences of train")
 
 
-@pytest.mark.parametrize(
-    ("unsup", "fractions", "sizes"),
-    [
-        (0, (0.5, 0.5), {"train": 10, "valid": 10, "test": 4}),
-        (6, (1, 0), {"train": 26, "test": 4}),
-    ],
-)
-def test_shares_of_imdb_leave_its_test_reviews(tmp_path, unsup, fractions, sizes):
-    root = write_imdb(tmp_path / "aclImdb", unsup=unsup)
-    make_corpus(root, tmp_path / "out", "imdb", fractions=fractions)
-    ids = ids_of(tmp_path / "out")
-    assert {split: len(names) for split, names in ids.items()} == sizes
-    assert all(name.startswith("test/") for name in ids["test"])
-
-
 def test_bbc_title_paragraphs_and_lines_that_are_not_utf8(tmp_path):
     root = write_bbc(tmp_path / "bbc", articles=1)
     article = (
@@ -137,7 +122,7 @@ def test_missing_folder_of_reviews_is_named(tmp_path, folder):
         ("bbc", dict(source=None), "bbc has no input; set --input to the folder of the BBC"),
         ("sotu", {}, "sotu is embedded and takes no input"),
         ("sotu", dict(source=None, seed=1), "sotu takes no seed"),
-        ("imdb", dict(fractions=(0.8, 0.1, 0.1)), "two shares of train and valid"),
+        ("imdb", dict(fractions=(0.8, 0.1, 0.1)), "imdb takes no split; remove --split"),
     ],
 )
 def test_bad_options_of_collections(tmp_path, name, options, message):

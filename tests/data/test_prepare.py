@@ -45,8 +45,9 @@ def test_given_vocabulary_and_its_unknown_token(tmp_path, text, out):
 
 
 def test_a_word_of_the_vocabulary_cannot_stand_for_unknown_words(tmp_path, text, out):
-    words = write(tmp_path / "v.txt", "c\n<unk>\n")
-    with pytest.raises(InputError, match="'<unk>', which is also a word of .*v.txt; remove the wo"):
+    words = tmp_path / "v.tsv"
+    Vocabulary.build({"c": 2, "<unk>": 1}, 9).save(words)
+    with pytest.raises(InputError, match="'<unk>', which is also a word of .*v.tsv; remove the wo"):
         make_corpus({"test": text}, out, vocabulary=words, unknown_token="<unk>")
 
 

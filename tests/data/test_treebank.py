@@ -149,13 +149,6 @@ def test_only_raw_text_needs_the_packages_for_prose(tmp_path, monkeypatch, packa
     assert sentences_of(write_sections(tmp_path, PARSED), "ptb")[0] == PARSED_WORDS
 
 
-@pytest.mark.parametrize("place", ["", "PARSED/MRG/WSJ", "COMBINED/WSJ"])
-def test_names_in_capitals_as_on_a_compact_disc(tmp_path, place):
-    for section in range(25):
-        write(tmp_path / place / f"{section:02}" / f"WSJ_{section:02}07.MRG", "(NN a)")
-    assert read(tmp_path, "ptb")[0] == Document("00/WSJ_0007", [["a"]], [["NN"]])
-
-
 def test_split_and_vocabulary_of_the_treebank(tmp_path):
     root = write_sections(tmp_path / "in", "(NN A)", files=1)
     for section, word in ((20, "train"), (21, "first"), (22, "b"), (23, "c"), (24, "last")):
@@ -269,9 +262,3 @@ def test_news_divided_in_the_proportions_of_the_paper(tmp_path):
     assert sorted(sum(ids.values(), [])) == sorted(f"d{i}" for i in range(200))
     assert manifest.splits["test"].sentences == 38
     assert reports[0] == "reading BLLIP North American News Text; files: 1"
-    fractions = (0.5, 0.25, 0.25)
-    make_corpus(root, tmp_path / "half", "nant", lowercase=True, fractions=fractions, seed=1)
-    assert [len(names) for names in ids_of(tmp_path / "half").values()] == [100, 50, 50]
-    assert "it" in open_corpus(tmp_path / "half", "train").vocabulary.words
-    parts = divide(200, fractions, 1, "nant")
-    assert ids_of(tmp_path / "half")["valid"] == [f"d{i}" for i in np.flatnonzero(parts == 1)]

@@ -38,14 +38,6 @@ def test_file_round_trip(tmp_path, unknown_token):
     assert lines == ["<START>\t4", "<END>\t4", third, "naïve\t2", "日本\t1"]
 
 
-def test_plain_list_has_special_tokens_anywhere_and_keeps_its_order(tmp_path):
-    (tmp_path / "list").write_bytes(b"\xef\xbb\xbfz\r\n<END>\r\na\r\n<UNKNOWN>\r\n<START>\r\n")
-    assert Vocabulary.load(tmp_path / "list").words == (*SPECIAL_TOKENS, "z", "a")
-    (tmp_path / "list").write_text("z\n<END>\na\t3\n")
-    vocabulary = Vocabulary.load(tmp_path / "list", is_list=True)
-    assert vocabulary == Vocabulary((*SPECIAL_TOKENS, "z", "a"), (0, 0, 0, 0, 3))
-
-
 def test_fingerprint_depends_on_words_and_order_alone():
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "b"), (0, 0, 0, 1, 1))
     same = Vocabulary((*SPECIAL_TOKENS, "a", "b"), (0, 0, 0, 7, 1), "<unk>")
@@ -57,14 +49,15 @@ def test_fingerprint_depends_on_words_and_order_alone():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"a\nb\n<START>\n<END>\n", r"lacks <UNKNOWN>; restore"),
+        (b"<START>\t1\n<UNKNOWN>\t0\n<END>\t1\n", "v: does not begin with <START>, <END>, <UNKN"),
         (b"", r"v: is empty"),
-        (b"\n", r"v: has no words"),
-        (b"<START>\n<END>\n<UNKNOWN>\na\na\n", r"v:5: 'a' is also on line 4; remove"),
-        (b"<START>\n<END>\n<UNKNOWN>\na b\n", r"v:4: expected one word"),
-        (b"<START>\n<END>\n<UNKNOWN>\na\tmany\n", r"v:4: expected one word, or .* 'a\\tmany'"),
-        (b"<START>\n<END>\n<UNKNOWN>\na\t1\tx\n", r"v:4: expected one word, or word<TAB>count"),
-        (b"<START>\n<END>\n\xff\n", r"v:3: not valid UTF-8"),
+        (b"\n", r"v:1: expected word<TAB>count, got ''"),
+        (b"<START>\t0\na\t1\na\t2\n", r"v:3: 'a' is also on line 2; remove"),
+        (b"<START>\n", r"v:1: expected word<TAB>count"),
+        (b"<START>\t0\na b\t1\n", r"v:2: expected word<TAB>count"),
+        (b"<START>\t0\na\tmany\n", r"v:2: expected word<TAB>count, got 'a\\tmany'"),
+        (b"<START>\t0\na\t1\tx\n", r"v:2: expected word<TAB>count"),
+        (b"<START>\t0\n\xff\n", r"v:2: not valid UTF-8"),
     ],
 )
 def test_bad_files_are_refused(tmp_path, content, message):

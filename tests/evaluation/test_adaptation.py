@@ -130,7 +130,7 @@ def test_dynamic_evaluation_tries_rates_then_decays(lm, data, documents, monkeyp
 
 def test_the_text_that_scales_dynamic_evaluation_is_known_by_its_checksum(lm, texts, tmp_path):
     (tmp_path / "train").write_text(Path(texts["train"]).read_text().partition("\n\n")[0])
-    (tmp_path / "vocabulary").write_text("\n".join(lm.vocabulary.words))
+    lm.vocabulary.save(tmp_path / "vocabulary")
     options = PrepareOptions(vocabulary=tmp_path / "vocabulary")
     prepare({"train": tmp_path / "train"}, tmp_path / "other", options=options)
     default, again, other = (

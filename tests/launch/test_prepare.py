@@ -22,16 +22,16 @@ def test_a_corpus_that_has_a_name_with_all_its_flags(tmp_path):
         for number in range(1, 5):
             article = f"Title of {topic}\n\nThe Story costs £{number}m. It ends.\n"
             write(folder / topic / f"{number:03}.txt", article.encode("latin-1"))
-    flags = [f"--input={folder}", "--vocab_size=9", "--split=0.5,0.25,0.25", "--lowercase"]
+    flags = [f"--input={folder}", "--vocab_size=9", "--lowercase"]
     lines = launch("prepare", "--corpus=bbc", *flags, f"--output={out}").stdout.splitlines()
     assert lines[0].startswith("reading the BBC articles; business: ")
     assert lines[-1] == f"prepared corpus: {out}"
     splits = json.loads((out / "manifest.json").read_text("utf-8"))["splits"]
-    assert [entry["documents"] for entry in splits.values()] == [10, 5, 5]
+    assert [entry["documents"] for entry in splits.values()] == [18, 1, 1]
     # A title of 3 words, sentences of 6 (£ is one of them) and 3.
-    assert (splits["train"]["sentences"], splits["train"]["tokens"]) == (10 * 3, 10 * 12)
+    assert (splits["train"]["sentences"], splits["train"]["tokens"]) == (18 * 3, 18 * 12)
     vocabulary = (out / "vocabulary.tsv").read_text("utf-8")
-    assert "\nstory\t10\n" in vocabulary and "Story" not in vocabulary
+    assert "\nstory\t18\n" in vocabulary and "Story" not in vocabulary
 
 
 def test_parts_of_speech_are_measured_by_the_tags_of_the_text(space, tmp_path):

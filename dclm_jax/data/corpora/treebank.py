@@ -35,7 +35,7 @@ from dclm_jax.errors import InputError, brief
 
 _SECTIONS = tuple(f"{number:02}" for number in range(25))
 _FOLDERS = ("parsed/mrg/wsj", "combined/wsj")
-_PARSED = re.compile(r"wsj_[0-9]{4}\.mrg", re.IGNORECASE)
+_PARSED = re.compile(r"wsj_[0-9]{4}\.mrg")
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 _EMPTY_ELEMENT = "-NONE-"
@@ -70,12 +70,10 @@ def ptb_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
 
     The sections are the folders 00 to 24 in `root` itself, or else in its parsed/mrg/wsj
     (LDC99T42) or combined/wsj (LDC95T7). The first of these folders with sections is read.
-    Documents are the files wsj_NNNN.mrg. All names may be in capitals, as some systems show names
-    on a compact disc.
+    Documents are the files wsj_NNNN.mrg.
     """
     root = pathlib.Path(root)
-    names = (name for folder in _FOLDERS for name in (folder, folder.upper()))
-    for folder in (root, *(root / name for name in names)):
+    for folder in (root, *(root / name for name in _FOLDERS)):
         missing = [section for section in _SECTIONS if not (folder / section).is_dir()]
         if len(missing) < len(_SECTIONS):
             break
