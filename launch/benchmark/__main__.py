@@ -38,10 +38,6 @@ CPU_ROWS = {
     "train_rnnlm_16": Work("rnnlm", 16),
     "train_codclm_16": Work("codclm", 16),
     "train_adclm_16": Work("adclm", 16),
-    "train_hierarchical_autoencoder_32": Work("hierarchical_autoencoder", 32, num_batches=2),
-    "train_hierarchical_attention_autoencoder_32": Work(
-        "hierarchical_attention_autoencoder", 32, num_batches=2
-    ),
     "score_ccdclm_16": Work("ccdclm", 16, scores=True),
 }
 ACCELERATOR_ROWS = {

@@ -17,10 +17,7 @@ from launch.benchmark.worker import Job, Worker
 
 INSTALL = "pip install -e '.[benchmark]'"
 OURS = "ours"
-WITH_PEER = (
-    *("rnnlm", "ccdclm", "codclm", "adclm"),
-    *("hierarchical_autoencoder", "hierarchical_attention_autoencoder"),
-)
+WITH_PEER = ("rnnlm", "ccdclm", "codclm", "adclm")
 """The models that `torch_peer` has."""
 
 
@@ -56,8 +53,7 @@ def peers() -> tuple[Peer, ...]:
 @dataclasses.dataclass(frozen=True)
 class Work:
     """The work of a benchmark: `num_batches` training steps with batches of `batch_size` segments,
-    or scoring of `num_batches` batches of `batch_size` documents. If the model reads a source, each
-    segment is its own source.
+    or scoring of `num_batches` batches of `batch_size` documents.
 
     Attributes:
       hidden_dim: K and H.
@@ -139,8 +135,6 @@ def run(work: Work, rounds: int, seed: int, vocab_size: int = workloads.VOCAB_SI
     else:
         batches = workloads.training_batches(work.batch_size, work.num_batches, seed, vocab_size)
         documents = [workloads.documents_of(batch) for batch in batches]
-        if model.reads_source:
-            batches = [dataclasses.replace(batch, source=batch) for batch in batches]
         contender = ours.Training(model, batches, seed)
     job = Job(
         scores=work.scores,

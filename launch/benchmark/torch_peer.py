@@ -42,23 +42,21 @@ class Block(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """A batch of documents: blocks; the targets [F] of the real positions of all blocks; the
-    numbers of sentences [B], on the host; and the sources, if the model reads sources."""
+    """A batch of documents: blocks; the targets [F] of the real positions of all blocks; and the
+    number of documents."""
 
     blocks: list[Block]
     targets: Any
-    num_sentences: Any
-    source: Block | None
+    num_documents: int
 
     def to(self, device: str) -> "Packed":
         return self._replace(
             blocks=[block.to(device) for block in self.blocks],
             targets=self.targets.to(device, non_blocking=True),
-            source=None if self.source is None else self.source.to(device),
         )
 
 
-def pack(documents: list[list[np.ndarray]], *, folded: bool, reads_source: bool) -> Packed:
+def pack(documents: list[list[np.ndarray]], *, folded: bool) -> Packed:
     """A batch with one block of all sentences (`folded`), or one block per sentence number."""
     places = _by_place(documents)
     groups = [[words for place in places for words in place]] if folded else places
@@ -66,24 +64,13 @@ def pack(documents: list[list[np.ndarray]], *, folded: bool, reads_source: bool)
     return Packed(
         blocks=list(blocks),
         targets=torch.from_numpy(np.concatenate(targets)),
-        num_sentences=torch.tensor([len(document) for document in documents]),
-        source=_pack_source(documents) if reads_source else None,
+        num_documents=len(documents),
     )
 
 
 def _by_place(documents: list[list[np.ndarray]]) -> list[list[np.ndarray | None]]:
     """For each sentence number, the sentences of all documents; None for an ended document."""
     return list(map(list, itertools.zip_longest(*documents)))
-
-
-def _pack_source(documents: list[list[np.ndarray]]) -> Block:
-    """The block of an encoder: all sentences, the last sentence first, the words of each sentence
-    reversed and followed by END."""
-    backwards = [[words[::-1] for words in document[::-1]] for document in documents]
-    sentences = [words for place in _by_place(backwards) for words in place]
-    block, _ = _pack_block(sentences)
-    read = [torch.tensor([*(() if words is None else words), END]) for words in sentences]
-    return block._replace(tokens=nn.utils.rnn.pad_sequence(read, padding_value=END))
 
 
 def _pack_block(sentences: list[np.ndarray | None]) -> tuple[Block, np.ndarray]:
@@ -105,10 +92,11 @@ def output_nll(features, weight, bias, targets, reduction: str):
     return F.cross_entropy(F.linear(features, weight, bias), targets, reduction=reduction)
 
 
-class _Model(nn.Module):
-    """The part that all models share; `forward` returns the nats of a batch."""
+class _Model(nn.Module, abc.ABC):
+    """The part that all models share: `forward` returns the nats of a batch, and `features` the
+    features [F, D] of the output layer."""
 
-    folded, reads_source = False, False
+    folded = False
 
     def __init__(self, params: dict[str, Any]):
         super().__init__()
@@ -116,34 +104,25 @@ class _Model(nn.Module):
         self.output_weight = nn.Parameter(_tensor(self.output_kernel(params["output"]).T))
         bias = params["output"].get("bias")
         self.output_bias = None if bias is None else nn.Parameter(_tensor(bias))
+        if "initial_context" in params:
+            self.initial_context = nn.Parameter(_tensor(params["initial_context"]))
 
     def output_kernel(self, output: dict[str, np.ndarray]) -> np.ndarray:
         return output["kernel"]
 
-    def words_nll(self, features: Any, batch: Packed, output: Callable[..., Any], reduction: str):
-        return output(features, self.output_weight, self.output_bias, batch.targets, reduction)
-
-
-class _LanguageModel(_Model, abc.ABC):
-    """A model without a source; `features` returns the features [F, D] of the output layer."""
-
-    def __init__(self, params: dict[str, Any]):
-        super().__init__(params)
-        if "initial_context" in params:
-            self.initial_context = nn.Parameter(_tensor(params["initial_context"]))
-
     def forward(self, batch: Packed, output: Callable[..., Any], reduction: str):
-        return self.words_nll(self.features(batch), batch, output, reduction)
+        features = self.features(batch)
+        return output(features, self.output_weight, self.output_bias, batch.targets, reduction)
 
     @abc.abstractmethod
     def features(self, batch: Packed) -> Any:
         """The features [F, D] of the real positions, in the order of the targets."""
 
     def first_context(self, batch: Packed) -> Any:
-        return self.initial_context.expand(len(batch.num_sentences), -1)
+        return self.initial_context.expand(batch.num_documents, -1)
 
 
-class _RNNLM(_LanguageModel):
+class _RNNLM(_Model):
     folded = True
 
     def __init__(self, params: dict[str, Any]):
@@ -164,7 +143,7 @@ class _CODCLM(_RNNLM):
         (block,) = batch.blocks
         hidden, _ = self.lstm(self.embedding(block.tokens))
         # Columns are ordered by sentence, then by document.
-        before = _last(hidden, block)[: -len(batch.num_sentences)]
+        before = _last(hidden, block)[: -batch.num_documents]
         contexts = torch.cat([self.first_context(batch), before])
         # One wide product is as fast as adding the contexts' logits to the logits of every target.
         return torch.cat([hidden.flatten(0, 1)[block.positions], contexts[block.columns]], dim=1)
@@ -183,7 +162,7 @@ class _CCDCLM(_RNNLM):
         return torch.cat(features)
 
 
-class _ADCLM(_LanguageModel):
+class _ADCLM(_Model):
     """Two layers, read token by token, because each token attends to the previous sentence.
 
     All input products of a sentence are one product; each layer has one product per token.
@@ -242,81 +221,11 @@ class _ADCLM(_LanguageModel):
         return torch.stack(hidden), torch.stack(contexts)
 
 
-class _HierarchicalAutoencoder(_Model):
-    """The encoder of words reads all sentences of the source at once; the decoder reads the
-    sentences of the document in turn. The decoder of words starts from the state of the decoder of
-    sentences, which reads the last state of the decoder of words."""
-
-    reads_source = True
-
-    def __init__(self, params: dict[str, Any]):
-        super().__init__(params)
-        self.word_encoder = _lstm(params["word_encoder"])
-        self.sentence_encoder = _lstm(params["sentence_encoder"])
-        self.sentence_decoder = _lstm(params["sentence_decoder"])
-        self.word_decoder = _lstm(params["stack"])
-        self.ending_weight = nn.Parameter(_tensor(params["ending"]["kernel"].T))
-        self.ending_bias = nn.Parameter(_tensor(params["ending"]["bias"]))
-        attention = params.get("attention", {})
-        self.attention = nn.ParameterDict({name: _tensor(attention[name]) for name in attention})
-
-    def forward(self, batch: Packed, output: Callable[..., Any], reduction: str):
-        features, states = self.decoded(batch)
-        nll = self.words_nll(features, batch, output, reduction)
-        return torch.hstack([nll, self.endings_nll(states, batch, reduction).flatten()])
-
-    def endings_nll(self, states: Any, batch: Packed, reduction: str) -> Any:
-        """Nats of the decisions whether documents end, from the states [1 + S, B, H] between their
-        sentences. Positions after the end of a document have no decision."""
-        log_odds = F.linear(states, self.ending_weight, self.ending_bias).squeeze(-1)
-        num_sentences = batch.num_sentences.to(log_odds.device)
-        place = torch.arange(len(states), device=log_odds.device)[:, None]
-        return F.binary_cross_entropy_with_logits(
-            log_odds,
-            (place == num_sentences).float(),
-            (place <= num_sentences).float(),
-            reduction=reduction,
-        )
-
-    def encoded(self, batch: Packed) -> tuple[Any, Any]:
-        """The last state of the encoder of sentences, and its top states [S, B, H]."""
-        assert batch.source is not None
-        hidden, _ = self.word_encoder(self.embedding(batch.source.tokens))
-        sentences = _last(hidden, batch.source).unflatten(0, (-1, len(batch.num_sentences)))
-        packed = nn.utils.rnn.pack_padded_sequence(
-            sentences, batch.num_sentences, enforce_sorted=False
-        )
-        hidden, state = self.sentence_encoder(packed)
-        return state, nn.utils.rnn.pad_packed_sequence(hidden)[0]
-
-    def decoded(self, batch: Packed) -> tuple[Any, Any]:
-        """The features [F, H] of the real positions, and the top states [1 + S, B, H] before and
-        after every sentence."""
-        state, memory = self.encoded(batch)
-        if self.attention:
-            keys = memory @ self.attention["key"]
-            num_sentences = batch.num_sentences.to(memory.device)
-            hidden_from = _hidden_from(num_sentences, len(memory))
-        features, states = [], [state[0][-1]]
-        for block in batch.blocks:
-            hidden, _ = self.word_decoder(self.embedding(block.tokens), state)
-            features.append(hidden.flatten(0, 1)[block.positions])
-            x = _last(hidden, block)
-            if self.attention:
-                context = _attend(self.attention, states[-1], memory, keys, hidden_from)
-                x = torch.cat([x, context], dim=1)
-            top, state = self.sentence_decoder(x.unsqueeze(0), state)
-            states.append(top[0])
-        return torch.cat(features), torch.stack(states)
-
-
 MODELS: dict[str, type[_Model]] = {
     "rnnlm": _RNNLM,
     "codclm": _CODCLM,
     "ccdclm": _CCDCLM,
     "adclm": _ADCLM,
-    "hierarchical_autoencoder": _HierarchicalAutoencoder,
-    "hierarchical_attention_autoencoder": _HierarchicalAutoencoder,
 }
 
 
@@ -381,10 +290,7 @@ class Contender(abc.ABC):
         self.output = output_nll
         if job.options["compile"]:
             self.output = torch.compile(output_nll, dynamic=True)
-        self.batches = [
-            pack(documents, folded=kind.folded, reads_source=kind.reads_source)
-            for documents in job.batches
-        ]
+        self.batches = [pack(documents, folded=kind.folded) for documents in job.batches]
 
     def device(self) -> str:
         return self._device
@@ -419,7 +325,7 @@ class Training(Contender):
 
     def step(self, batch: Packed) -> Any:
         self.optimizer.zero_grad(set_to_none=True)
-        nll = self.model(batch, self.output, "sum").sum()
+        nll = self.model(batch, self.output, "sum")
         (nll / len(batch.targets)).backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), CLIP_NORM)
         self.optimizer.step()

@@ -27,7 +27,6 @@ def peers(monkeypatch):
     "work",
     [
         Work("rnnlm", 2, 1, hidden_dim=4),
-        Work("hierarchical_attention_autoencoder", 2, 1, hidden_dim=4),
         Work("ccdclm", 2, 1, hidden_dim=4, scores=True),
     ],
     ids=str,

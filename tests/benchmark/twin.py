@@ -1,7 +1,5 @@
 """A peer that needs no library: our own likelihood, times the option "factor"."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 
@@ -24,7 +22,6 @@ class Twin:
         )
         rows = job.batches[0]
         batch = pack_sentences(rows, max(map(len, rows)), 64)
-        batch = dataclasses.replace(batch, source=batch)
         params = jax.tree.map(jnp.asarray, job.params)
         likelihood = jax.jit(lambda params, batch: batch_likelihood(model, params, batch))
         sums = likelihood(params, batch)
