@@ -63,7 +63,7 @@ _METRICS = flags.DEFINE_string(
     "metrics", None, "JSON file for weights and metrics; '-' is standard output."
 )
 _WEIGHTS = flags.DEFINE_string(
-    "weights", None, "Weights of all features, separated by commas, or a file from --metrics."
+    "weights", None, "File from --metrics with the weights of all features."
 )
 _TUNE = flags.DEFINE_bool("tune", False, "Tune the weights on --nbest and --references.")
 _OBJECTIVE = flags.DEFINE_enum("objective", "bleu", list(METRICS), "Metric that --tune optimizes.")
@@ -95,7 +95,9 @@ def main(argv: Sequence[str]) -> None:
     trained_oov_rate = text.unknown_rates.get("test")
     if warning := perplexity.warning(rescorer.oov_rate, trained_oov_rate, lists.path):
         _evaluation.notify(warning)
-    weights = rescorer.weights(_WEIGHTS.value)
+    weights = rescorer.default_weights
+    if _WEIGHTS.value:
+        weights = rescorer.weights(_WEIGHTS.value)
     prints = files.STDOUT not in (_OUTPUT.value, _METRICS.value)
     beam = None if _VITERBI.value else _BEAM.value
 

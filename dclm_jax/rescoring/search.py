@@ -23,7 +23,6 @@ scored given the chosen hypotheses with words, and `context_order` counts only t
 
 import dataclasses
 import itertools
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -129,38 +128,16 @@ class Rescorer:
         words = np.concatenate([ids for segment in self.segments for ids in segment.hypotheses])
         return np.count_nonzero(words == UNKNOWN) / max(len(words), 1)
 
-    def weights(self, text: str | None) -> np.ndarray:
-        """The weights of all features, float64 [L + F], in the order of `names`.
-
-        Args:
-          text: numbers separated by commas, or a JSON file with an object "weights" by name; None
-            for the default weights.
-        """
-        if text is None:
-            return self.default_weights
-        if os.path.isfile(text):
-            weights = files.read_json(text, _WeightsFile).weights
-            if set(weights) != set(self.names):
-                expected = ", ".join(self.names)
-                raise InputError(
-                    f"{text}: has weights of {brief(list(weights))}; expected {expected}"
-                )
-            values, source = [weights[name] for name in self.names], text
-        else:
-            values, source = text.split(","), "--weights"
-            if len(values) != len(self.names):
-                raise InputError(
-                    f"--weights is not a file and has {len(values)} parts; name a file, or give "
-                    f"{len(self.names)} numbers separated by commas: {', '.join(self.names)}"
-                )
-        try:
-            numbers = np.array(values, np.float64)
-        except ValueError as error:
-            raise InputError(f"{source}: {brief(values)}; expected numbers") from error
-        if not np.all(np.isfinite(numbers)) or not numbers.any():
-            expected = "finite numbers, not all of them 0"
-            raise InputError(f"{source}: {brief(values)}; expected {expected}")
-        return numbers
+    def weights(self, path: str) -> np.ndarray:
+        """The weights of all features, float64 [L + F], in the order of `names`, from a JSON file
+        with an object "weights" by name."""
+        weights = files.read_json(path, _WeightsFile).weights
+        if set(weights) != set(self.names):
+            expected = ", ".join(self.names)
+            raise InputError(f"{path}: has weights of {brief(list(weights))}; expected {expected}")
+        if not any(weights.values()):
+            raise InputError(f"{path}: all weights are 0; write a weight that is not 0")
+        return np.array([weights[name] for name in self.names], np.float64)
 
     def decode(
         self,

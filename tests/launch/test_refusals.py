@@ -13,6 +13,8 @@ FILES = {
     "lines.txt": "w2 w1 .\n\nw4\n",
     "nbest.txt": "0 ||| w1 ||| ||| 1.0\n",
     "references.txt": "w1\n",
+    "weights.json": '{"weights": {"ccdclm": 1}}',
+    "zero.json": '{"weights": {"ccdclm": 0, "score": 0, "words": 0}}',
     "none.jsonl": '{"id": "a", "sentences": []}\n',
     "out.jsonl": '{"id": "a", "sentences": ["w1"]}\n{"id": "b", "sentences": []}\n',
     "regions.csv": "item,condition,region,text\n1,a,subject,w1 w2\n1,b,verb,w6 w7\n",
@@ -127,9 +129,9 @@ reconstruct --outputs=out.jsonl --input=lines.txt --max_length_ratio=2 => --max_
 report --quick --workdirs=*.txt => *.txt matches no run
 report --workdirs=autoencoder --output=new => contains an autoencoder; choose a workdir that con
 
-{RESCORE} --weights=1,2 => --weights is not a file and has 2 parts; name a file, or give 3
-{RESCORE} --weights=1,x,2 => expected numbers
-{RESCORE} --weights=0,0,0 => expected finite numbers, not all of them 0
+{RESCORE} --weights=absent.json => absent.json
+{RESCORE} --weights=weights.json => weights.json: has weights of ['ccdclm']; expected ccdclm, 
+{RESCORE} --weights=zero.json => zero.json: all weights are 0; write a weight that is not 0
 {RESCORE} --viterbi --beam=2 => --beam cannot be used with --viterbi
 {RESCORE} --beam=0 => flag --beam=0: 0 is not
 {RESCORE} --tune => --tune has no effect without --references

@@ -104,7 +104,10 @@ def test_silence_and_sparse_features_are_scored(space, tmp_path):
     references, metrics = tmp_path / "references.txt", tmp_path / "metrics.json"
     references.write_text("w1 w2 w3 w4\n\nw9\n")
     options = [f"--output={output}", f"--references={references}", f"--metrics={metrics}"]
-    flags = [f"--workdir={space.run}", f"--nbest={path}", "--weights=0,1,0,0,0,0"]
+    names = ("ccdclm", "score", "LM", "TM.1", "TM.2", "words")
+    weights = tmp_path / "weights.json"
+    weights.write_text(json.dumps({"weights": {name: float(name == "score") for name in names}}))
+    flags = [f"--workdir={space.run}", f"--nbest={path}", f"--weights={weights}"]
     done = launch("rescore", *flags, *options, quiet=False)
     *notes, warning = done.stderr.splitlines()
     assert warning.startswith(f"warning: {path}: 30.00% of the words are out of vocabulary")
