@@ -191,21 +191,15 @@ def text_options(*trained: TextOptions | None) -> TextOptions:
     Prints a note, once, if the options change the text, and a warning if they differ from the
     options of the training text.
     """
-    # The first of options that differ in the unknown token stands for all.
-    kinds = {
-        dataclasses.replace(each or PLAIN, unknown_token=None): each or PLAIN
-        for each in trained[::-1]
-    }
-    first, *others = [*kinds.values()][::-1] or [PLAIN]
-    flag_values = values_of(_TEXT)
-    if others and not {"format", "lowercase"} <= flag_values.keys():
-        raise InputError(
-            "the training texts of the runs were read differently "
-            f"({' and '.join(map(str, (first, *others)))}); add --format, and --lowercase or "
-            "--nolowercase, for this text"
-        )
-    options = dataclasses.replace(PLAIN if others else first, **flag_values)
-    if trained and not others:
+    first, *others = [options or PLAIN for options in trained] or [PLAIN]
+    for other in others:
+        if not read_alike(other, first):
+            raise InputError(
+                f"the training texts of the runs were read differently ({first} and {other}); "
+                "choose runs whose training texts were read alike"
+            )
+    options = dataclasses.replace(first, **values_of(_TEXT))
+    if trained:
         if not read_alike(options, first):
             notify(f"warning: text is read as {options}; the training text was {first}")
         elif first != PLAIN:
