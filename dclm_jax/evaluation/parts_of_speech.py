@@ -23,19 +23,12 @@ from dclm_jax.tables import aligned
 END_CLASS, OTHER_CLASS, PUNCTUATION_CLASS = "END", "other", "punctuation"
 
 _MERGED = {"NN": "Noun", "NNS": "Noun", "VB": "Verb", "VBZ": "Verb"}
-# Suffixes of the Brown corpus for titles, headlines and cited words.
-_BROWN_SUFFIXES = re.compile(r"(-(TL|HL|NC))+$")
-# Tags of punctuation: signs, except Brown's * (not), and names (Penn Treebank, BNC).
-_PUNCTUATION = re.compile(r"[^\w*]+|-[LR][RCS]B-|PU[LNQR]")
-
-
-def normalize(tag: str) -> str:
-    """A tag in upper case, without the suffixes of the Brown corpus."""
-    return _BROWN_SUFFIXES.sub("", tag.upper())
+# Tags of punctuation: signs, and names (Penn Treebank, BNC).
+_PUNCTUATION = re.compile(r"\W+|-[LR][RCS]B-|PU[LNQR]")
 
 
 def tag_class(tag: str) -> str:
-    """The class of a normalized tag."""
+    """The class of a tag."""
     return PUNCTUATION_CLASS if _PUNCTUATION.fullmatch(tag) else _MERGED.get(tag, tag)
 
 
@@ -69,7 +62,7 @@ class TagSums:
         nats of the targets w1..wM END of every sentence."""
         if not tags:
             return
-        targets = [tag for words in tags for tag in (*map(normalize, words), END_CLASS)]
+        targets = [tag for words in tags for tag in (*words, END_CLASS)]
         number: dict[str, int] = {}
         indices = [number.setdefault(tag, len(number)) for tag in targets]
         nats = [np.bincount(indices, np.concatenate(nll)) for nll in scores]

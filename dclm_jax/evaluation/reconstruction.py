@@ -25,7 +25,6 @@ from dclm_jax.data.documents import PLAIN, Document, OnDocument, TextOptions
 from dclm_jax.data.readers import corresponding, read_documents
 from dclm_jax.data.text_files import UTF8
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.parts_of_speech import normalize
 from dclm_jax.rescoring import metrics
 from dclm_jax.tables import aligned
 
@@ -211,9 +210,7 @@ def content_words(document: Document) -> list[collections.Counter[str]]:
     """The verbs and nouns of each sentence of a document with tags of the Penn Treebank."""
     return [
         collections.Counter(
-            word
-            for word, tag in zip(words, tags, strict=True)
-            if normalize(tag).startswith(_VERBS_AND_NOUNS)
+            word for word, tag in zip(words, tags, strict=True) if tag.startswith(_VERBS_AND_NOUNS)
         )
         for words, tags in zip(document.sentences, document.tags or (), strict=True)
     ]
