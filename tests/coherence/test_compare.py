@@ -136,12 +136,6 @@ def test_ties_count_half_whatever_the_order_of_summation(context_order):
     assert compare(scorer, documents, FirstSentence()).result == 0.5
 
 
-def test_without_context_every_sentence_is_scored_once():
-    scorer = FakeScorer(order_blind, context_order=0)
-    compare(scorer, SORTED, Fixed(permutations=50))
-    assert scorer.num_scored == scorer.num_sentences_scored == sum(map(len, SORTED))
-
-
 # Two sentences have two orders, which are fewer than their pairs. The others are scored once at the
 # start of a document and once after every other sentence; 4 follows itself as well. After two fixed
 # sentences two others have two orders of six pairs; each of four is scored after the second
@@ -190,21 +184,6 @@ def test_longer_contexts_give_what_whole_permutations_give(context_order, monkey
     assert compare(pieces, documents, Bootstrap(replicates=200)).result == expected
     assert 0 < expected.mean < 1
     assert pieces.num_scored != whole.num_scored
-
-
-@pytest.mark.parametrize(("permutations", "by_pairs"), [(5, False), (41, True)])
-def test_pairs_are_taken_where_they_are_less_work(permutations, by_pairs):
-    # All drawn orders of 40 sentences differ, and the document itself is one more.
-    scorer = FakeScorer(ascending, context_order=1)
-    document = sentences(*range(3, 43))
-    result = compare(scorer, [document], Fixed(permutations=permutations)).result
-    assert result.mean == 1.0
-    rng = np.random.default_rng([comparing._ORDERS, 0, 0])
-    orders = [list(range(40)), *Shuffle().draw(document, permutations, rng).tolist()]
-    pairs = {pair for order in orders for pair in itertools.pairwise(order)}
-    firsts = {order[0] for order in orders}
-    assert scorer.num_scored == (len(firsts) + len(pairs) if by_pairs else 1 + permutations)
-    assert scorer.num_sentences_scored < 42 * 40
 
 
 def test_a_document_of_equal_sentences_ties():

@@ -59,20 +59,3 @@ def test_windows_of_documents_are_bounded():
     next(with_no_context(Scorer(model, random_params(model), batch_size=2), documents()))
     # A window of the scorer has 16 documents.
     assert read == 15
-
-
-def test_the_first_sentences_of_documents_are_not_scored_twice():
-    scored = []
-
-    class Counting:
-        context_order = None
-
-        def score(self, documents):
-            for document in documents:
-                scored.extend(tuple(words.tolist()) for words in document)
-                yield document, [np.ones(len(words) + 1, np.float32) for words in document]
-
-    assert len(list(with_no_context(Counting(), DOCUMENTS))) == len(DOCUMENTS)
-    whole = [tuple(words.tolist()) for document in DOCUMENTS for words in document]
-    later = [tuple(words.tolist()) for document in DOCUMENTS for words in document[1:]]
-    assert sorted(scored) == sorted([*whole, *later])

@@ -147,21 +147,6 @@ def test_sentences_that_are_not_scored_stay_out_of_the_output_layer(monkeypatch)
     np.testing.assert_array_equal(context_after_some, context_after)
 
 
-def test_the_output_layer_sees_what_is_asked_for_and_no_more(monkeypatch):
-    num_positions = 0
-    scorer = Scorer(*make_model("codclm"), batch_size=4)
-    read = scorer._read
-
-    def counting(params, context, batch, scored_DxBxSx1):
-        nonlocal num_positions
-        num_positions += np.sum(batch.mask_BxSxN & scored_DxBxSx1)
-        return read(params, context, batch, scored_DxBxSx1)
-
-    monkeypatch.setattr(scorer, "_read", counting)
-    scores = scored(scorer, make_requests())
-    assert num_positions == sum(len(nll) for document in scores for nll in document)
-
-
 @pytest.mark.parametrize(
     ("name", "make"),
     [("adclm", make_documents), ("ccdclm", make_requests), *also([("codclm", make_documents)])],

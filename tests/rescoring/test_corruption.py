@@ -56,16 +56,6 @@ def test_corruptions_are_swaps_deletions_and_words_of_like_frequency():
     assert min(kinds.values()) > 50 and len(kinds) == 3
 
 
-def test_the_same_seed_makes_the_same_lists_and_another_one_others():
-    def text(seed):
-        return [
-            [(words.tolist(), score) for words, score in candidates]
-            for _, candidates in lists(3, seed=seed)
-        ]
-
-    assert text(1) == text(1) != text(2)
-
-
 def test_short_sentences_have_as_many_as_there_are():
     corruption, rng = Corruption(VOCABULARY), np.random.default_rng(0)
     # Nothing is known to be like an unknown word, and a single word is not deleted.
