@@ -83,7 +83,7 @@ def settings(kind: str) -> dict[str, float | None]:
     return {number: _NUMBERS[name].value for name, number in _names(kind).items()}
 
 
-def check_flags(mixes: bool = False) -> None:
+def check_flags(mixes: bool) -> None:
     """Refuses flags that are wrong or have no effect, and tuning on the measured split, to which
     the setting would be fitted.
 

@@ -24,8 +24,7 @@ sentence moved is therefore printed too, with a warning from 75%.
 Several runs of one vocabulary score the same orders. Tables have the accuracies of all runs, and
 the difference between any two runs. A difference has a 95% interval from a bootstrap over
 documents, and the p-value of a paired permutation test over documents, also corrected for all pairs
-(Holm 1979). --adapt adds each run with test-time adaptation to every order of every document
-(launch.evaluate --help).
+(Holm 1979).
 
 --output has the accuracies as JSON, between 0 and 1. With --bootstrap the first values are of the
 bootstrap, and "fixed" has the result of the fixed permutations. "first_sentence", "blocks",
@@ -46,13 +45,12 @@ from dclm_jax.coherence.results import OrderResult
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.experiments.subjects import Subject
 from dclm_jax.text_scorer import TextScorer
-from launch import _adaptation, _app, _cluster, _evaluation
+from launch import _app, _cluster, _evaluation
 from launch._fields import define_fields, values_of
 
 _evaluation.define_data_flags()
 _evaluation.define_workdirs()
 flags.adopt_module_key_flags(_evaluation)
-flags.adopt_module_key_flags(_adaptation)
 flags.adopt_module_key_flags(_cluster)
 _OPTIONS = define_fields(CoherenceOptions)
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")
@@ -64,45 +62,37 @@ def main(argv: Sequence[str]) -> None:
     options, store = _options(), _evaluation.store()
     runs = _evaluation.restore_all(TextScorer)
     dataset = _open(runs)
-    subjects = [*runs, *_adaptation.adapt(runs, store)]
 
-    def results_of(subject: Subject) -> measure.CoherenceResults:
+    def results_of(run: Subject) -> measure.CoherenceResults:
         def measured(test: OrderTest[Any]) -> OrderResult[Any]:
-            result = store.order_test(subject, dataset, test)
+            result = store.order_test(run, dataset, test)
             assert result is not None
             return result
 
         return measure.measure_coherence(dataset.sentences, options, measured)
 
-    results = {subject.label: results_of(subject) for subject in subjects}
+    results = {run.label: results_of(run) for run in runs}
     _evaluation.notify_of_saved(store)
-    for shuffle in results[subjects[0].label].too_short:
+    for shuffle in results[runs[0].label].too_short:
         _evaluation.notify(
             f"note: no document has {shuffle.minimum}; {shuffle.name} are not measured"
         )
     pairs = measure.paired(results)
     if _OUTPUT.value != files.STDOUT:
-        for subject in subjects:
-            adaptation = subject.lm.adaptation
-            about = f"{subject.label}: {adaptation}" if adaptation else subject.lm.summary
-            print(about, results[subject.label], sep="\n")
+        for run in runs:
+            print(run.lm.summary, results[run.label], sep="\n")
         for lines in (measure.table(results), measure.paired_table(results, pairs)):
             print(*(["", *lines] if lines else []), sep="\n")
     if _OUTPUT.value:
-        values = [
-            results[subject.label].to_json() | subject.to_json() | dataset.source
-            for subject in subjects
-        ]
+        values = [results[run.label].to_json() | run.to_json() | dataset.source for run in runs]
         files.write_json(_OUTPUT.value, measure.joined(results, values, pairs))
 
 
 def _options() -> CoherenceOptions:
     """The tests that flags request. Refuses combinations of flags that have no effect."""
     _app.refuse_without("bootstrap", "permutation_pool")
-    options = CoherenceOptions(**values_of(_OPTIONS))
-    _adaptation.check_flags()
-    _evaluation.check_data_flags(other_split=_adaptation.reads_split())
-    return options
+    _evaluation.check_data_flags()
+    return CoherenceOptions(**values_of(_OPTIONS))
 
 
 def _open(runs: Sequence[Subject]) -> Dataset:

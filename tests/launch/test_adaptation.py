@@ -1,12 +1,10 @@
 """--adapt of launchers: before and after, tuned or given."""
 
-import dataclasses
 import json
 
 import pytest
 
 import dclm_jax
-from dclm_jax.coherence.compare import Fixed, Insert, compare
 from dclm_jax.evaluation.datasets import open_split
 from dclm_jax.text_scorer import TextScorer
 from tests.launch.support import TOLERANCE, fingerprint, launch, refuse
@@ -72,25 +70,3 @@ def test_numbers_without_a_flag_are_tuned_on_the_validation_split(space, tmp_pat
         f"{adapted['perplexity']:.4f}",
     )
     assert ", tuned on valid" in lines[-1]
-
-
-def test_adapted_runs_distinguish_orders_beside_the_runs(space):
-    numbers = ["--cache_weight=0.3", "--cache_theta=0.5", "--cache_strength=5"]
-    command = [f"--workdir={space.rnnlm}", "--adapt=cache,unigram", *numbers, "--permutations=2"]
-    done = launch("coherence", *command, "--extra_tests=insertion", "--output=-")
-    plain, *adapted = json.loads(done.stdout)["runs"]
-    assert (plain["label"], plain["mean"]) == ("rnnlm", 0.5)
-    lm = dclm_jax.restore(space.rnnlm)
-    scorers = {
-        "cache": lm.adapt("cache", weight=0.3, strength=5.0, theta=0.5).scorer,
-        "unigram": lm.adapt("unigram", weight=0.3, strength=5.0).scorer,
-    }
-    opened = open_split(lm.vocabulary, space.corpus, "test")
-    documents = [document.sentences for document in opened.documents]
-    for result, (kind, scorer) in zip(adapted, scorers.items(), strict=True):
-        assert (result["label"], result["adapt"]) == (f"rnnlm + {kind}", kind)
-        expected = compare(scorer, documents, Fixed(permutations=2)).result
-        assert result["mean"] == pytest.approx(expected.mean) and result["pairs"] == expected.pairs
-        inserted = compare(scorer, documents, Insert()).result
-        assert result["insertion"] == dataclasses.asdict(inserted)
-        assert result["setting"]["weight"] == 0.3

@@ -69,7 +69,6 @@ evaluate --workdir=run --cache_window=9 => --cache_window has no effect without 
 {ADAPT}=cache --interpolate => --interpolate cannot be used with --adapt
 
 {COHERENCE} --workdirs=a,b => --workdir cannot be used with --workdirs
-{COHERENCE} --adapt=cache --split=valid => would be tuned on the measured split
 coherence --workdir=autoencoder => contains an autoencoder; choose a workdir that contains a langu
 
 generate --workdir=run --context=blank.txt => blank.txt: has no documents
