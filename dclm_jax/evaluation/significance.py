@@ -19,6 +19,7 @@ import numpy as np
 from dclm_jax.tables import aligned
 
 RESAMPLES = 1000
+"""R, the number of resamples."""
 EXCHANGES = 9999
 """Number of random exchanges of the permutation test."""
 _PERCENTILES = (2.5, 97.5)
@@ -27,18 +28,15 @@ _DOCUMENTS = 4096
 """Maximum number of documents whose exchanges are in memory at once."""
 
 
-def resample(
-    nats_DxX: np.ndarray, targets_DxX: np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0
-) -> np.ndarray:
+def resample(nats_DxX: np.ndarray, targets_DxX: np.ndarray, *, seed: int = 0) -> np.ndarray:
     """Nats per target in resampled test sets.
 
-    Equal D, `resamples` and `seed` draw equal documents, so that results of several models on the
-    same documents are paired.
+    Equal D and `seed` draw equal documents, so that results of several models on the same documents
+    are paired.
 
     Args:
       nats_DxX: sums over the targets of each document.
       targets_DxX: numbers of targets; [D, 1] if they are equal for all X.
-      resamples: R.
 
     Returns:
       float64 [R, X]: nan if the documents drawn have no target in a column, and for all resamples
@@ -46,8 +44,8 @@ def resample(
     """
     num_documents = len(nats_DxX)
     rng = np.random.default_rng(seed)
-    means = np.empty((resamples, nats_DxX.shape[1]))
-    for first in range(0, resamples, _CHUNK):
+    means = np.empty((RESAMPLES, nats_DxX.shape[1]))
+    for first in range(0, RESAMPLES, _CHUNK):
         chunk = means[first : first + _CHUNK]
         draws = rng.integers(num_documents, size=(len(chunk), num_documents))
         weights_RxD = np.stack([np.bincount(draw, minlength=num_documents) for draw in draws])

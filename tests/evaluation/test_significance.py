@@ -19,11 +19,12 @@ from dclm_jax.evaluation.significance import (
 )
 
 
-def test_resampled_means_against_a_loop():
+def test_resampled_means_against_a_loop(monkeypatch):
     """Documents drawn one by one; 150 resamples are more than one chunk."""
+    monkeypatch.setattr(significance, "RESAMPLES", 150)
     rng = np.random.default_rng(5)
     nats, targets = rng.random((7, 3)), rng.integers(1, 9, size=(7, 3))
-    means = resample(nats, targets, resamples=150, seed=2)
+    means = resample(nats, targets, seed=2)
     draws = np.random.default_rng(2)
     # The same stream, as many numbers at once as it likes.
     chunks = [draws.integers(7, size=(size, 7)) for size in (100, 50)]
@@ -31,7 +32,7 @@ def test_resampled_means_against_a_loop():
         for column in range(3):
             total = sum(nats[d, column] for d in drawn) / sum(targets[d, column] for d in drawn)
             assert row[column] == pytest.approx(total)
-    shared = resample(nats, targets[:, :1], resamples=150, seed=2)
+    shared = resample(nats, targets[:, :1], seed=2)
     np.testing.assert_allclose(shared[:, 0], means[:, 0])
 
 
@@ -68,13 +69,14 @@ def test_ratios_are_of_paired_documents():
     assert (expected[0] < ratios).all() and (ratios < expected[1]).all()
 
 
-def test_intervals_hold_the_truth_as_often_as_they_say():
+def test_intervals_hold_the_truth_as_often_as_they_say(monkeypatch):
+    monkeypatch.setattr(significance, "RESAMPLES", 300)
     rng = np.random.default_rng(1)
     held = 0
     for trial in range(300):
         targets = rng.integers(50, 150, size=(60, 1))
         nats = targets * 5.0 + np.sqrt(targets) * rng.normal(0, 2, size=(60, 1))
-        low, high = interval(resample(nats, targets, seed=trial, resamples=300))[:, 0]
+        low, high = interval(resample(nats, targets, seed=trial))[:, 0]
         held += low < 5.0 < high
     assert held / 300 == pytest.approx(0.94, abs=0.03)
 
