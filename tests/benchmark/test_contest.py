@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 
 from launch.benchmark import contest, workloads
@@ -93,10 +92,3 @@ def test_documents_of_batches_have_the_words_of_the_corpus():
         documents = workloads.documents_of(batch)
         assert {tuple(words) for document in documents for words in document} <= sentences
         assert workloads.count_targets(documents) == batch.mask_BxSxN.sum()
-
-
-def test_sentence_lengths_are_those_asked_for():
-    lengths = workloads.sentence_lengths(np.random.default_rng(0), 100_000)
-    assert lengths.min() == workloads.LENGTH_LEAST and lengths.max() == workloads.LENGTH_MOST
-    assert lengths.mean() == pytest.approx(24, abs=0.2)
-    assert lengths.std() == pytest.approx(9, abs=0.2)

@@ -3,15 +3,12 @@
 import html.parser
 import math
 import re
-import sys
 import types
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
-import pytest
 
-from dclm_jax.errors import InputError
 from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL
 from dclm_jax.experiments import comparison, examples
 from dclm_jax.experiments import html as pages_of
@@ -92,29 +89,6 @@ def test_what_is_not_measured_says_what_would_measure_it():
     assert report.count("without --quick measures it") == 3 and "<img" not in report
     alone = pages_of.report(**pages.content(comparison.rows([result()]), examples=False))
     assert "is not drawn: no row can be compared" in alone
-
-
-def test_words_carry_their_numbers_and_the_reduction_due_to_context():
-    sentence = pages.reading("adclm", reads_context=True).sentences[1]
-    assert sentence.log_probs_no_context is not None
-    for word, token, log_prob, alone in zip(
-        pages_of.words(sentence),
-        *(sentence.tokens, sentence.log_probs, sentence.log_probs_no_context),
-        strict=True,
-    ):
-        surprisal, reduction = (float(text.replace("−", "-")) for text in word.numbers)
-        assert word.text == token
-        assert surprisal == pytest.approx(-log_prob, abs=0.051)
-        assert reduction == pytest.approx(log_prob - alone, abs=0.051)
-        below = sum(alone - log_prob <= bound for bound in (2, 1, 0.25, -0.25, -1, -2))
-        assert word.classes == f"d{below}"
-
-
-def test_without_jinja2(monkeypatch):
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    pages_of.environment.cache_clear()
-    with pytest.raises(InputError, match=r"HTML needs jinja2: pip install 'dclm_jax\[plots\]'"):
-        pages_of.environment()
 
 
 # Documents of coloured words.
@@ -208,14 +182,3 @@ def test_nothing_is_loaded():
     whole = pages_of.head("", compared=True) + pages_of.foot()
     assert not re.search(r"(src=|href=|url\(|@import|https?:)", whole)
     assert 'name="viewport" content="width=device-width' in whole
-
-
-@pytest.mark.parametrize("compared", [False, True])
-def test_the_legend_has_every_class_and_the_unit(compared):
-    parsed = Parsed(pages_of.head("", compared=compared) + pages_of.foot())
-    kind = "d" if compared else "s"
-    assert [attrs["class"] for attrs, _ in parsed.all("li")] == [f"{kind}{i}" for i in range(7)]
-    assert "in nats" in parsed.all("p")[0][1]
-    texts = [text for _, text in parsed.all("li")]
-    assert texts[0] == ("below −2" if compared else "below 1")
-    assert texts[3] == ("−0.25 to 0.25" if compared else "4 to 6")

@@ -10,7 +10,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.experiments import comparison, figures
 from dclm_jax.experiments.comparison import BASELINES
 from dclm_jax.experiments.report import Report
-from dclm_jax.experiments.tables import counted, first_decides, tables
+from dclm_jax.experiments.tables import first_decides, tables
 from tests.experiments.made_up import by_column, result, table
 
 
@@ -122,11 +122,6 @@ def test_a_row_is_no_better_than_itself_at_chance():
         ["ccdclm", "80.00", "4.00", "[72.1%, 87.9%]", "< 0.0001", "", "", "50.00"],
         ["rlm", "50.00", "0.00", "[50.0%, 50.0%]", "", "", "", "50.00"],
     ]
-
-
-def test_counts_agree_with_their_nouns():
-    texts = [counted(number, "run") for number in (0, 1, 2, 1200)]
-    assert texts == ["0 runs", "1 run", "2 runs", "1,200 runs"]
 
 
 def test_positions_are_shown_in_ranges():

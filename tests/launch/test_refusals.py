@@ -82,7 +82,6 @@ generate --workdir=run --seed=3 => --seed has no effect without --method=sample
 {PAIRS}=- => neither a table nor JSON lines by its name; add --format=jsonl, csv or tsv
 {PAIRS}=taken.jsonl => taken.jsonl:1: the column 'targets_bad:rnnlm' of the inp
 
-benchmark --rows=train_adclm_15 => did you mean 'train_adclm_16'
 ngram --data=corpus --workdir=run => \
 a different run (model.name: 'ccdclm' saved, 'ngram' given; 1 more
 ngram --data=corpus --workdir=gs://bucket/run => gs://bucket/run: KenLM needs a local disk
