@@ -38,7 +38,6 @@ from dclm_jax.nn.precision import compiled
 from dclm_jax.reading import incremental
 from dclm_jax.reading.blocks import Sentences, batches_of_like_size, power_of_two, size_of
 from dclm_jax.reading.continuations import SentenceReader, filled_up
-from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.incremental import SentencePrefix
 from dclm_jax.reading.reader import Reader, ReaderState
 
@@ -255,7 +254,6 @@ def _next_sentence(
     number: jax.Array,
 ) -> tuple[_State, jax.Array, jax.Array]:
     """Generates sentence `number`; see `_end` for the results."""
-    params = weighted(model, params)
     generated = jax.lax.while_loop(
         lambda sentence: jnp.any(sentence.token_R != END),
         functools.partial(_step, model, decoding, params),

@@ -28,6 +28,7 @@ from dclm_jax.evaluation.scoring import Document, Scored, sentences_to_score
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.precision import compiled
 from dclm_jax.reading.blocks import next_block
+from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, open_documents
 
 EPSILON = 1.0
@@ -147,7 +148,7 @@ def _learn(
     """The parameters and the context after a sentence, and nats of its targets [1, 1, N], which are
     scored before the parameters move."""
     initial, scale, mean, rate, decay = learning
-    after, nll_1x1xN = block_nll(model, params, context, batch)
+    after, nll_1x1xN = block_nll(model, weighted(model, params), context, batch)
 
     def moved(th: jax.Array, th_0: jax.Array, rms: jax.Array, g: jax.Array) -> jax.Array:
         pull = jnp.minimum(decay * rms / mean, 1)
@@ -162,7 +163,7 @@ def _add_square(
 ) -> tuple[Params, Context]:
     """Adds the squared gradients of a sentence to the sums; also returns the context after the
     sentence."""
-    after, _ = block_nll(model, params, context, batch)
+    after, _ = block_nll(model, weighted(model, params), context, batch)
     gradients = _gradient(model, params, context, batch)
     return jax.tree.map(lambda total, g: total + g**2, sums, gradients), after
 

@@ -18,6 +18,7 @@ from dclm_jax.errors import require_at_least
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.precision import at_precision
 from dclm_jax.reading import blocks
+from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import block_nll, open_documents
 
 Document = Sequence[np.ndarray]
@@ -127,7 +128,7 @@ class Scorer:
         self._reads_source = model.reads_source
         self._num_devices = jax.local_device_count()
         self._batch_size = min(batch_size, blocks.MAX_ROWS * self._num_devices)
-        self._params = processes.on_local_devices(params)
+        self._params = processes.on_local_devices(weighted(model, params))
         self._shape = functions.shape
         self._open, self._read = _compiled(model, functions)
         self._max_rows = blocks.power_of_two(-(-self._batch_size // self._num_devices))

@@ -10,7 +10,7 @@ import jax
 
 from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, Pointer, Sentence
 from dclm_jax.nn import recurrence, stack
-from dclm_jax.nn.layers import Weight, fold, is_weight, unfold
+from dclm_jax.nn.layers import Weight, fold, unfold
 from dclm_jax.nn.stack import StackInput, StackState
 from dclm_jax.reading.dropout import DropoutMasks
 
@@ -35,21 +35,21 @@ class SentenceFeatures(NamedTuple):
 
 def weighted(model: DocumentModel, params: Params) -> Params:
     """The parameters in the form that computations use: matrices as `Weight`s of `compute_dtype`.
-    Parameters in this form are unchanged.
+    `batch_likelihood`, `Scorer`, `Reader` and dynamic evaluation make it; all else receives it.
 
     Tables keep their type: they are not factors of products, and a short type is not precise enough
     for the gradient of a frequent word, which is a sum of many terms.
     """
 
     def weight(leaf: Any) -> Any:
-        if is_weight(leaf) or leaf.ndim != 2:
+        if leaf.ndim != 2:
             return leaf
         return Weight(
             leaf if model.compute_dtype == "float32" else leaf.astype(model.compute_dtype)
         )
 
     return {
-        name: value if name in model.tables else jax.tree.map(weight, value, is_leaf=is_weight)
+        name: value if name in model.tables else jax.tree.map(weight, value)
         for name, value in params.items()
     }
 
@@ -65,14 +65,13 @@ def read_sentences(
     """Reads S sentences of B documents after `context`.
 
     Args:
-      params: plain or `weighted`.
+      params: the parameters, `weighted`.
       tokens_SxNxB: input ids, START w1..wM, padded.
       mask_SxNxB: True at real positions, which come first in every sentence. A document of fewer
         than S sentences ends in sentences without real positions.
       masks: dropout multipliers, in training only. The caller multiplies features and context
         features.
     """
-    params = weighted(model, params)
     num_sentences, length, rows = tokens_SxNxB.shape
     context = model.resize_context(context, length)
 

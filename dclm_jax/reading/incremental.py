@@ -11,7 +11,7 @@ from dclm_jax.nn import stack
 from dclm_jax.nn.recurrence import keep_at_padding
 from dclm_jax.nn.stack import StackState
 from dclm_jax.reading.batch_elements import axes_of, first_context, row_axes
-from dclm_jax.reading.driver import SentenceFeatures, weighted
+from dclm_jax.reading.driver import SentenceFeatures
 from dclm_jax.reading.likelihoods import output_inputs
 
 
@@ -32,7 +32,6 @@ def begin(
     model: DocumentModel, params: Params, context: Context, rows: int, capacity: int
 ) -> SentencePrefix:
     """The state of a sentence before START."""
-    params = weighted(model, params)
     conditioning = model.condition(params, context)
     state = model.open_sentence(params, context, rows)
     x_B, is_real_B = jnp.zeros(rows, jnp.int32), jnp.zeros(rows, bool)
@@ -55,7 +54,6 @@ def advance(
 ) -> tuple[SentencePrefix, jax.Array]:
     """Reads a token in every batch element, and returns log P [B, V] of the next token in nats.
     After END a batch element ignores further tokens."""
-    params = weighted(model, params)
     is_real_B = prefix.goes_on_B & (tokens_B != END)
     conditioning = prefix.conditioning
     state, output = _step(model, params, conditioning, prefix.state, tokens_B)
@@ -95,7 +93,6 @@ def _step(
 
 def close(model: DocumentModel, params: Params, prefix: SentencePrefix) -> Context:
     """The context after the sentence."""
-    params = weighted(model, params)
     tokens, mask, *_ = prefix.steps
     summary = model.summarize(params, tokens, mask)
     context = model.resize_context(prefix.context, len(tokens))

@@ -134,7 +134,6 @@ def open_documents(
       source: the documents' sources; models that read no source ignore it.
       keys_B: one dropout key per batch element, in training.
     """
-    params = weighted(model, params)
     if source is None or not model.reads_source:
         return model.open_document(params, rows)
     tokens, _, mask = time_major(source)
@@ -215,7 +214,6 @@ def read_and_score(
 ) -> tuple[SentenceFeatures, jax.Array]:
     """The features of consecutive sentences, and the negative log-likelihoods of `block_nll`."""
     model = dataclasses.replace(model, remat=False)
-    params = weighted(model, params)
     tokens, targets, mask = time_major(batch)
     read = read_sentences(model, params, context, tokens, mask)
     if scored is not None:
@@ -241,7 +239,6 @@ def next_log_probs(
       position: int [], the number of words before the target.
     """
     model = dataclasses.replace(model, remat=False)
-    params = weighted(model, params)
     tokens, _, mask = time_major(batch)
     read = read_sentences(model, params, context, tokens, mask)
     inputs = output_inputs(model, params, read, tokens)
@@ -271,7 +268,6 @@ def block_measures(
       distribution is the distribution without earlier sentences.
     """
     model = dataclasses.replace(model, remat=False)
-    params = weighted(model, params)
     tokens, targets, mask = time_major(batch)
     read, others = read_sentences(model, params, context, tokens, mask), None
     inputs = output_inputs(model, params, read, tokens)

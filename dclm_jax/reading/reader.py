@@ -52,13 +52,13 @@ class Reader:
 
     Attributes:
       model: any model of the registry.
-      params: the model's parameters, on the device.
+      params: the model's parameters, `weighted`, on the device.
       context_order: the model's number of context sentences.
     """
 
     def __init__(self, model: DocumentModel, params: Params):
         self.model, self.context_order = model, model.context_order
-        self.params = jax.device_put(params, jax.local_devices()[0])
+        self.params = jax.device_put(weighted(model, params), jax.local_devices()[0])
 
     def open(self, rows: int, sources: Sequence[Sentences] | None = None) -> ReaderState:
         """The state before the first sentence of `rows` documents.
@@ -253,4 +253,4 @@ def _context_after(model: DocumentModel, params: Params, context: Context, batch
 
 
 def _vector(model: DocumentModel, params: Params, context: Context) -> jax.Array | None:
-    return model.vector(weighted(model, params), context)
+    return model.vector(params, context)
