@@ -9,7 +9,6 @@ import functools
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -143,10 +142,7 @@ class Word(NamedTuple):
     numbers: list[str]
 
 
-def words(
-    score: SentenceScore,
-    columns: Mapping[str, Sequence[str | None]] = MappingProxyType({}),
-) -> list[Word]:
+def _words(score: SentenceScore, columns: Mapping[str, Sequence[str | None]]) -> list[Word]:
     """The targets of a sentence, coloured by surprisal reduction if scores without context exist,
     else by surprisal. The surprisal and, if it exists, the reduction are below the word.
 
@@ -199,12 +195,7 @@ def head(title: str, *, compared: bool) -> str:
     return _document_parts().head(title, _source("page.css"), colour, scale)
 
 
-def document(
-    labels: Sequence[str],
-    scores: Sequence[DocumentScore],
-    *,
-    level: int = 2,
-) -> str:
+def document(labels: Sequence[str], scores: Sequence[DocumentScore], *, level: int = 2) -> str:
     """A document as scored by several runs, sentence by sentence.
 
     Args:
@@ -218,7 +209,7 @@ def document(
     for number in range(len(scores[0].sentences)):
         cells = {name: scores[0].columns[name][number] for name in varying}
         readings = [
-            (label, words(score.sentences[number], cells))
+            (label, _words(score.sentences[number], cells))
             for label, score in zip(names, scores, strict=True)
         ]
         sentences.append(readings)
