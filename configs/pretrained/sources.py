@@ -20,7 +20,8 @@ import sacremoses
 from absl import app, flags
 
 from dclm_jax import files
-from dclm_jax.data.corpora import COLLECTIONS, sotu
+from dclm_jax.data.corpora import sotu
+from dclm_jax.data.corpora.wikitext import read_articles
 from dclm_jax.data.corpus import SPLITS
 from dclm_jax.data.readers import read_documents
 
@@ -56,7 +57,7 @@ def _addresses(split: str) -> Texts:
 
 def _articles(split: str) -> Texts:
     raw = _detokenizer()
-    for document in COLLECTIONS["wikitext_body"].read(_WIKITEXT.value):
+    for document in read_articles(_WIKITEXT.value, headings=False):
         part, number = document.id.split("/")
         if part == split:
             # A sentence becomes a paragraph, so that its limits remain.

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+from dclm_jax.data.corpora.wikitext import read_articles
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.errors import InputError
 from tests.data.support import ids_of, make_corpus, read, write
@@ -56,14 +57,14 @@ def folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("format", "omitted"),
+    ("headings", "omitted"),
     [
-        ("wikitext", ()),
-        ("wikitext_body", ("= First <unk> =", "= = Section = =", "= Second =", "= Third =")),
+        (True, ()),
+        (False, ("= First <unk> =", "= = Section = =", "= Second =", "= Third =")),
     ],
 )
-def test_articles_headings_and_sentences(folder, format, omitted):
-    documents = read(folder, format)
+def test_articles_headings_and_sentences(folder, headings, omitted):
+    documents = list(read_articles(folder, headings=headings))
     assert [document.id for document in documents] == list(READ)
     for document, sentences in zip(documents, READ.values(), strict=True):
         expected = [sentence.split() for sentence in sentences if sentence not in omitted]
@@ -71,10 +72,10 @@ def test_articles_headings_and_sentences(folder, format, omitted):
 
 
 def test_the_original_tokens_are_counted_and_unknown_words_are_the_texts(folder, tmp_path):
-    def original(name="wikitext", **options):
+    def original(**options):
         """The original tokens of each split of a corpus, and its manifest."""
         shutil.rmtree(tmp_path / "out", ignore_errors=True)
-        manifest = make_corpus(folder, tmp_path / "out", name, **options)
+        manifest = make_corpus(folder, tmp_path / "out", "wikitext", **options)
         return {split: manifest.original_tokens(split) for split in TOKENS}, manifest
 
     # Words of the other splits are unknown to us, but not in the text.
@@ -90,7 +91,6 @@ def test_the_original_tokens_are_counted_and_unknown_words_are_the_texts(folder,
     assert len(ids_of(tmp_path / "out")["test"]) == 2
     # Of another text than the original one the number would say nothing.
     assert original(min_count=1, max_words=20)[0]["train"] == 0
-    assert original("wikitext_body", min_count=1)[0]["test"] == 0
     # Words that are unknown to us alone are predicted too easily, and so is a text in lower case.
     assert original(vocab_size=9)[0]["train"] == 0
     tokens, manifest = original(lowercase=True, min_count=1)

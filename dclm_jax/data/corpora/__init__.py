@@ -84,16 +84,6 @@ _REVIEWS = prose_folders.text_files(
 _ARTICLES = prose_folders.text_files(
     "the BBC articles", ("business", "entertainment", "politics", "sport", "tech")
 )
-_WIKITEXT = Collection(
-    name="wikitext",
-    title="WikiText",
-    files=wikitext.article_files,
-    read=functools.partial(wikitext.read_articles, headings=True),
-    parts=_named_first,
-    text_format="lines",
-    facts=wikitext.count,
-    unknown_token=wikitext.UNKNOWN_TOKEN,
-)
 
 _COLLECTIONS = (
     Collection(
@@ -148,13 +138,15 @@ _COLLECTIONS = (
         parts=_drawn_of_training,
         fractions=(0.9, 0.1),
     ),
-    _WIKITEXT,
-    dataclasses.replace(
-        _WIKITEXT,
-        name="wikitext_body",
-        read=functools.partial(wikitext.read_articles, headings=False),
-        # Published token counts include headings.
-        facts=lambda root: {"articles": wikitext.count(root)["articles"]},
+    Collection(
+        name="wikitext",
+        title="WikiText",
+        files=wikitext.article_files,
+        read=functools.partial(wikitext.read_articles, headings=True),
+        parts=_named_first,
+        text_format="lines",
+        facts=wikitext.count,
+        unknown_token=wikitext.UNKNOWN_TOKEN,
     ),
 )
 COLLECTIONS = {collection.name: collection for collection in _COLLECTIONS}
