@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dclm_jax.errors import require_at_least
 from dclm_jax.evaluation.significance import Sums
 from dclm_jax.tables import aligned
 
 END_CLASS, OTHER_CLASS, PUNCTUATION_CLASS = "END", "other", "punctuation"
+NUM_TAGS = 10
+"""Number of the most frequent tags whose classes are listed."""
 
 _MERGED = {"NN": "Noun", "NNS": "Noun", "VB": "Verb", "VBZ": "Verb"}
 # Tags of punctuation: signs, and names (Penn Treebank, BNC).
@@ -69,21 +70,20 @@ class TagSums:
         sums = np.stack([np.bincount(indices), *nats], axis=1)
         self._documents.append(dict(zip(number, sums, strict=True)))
 
-    def classes(self, num_tags: int = 10) -> list[TagClass]:
-        """The classes of the `num_tags` most frequent tags, and of all other targets.
+    def classes(self) -> list[TagClass]:
+        """The classes of the NUM_TAGS most frequent tags, and of all other targets.
 
         Returns:
           The classes by decreasing frequency, then "other", "punctuation" and END if they have
           targets. A class is listed if any of its tags is among the most frequent.
         """
-        require_at_least("num_tags", num_tags, 1)
         last = (OTHER_CLASS, PUNCTUATION_CLASS, END_CLASS)
         counts = collections.Counter()
         for document in self._documents:
             counts.update({tag: int(sums[0]) for tag, sums in document.items()})
         by_frequency = sorted(counts, key=lambda tag: (-counts[tag], tag))
         ranked = [tag for tag in by_frequency if tag_class(tag) not in last]
-        listed = {*map(tag_class, ranked[:num_tags]), *last}
+        listed = {*map(tag_class, ranked[:NUM_TAGS]), *last}
         members = collections.defaultdict(list)
         for tag in by_frequency:
             name = tag_class(tag)

@@ -9,7 +9,6 @@ from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.data.readers import TextReader
-from dclm_jax.errors import InputError
 from dclm_jax.evaluation import parts_of_speech
 from dclm_jax.evaluation.datasets import open_split, open_text
 from dclm_jax.evaluation.parts_of_speech import TagClass, TagSums, sums_of
@@ -52,8 +51,9 @@ def made(name: str, tags: tuple[str, ...], tokens: int, *nll: float) -> TagClass
     return TagClass(name, tags, Sums(np.array([nll]), np.array([[tokens]])))
 
 
-def test_classes_by_hand():
-    classes = by_hand().classes(2)
+def test_classes_by_hand(monkeypatch):
+    monkeypatch.setattr(parts_of_speech, "NUM_TAGS", 2)
+    classes = by_hand().classes()
     rows = [(*group[:2], group.tokens, *group.sums.nll.sum(axis=0)) for group in classes]
     assert rows == [
         ("Noun", ("NN", "NNS"), 4, 14.0, 4.0),
@@ -73,9 +73,8 @@ def test_classes_by_hand():
         (1, ["Noun", "other", "punctuation", "END"]),
         (10, ["Noun", "IN", "UH", "VBD", "punctuation", "END"]),
     ):
-        assert [group.name for group in by_hand().classes(num_tags)] == names
-    with pytest.raises(InputError, match="num_tags is 0; expected at least 1"):
-        by_hand().classes(0)
+        monkeypatch.setattr(parts_of_speech, "NUM_TAGS", num_tags)
+        assert [group.name for group in by_hand().classes()] == names
 
 
 def test_names_that_are_no_tags_are_explained():
@@ -89,7 +88,7 @@ def test_names_that_are_no_tags_are_explained():
 
 
 def test_perplexity_is_not_a_mean_of_perplexities_and_never_clipped():
-    noun = by_hand().classes(1)[0]
+    noun = by_hand().classes()[0]
     assert noun.sums.perplexities == pytest.approx([math.exp(14 / 4), math.e])
     interjection = made("UH", ("UH",), 2, 1500.0, 2.0)
     assert interjection.sums.perplexities.tolist() == [math.inf, math.e]
@@ -100,7 +99,7 @@ def test_a_tag_of_any_length_takes_no_more_than_itself():
     sums = TagSums(1)
     tags = ["NN", "X" * 50_000, "NN\0"] + ["NN"] * 20_000
     sums.add([tags], [[np.ones(len(tags) + 1, np.float32)]])
-    assert sum(group.tokens for group in sums.classes(4)) == len(tags) + 1
+    assert sum(group.tokens for group in sums.classes()) == len(tags) + 1
 
 
 def test_the_table_and_json_by_value():
