@@ -13,7 +13,7 @@ permutations.
 
 --extra_tests adds harder tests. A test omits the documents that are too short for it.
 
-    blocks     permutations of blocks of 1, 2, 4 and 8 sentences
+    blocks     permutations of blocks of 2, 4 and 8 sentences
     swaps      two neighbouring sentences swapped
     insertion  each sentence removed and inserted at every position: the share of sentences whose
                original position is the most probable (ties shared), mean reciprocal rank, chance

@@ -23,7 +23,7 @@ from dclm_jax.evaluation.significance import Difference, Sums, difference_table,
 from dclm_jax.files import Count, require_valid
 from dclm_jax.tables import aligned
 
-BLOCK_SIZES = (1, 2, 4, 8)
+BLOCK_SIZES = (2, 4, 8)
 """Numbers of sentences per block in the extra test `blocks`."""
 EXTRA_TESTS = {
     "blocks": tuple(Shuffle(block=size) for size in BLOCK_SIZES),
@@ -120,10 +120,8 @@ class CoherenceResults:
         for test, shuffles in EXTRA_TESTS.items():
             names = [shuffle.name for shuffle in shuffles] or [test]
             values = [value_of(name) for name in names if name in self.tests]
-            if test == "blocks" and test in self.options.extra_tests:
-                value[test] = values
-            elif test != "blocks" and values:
-                (value[test],) = values
+            if values:
+                value[test] = values if test == "blocks" else values[0]
         return value
 
     def __str__(self) -> str:
@@ -148,7 +146,7 @@ def measure_coherence(
     """
     extra_shuffles = [EXTRA_TESTS[name] for name in EXTRA_TESTS if name in options.extra_tests]
     results, too_short = {}, []
-    for shuffle in dict.fromkeys([Shuffle(), *itertools.chain(*extra_shuffles)]):
+    for shuffle in (Shuffle(), *itertools.chain(*extra_shuffles)):
         shuffle = dataclasses.replace(shuffle, fix_first=options.fix_first)
         if shuffle.name == PERMUTATIONS or any(map(shuffle.fits, documents)):
             results[shuffle.name] = list(map(measured, options.tests(shuffle)))

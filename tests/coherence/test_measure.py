@@ -23,7 +23,7 @@ def test_coherence_in_python():
     }
     inserted = compare(lm.scorer, documents, Insert()).result
     assert value["insertion"]["accuracy"] == inserted.accuracy
-    assert [result["block"] for result in value["blocks"]] == [1, 2]
+    assert [result["block"] for result in value["blocks"]] == [2]
     assert [shuffle.name for shuffle in results.too_short] == ["blocks of 4", "blocks of 8"]
     assert str(results).startswith(str(expected))
     assert "with only the first sentence moved" in str(results)
