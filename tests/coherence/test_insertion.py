@@ -12,12 +12,13 @@ from dclm_jax.evaluation.permutations import Shuffle, numbered
 from dclm_jax.evaluation.scoring import Scorer
 from tests.coherence.test_compare import FakeScorer, of_neighbours, order_blind, sentences
 from tests.exhaustive import pairs, some
-from tests.models.support import LANGUAGE_MODELS, VOCAB
+from tests.models.support import LANGUAGE_MODELS, VOCAB, random_params
 from tests.rescoring.test_search import log_probs, reader
 
 
 def scorer(name):
-    return Scorer(reader(name).model, reader(name).params)
+    model = reader(name).model
+    return Scorer(model, random_params(model))
 
 
 def random_document(seed, count):
