@@ -329,11 +329,11 @@ class TextScorer(ScoringModel):
           **options: attributes of `CoherenceOptions`, such as permutations=20 or
             extra_tests=["insertion"].
         """
-        encoded = self._dataset(documents).sentences
+        sentences = self._dataset(documents).sentences
         return measure_coherence(
-            encoded,
+            sentences,
             CoherenceOptions(**options),
-            functools.partial(self.compare_orders, encoded),
+            functools.partial(self.compare_orders, sentences),
         )
 
     def compare_orders(
