@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import pickle
 import re
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -339,3 +340,11 @@ def test_one_word_outside_the_vocabulary_may_be_chance(recwarn):
     lm = dataclasses.replace(language_model("ccdclm"), text=text)
     lm.read(["the cat sat on it"])
     assert not recwarn.list
+
+
+def test_a_run_of_an_earlier_version_is_refused_in_one_line(uninterrupted, tmp_path):
+    run = shutil.copytree(uninterrupted, tmp_path / "run")
+    text = run / "text.json"
+    text.write_text(re.sub('"format": "[a-z]+"', '"format": "auto"', text.read_text()))
+    with pytest.raises(InputError, match="text.json: options.format is 'auto'.*; train again by"):
+        dclm_jax.restore(run)

@@ -98,7 +98,10 @@ def read_training_text(workdir: Path) -> TrainingText:
     path = workdir / TEXT_FILE
     if not path.is_file() and not (workdir / saved_model.PARAMS_FILE).exists():
         return TrainingText()
-    return files.read_json(path, TrainingText)
+    try:
+        return files.read_json(path, TrainingText)
+    except InputError as error:
+        raise InputError(f"{error}; train again by the current version") from error
 
 
 def read_corpus_checksums(workdir: Path) -> dict[str, str]:
