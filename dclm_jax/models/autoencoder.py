@@ -115,7 +115,7 @@ class _Autoencoder(DocumentModel, abc.ABC):
         """The last state, and the top hidden states of all positions [N, R, H]."""
         like = layers[0]["bias"][: self.hidden_dim]
         zero = stack.initial_state(self.cell, self.num_layers, mask_NxR.shape[1], like)
-        x_NxR = stack.stack_input(layers, x_NxRxX, dropout=dropout)
+        x_NxR = stack.stack_input(layers, x_NxRxX, self.plan, dropout=dropout)
         return stack.read_stack(self.cell, layers, zero, x_NxR, mask_NxR, self.plan)
 
 
@@ -186,7 +186,7 @@ class HierarchicalAutoencoder(_Autoencoder):
     ) -> StackState:
         """A step of the decoder of sentences (Eq. 7), with optional further gates."""
         layers = params["sentence_decoder"]
-        e = stack.stack_input(layers, e_BxH, gates_BxGH)
+        e = stack.stack_input(layers, e_BxH, self.plan, gates_BxGH)
         return stack.step_stack(self.cell, layers, before, e)[0]
 
 

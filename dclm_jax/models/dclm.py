@@ -304,7 +304,7 @@ class HRNNLM(DocumentModel):
         self, params: Params, context: SentenceHistory, sentence: Sentence
     ) -> SentenceHistory:
         layers = params["sentence_stack"]
-        s = stack.stack_input(layers, sentence.summary)
+        s = stack.stack_input(layers, sentence.summary, self.plan)
         state, d = stack.step_stack(self.cell, layers, context.state, s)
         return SentenceHistory(d, state)
 

@@ -116,7 +116,7 @@ class _SentenceLevel(_Lin):
     ) -> SentenceContext:
         """The context after sentence j, with hs_j (Eq. 4)."""
         layers = params["sentence_stack"]
-        x = stack.stack_input(layers, sentence.summary)
+        x = stack.stack_input(layers, sentence.summary, self.plan)
         sentence_state, _ = stack.step_stack(self.cell, layers, context.state, x)
         words_NxB = jnp.where(sentence.mask_NxB, sentence.tokens_NxB, -1)[1:]
         words_BxN = words_NxB.T.astype(context.words_BxM.dtype)

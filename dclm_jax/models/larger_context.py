@@ -180,7 +180,7 @@ class SeqBoWEF(BoWEF):
 
     def _read_bags(self, layers: list[Params], bags_CxBxP: jax.Array, exists_CxB: jax.Array):
         zero = stack.initial_state(self.cell, 1, bags_CxBxP.shape[1], bags_CxBxP)
-        bags_CxB = stack.stack_input(layers, bags_CxBxP)
+        bags_CxB = stack.stack_input(layers, bags_CxBxP, self.plan)
         return stack.read_stack(self.cell, layers, zero, bags_CxB, exists_CxB, self.plan)
 
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from dclm_jax.nn import recurrence
 from dclm_jax.nn.cells import CELLS, Expose, Params, State
 from dclm_jax.nn.layers import glorot_uniform, plus_bias
-from dclm_jax.nn.plan import CPU, Plan
+from dclm_jax.nn.plan import Plan
 
 StackState = tuple[State, ...]
 
@@ -65,16 +65,16 @@ def initial_state(cell: str, num_layers: int, batch_size: int, like: jax.Array) 
 def stack_input(
     layers: list[Params],
     x: jax.Array,
+    plan: Plan,
     context_gates_BxGH: jax.Array | None = None,
     dropout: tuple[jax.Array, ...] = (),
-    plan: Plan = CPU,
 ) -> StackInput:
     """The `StackInput` of inputs [..., B, K].
 
     Args:
+      plan: how the gradient of the bias is computed.
       context_gates_BxGH: the context's part of the first layer's gates at every position, if any.
       dropout: the multipliers of the `StackInput`.
-      plan: how the gradient of the bias is computed.
     """
     gates = x @ layers[0]["input"] if "input" in layers[0] else x
     gates = _with_bias(gates, layers[0]["bias"], plan)
@@ -85,15 +85,9 @@ def _with_bias(gates: jax.Array, bias_GH: jax.Array, plan: Plan) -> jax.Array:
     return plus_bias(gates, bias_GH) if plan.bias_by_product else gates + bias_GH
 
 
-def _layer_gates(
-    layer: Params, index: int, x: StackInput, h_below: jax.Array, plan: Plan = CPU
-) -> jax.Array:
-    """The part of a layer's gates without recurrence, from the output of the layer below."""
-    if index == 0:
-        return x.gates
-    if x.dropout:
-        h_below = h_below * x.dropout[index - 1]
-    return _with_bias(h_below @ layer["input"], layer["bias"], plan)
+def _after_dropout(x: StackInput, index: int, h_below: jax.Array) -> jax.Array:
+    """The input of a layer above the first, from the output of the layer below."""
+    return h_below * x.dropout[index - 1] if x.dropout else h_below
 
 
 def step_stack(
@@ -116,7 +110,9 @@ def step_stack(
     steps = [step] * (len(layers) - 1) + [last_step]
     new_state, h_BxH = [], x.gates
     for index, layer in enumerate(layers):
-        gates_BxGH = _layer_gates(layer, index, x, h_BxH)
+        gates_BxGH = x.gates
+        if index:
+            gates_BxGH = _after_dropout(x, index, h_BxH) @ layer["input"] + layer["bias"]
         new, h_BxH = steps[index](layer, state[index], gates_BxGH)
         new_state.append(new)
     return tuple(new_state), h_BxH
@@ -143,7 +139,10 @@ def read_stack(
     kind = CELLS[cell]
     last_state, h_NxBxH = [], x_NxB.gates
     for index, layer in enumerate(layers):
-        gates_NxBxGH = _layer_gates(layer, index, x_NxB, h_NxBxH, plan)
+        gates_NxBxGH = x_NxB.gates
+        if index:
+            gates_NxBxGH = _after_dropout(x_NxB, index, h_NxBxH) @ layer["input"]
+            gates_NxBxGH = _with_bias(gates_NxBxGH, layer["bias"], plan)
         weights = {name: layer[name] for name in kind.weights}
         scanned: tuple[State, jax.Array] = recurrence.scan(
             kind.step, plan, weights, state[index], gates_NxBxGH, mask_NxB

@@ -169,7 +169,7 @@ def _read_tokens(
     (undefined at padding). If the model does not override `step`, layer after layer reads the
     sentence."""
     layers = params["stack"]
-    x_NxB = stack.stack_input(layers, x_NxBxK, conditioning.gates, dropout_NxB, model.plan)
+    x_NxB = stack.stack_input(layers, x_NxBxK, model.plan, conditioning.gates, dropout_NxB)
     if type(model).step is DocumentModel.step:
         return stack.read_stack(model.cell, layers, state, x_NxB, mask_NxB, model.plan)
 

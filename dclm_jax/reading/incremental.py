@@ -87,7 +87,7 @@ def _step(
     tokens_B: jax.Array,
 ) -> tuple[StackState, Any]:
     x_BxK = model.embed(params, tokens_B)
-    x = stack.stack_input(params["stack"], x_BxK, conditioning.gates)
+    x = stack.stack_input(params["stack"], x_BxK, model.plan, conditioning.gates)
     return model.step(params, conditioning, state, x)
 
 
