@@ -10,7 +10,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
 
@@ -418,6 +418,11 @@ class AdaptedModel(ScorerOnly):
 
     base: TextScorer
 
+    def adapt(self, kind: str, **options: Any) -> NoReturn:
+        """Refuses a second adaptation."""
+        del kind, options
+        raise InputError(f"{self.title} is already adapted; adapt its attribute `base`")
+
     @property
     def fingerprint(self) -> str:
         """The fingerprint of the model without adaptation."""
@@ -480,13 +485,21 @@ def mix(
     if tune_on is not None:
         weight = interpolation.tune(scorers, first._dataset(tune_on)).weight
     assert weight is not None
-    scorer = interpolation.MixedScorer(*scorers, weight)
+    make_scorer = functools.partial(_mixed_scorer, first, second, weight)
+    # A weight that is not between 0 and 1 is refused.
+    make_scorer()
     return ScorerOnly(
         name="mixture",
         num_parameters=first.num_parameters + second.num_parameters,
         vocabulary=first.vocabulary,
         config={"weight": weight, "first": first.config, "second": second.config},
-        make_scorer=lambda: scorer,
+        make_scorer=make_scorer,
         text=first.text,
         batch_size=first.batch_size,
     )
+
+
+def _mixed_scorer(
+    first: TextScorer, second: TextScorer, weight: float
+) -> interpolation.MixedScorer:
+    return interpolation.MixedScorer(first.scorer, second.scorer, weight)

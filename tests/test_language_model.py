@@ -301,6 +301,11 @@ def test_a_copy_in_another_process_scores_alike(name):
     assert list(pickle.loads(pickle.dumps(lm)).score([TEXT])) == expected
 
 
+def test_a_copy_of_a_mixture_scores_alike():
+    mixture = dclm_jax.mix(language_model("ccdclm"), language_model("rnnlm"), 0.5)
+    assert list(pickle.loads(pickle.dumps(mixture)).score([TEXT])) == list(mixture.score([TEXT]))
+
+
 def test_restore_returns_the_expected_kind_or_refuses(uninterrupted):
     assert isinstance(dclm_jax.restore(uninterrupted), dclm_jax.LanguageModel)
     assert isinstance(dclm_jax.restore(uninterrupted, dclm_jax.TextScorer), dclm_jax.LanguageModel)
@@ -347,4 +352,14 @@ def test_a_run_of_an_earlier_version_is_refused_in_one_line(uninterrupted, tmp_p
     text = run / "text.json"
     text.write_text(re.sub('"format": "[a-z]+"', '"format": "auto"', text.read_text()))
     with pytest.raises(InputError, match="text.json: options.format is 'auto'.*; train again by"):
+        dclm_jax.restore(run)
+
+
+def test_a_run_with_another_option_of_the_model_is_refused_in_one_line(uninterrupted, tmp_path):
+    run = shutil.copytree(uninterrupted, tmp_path / "run")
+    config = run / "config.json"
+    config.write_text(config.read_text().replace('"hidden_dim"', '"hidden_size"'))
+    with pytest.raises(
+        InputError, match="config.json: model .* has no option 'hidden_size'.*; train"
+    ):
         dclm_jax.restore(run)

@@ -125,7 +125,11 @@ def restore_run(workdir: Path) -> RestoredRun:
     """Model, best parameters and vocabulary of a run, on the available devices."""
     config = read_config(workdir)
     vocabulary = Vocabulary.load(workdir / VOCABULARY_FILE)
-    model = models.create(vocab_size=len(vocabulary), **config["model"])
+    try:
+        model = models.create(vocab_size=len(vocabulary), **config["model"])
+    except InputError as error:
+        message = f"{workdir / CONFIG_FILE}: {error}; train again by the current version"
+        raise InputError(message) from error
     template = jax.eval_shape(model.init, jax.random.key(0))
     path = workdir / saved_model.PARAMS_FILE
     if path.exists():

@@ -55,7 +55,9 @@ def test_given_settings_are_not_tuned(lm, documents):
     # It is one more model that scores documents, and scores them alike.
     total = -math.fsum(score.log_prob for score in adapted.score(documents))
     assert total == pytest.approx(measured.nll, rel=1e-5)
-    with pytest.raises(InputError, match="ccdclm has no hidden states and gradients; use"):
+    with pytest.raises(
+        InputError, match=r"ccdclm \+ \w+ is already adapted; adapt its attribute `base`"
+    ):
         adapted.adapt("cache")
 
 
