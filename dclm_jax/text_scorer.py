@@ -46,7 +46,7 @@ from dclm_jax.evaluation.distributions import (
     surprisal_columns,
 )
 from dclm_jax.evaluation.minimal_pairs import Outcome
-from dclm_jax.evaluation.perplexity import Perplexity
+from dclm_jax.evaluation.perplexity import Perplexity, corpus_perplexities
 from dclm_jax.evaluation.scoring import Continuation, WordScorer, with_no_context
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.ngram import NGramScorer
@@ -270,7 +270,7 @@ class ScoringModel(abc.ABC):
         """The perplexity of documents, as `score` takes them; documents without words are
         omitted."""
         dataset = self._dataset(documents)
-        (measured,) = interpolation.measure([self.scorer], dataset.documents)
+        (measured,) = corpus_perplexities([self.scorer], dataset.documents)
         return self.with_training_oov(dataclasses.replace(measured, **dataset.counts))
 
     def measure(self, documents: Documents | Dataset) -> dict[str, Any]:
@@ -278,7 +278,7 @@ class ScoringModel(abc.ABC):
         them."""
         new = [kind() for kind in measures.MEASURES]
         dataset = self._dataset(documents)
-        interpolation.measure([self.scorer], dataset.documents, measures=[new])
+        corpus_perplexities([self.scorer], dataset.documents, measures=[new])
         return {each.name: each.value() for each in new}
 
     def with_training_oov(self, measured: Perplexity) -> Perplexity:

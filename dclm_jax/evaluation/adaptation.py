@@ -26,6 +26,7 @@ from dclm_jax.evaluation import interpolation
 from dclm_jax.evaluation.caches import CachedScorer, CacheSetting, neural_cache, unigram_cache
 from dclm_jax.evaluation.datasets import Dataset, Encoded, require_vocabulary
 from dclm_jax.evaluation.dynamic import DynamicScorer, root_mean_square
+from dclm_jax.evaluation.perplexity import corpus_perplexities
 from dclm_jax.evaluation.scoring import WordScorer
 from dclm_jax.models.base import DocumentModel, Params
 
@@ -251,7 +252,7 @@ class _Cached:
         trials = []
         for numbers, nll in zip(grid, cache_nll, strict=True):
             best = interpolation.best_weight(nll, model_nll) if weight is None else weight
-            mixed = interpolation.mix(best, nll, model_nll)
+            mixed = interpolation.mixed_nll(best, nll, model_nll)
             trials.append({"weight": best, **numbers, "perplexity": math.exp(mixed.mean())})
         return sorted(trials, key=_perplexity)
 
@@ -293,7 +294,7 @@ class _Dynamic:
                     continue
                 scorer = self._scorer(rate, decay, name=f"{self._name} (tuning)")
                 try:
-                    (measured,) = interpolation.measure(
+                    (measured,) = corpus_perplexities(
                         [scorer], first_documents, on_document=on_document
                     )
                     perplexities[rate, decay] = measured.perplexity

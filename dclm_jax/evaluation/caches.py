@@ -242,4 +242,4 @@ class CachedScorer:
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
         """Scores documents like `Scorer.score`."""
         for document, nll in self._cache(documents, [self._setting]):
-            yield document, [interpolation.mix(self._weight, *pair.T[::-1]) for pair in nll]
+            yield document, [interpolation.mixed_nll(self._weight, *pair.T[::-1]) for pair in nll]

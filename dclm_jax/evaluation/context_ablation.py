@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dclm_jax.evaluation import interpolation
 from dclm_jax.evaluation.permutations import Shuffle
+from dclm_jax.evaluation.perplexity import corpus_perplexities
 from dclm_jax.evaluation.scoring import Document, WordScorer
 
 
@@ -43,5 +43,5 @@ def rearranged(
 ) -> float:
     """The perplexity of the sentences of `documents` in one of `ARRANGEMENTS`."""
     arranged = ARRANGEMENTS[arrangement](documents, np.random.default_rng(seed))
-    (measured,) = interpolation.measure([scorer], arranged)
+    (measured,) = corpus_perplexities([scorer], arranged)
     return measured.perplexity

@@ -1,10 +1,10 @@
-"""Perplexities of models in one pass over the documents, and mixtures of two models.
+"""Mixtures of two models.
 
 The mixture of A and B has p = w p_A + (1 - w) p_B for every target, with one weight w that is tuned
 on text that is not evaluated.
 """
 
-import itertools
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -14,10 +14,8 @@ from scipy import optimize
 from dclm_jax.data.documents import OnDocument
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.datasets import Dataset
-from dclm_jax.evaluation.measures import Measure
-from dclm_jax.evaluation.parts_of_speech import TagSums
-from dclm_jax.evaluation.perplexity import Perplexity
-from dclm_jax.evaluation.scoring import Scored, WordScorer, sentences_to_score
+from dclm_jax.evaluation.perplexity import Perplexity, empty_sums, score_together
+from dclm_jax.evaluation.scoring import Scored, WordScorer
 
 
 class Mixture(NamedTuple):
@@ -41,54 +39,16 @@ class MixedScorer:
         """The models share one vocabulary; `weight` is the weight of the first model."""
         if not 0 <= weight <= 1:
             raise InputError(f"the weight of a mixture is {weight}; expected a number from 0 to 1")
-        self._scorers, self._weight = (first, second), weight
-        self.objective = no_document(self._scorers).objective
+        self._scorers, self._mixture = (first, second), functools.partial(mixed_nll, weight)
+        self.objective = empty_sums(self._scorers).objective
         self.vocab_size = first.vocab_size
         orders = first.context_order, second.context_order
         self.context_order = None if None in orders else max(order or 0 for order in orders)
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
         """Scores documents like `Scorer.score`."""
-        for document, scores in _score(self._scorers, documents):
-            yield document, _mixed(self._weight, scores)
-
-
-def measure(
-    scorers: Sequence[WordScorer],
-    documents: Iterable[Any],
-    *,
-    weight: float | None = None,
-    by_tag: TagSums | None = None,
-    measures: Sequence[Sequence[Measure]] = (),
-    on_document: OnDocument = lambda done: None,
-) -> list[Perplexity]:
-    """The perplexities of models that share one vocabulary on the same documents, scored whole.
-
-    Args:
-      documents: a stream of documents, as `Scorer.score` takes them; for `by_tag` with tags.
-      weight: weight of the first of two models. If given, their mixture is evaluated as a third
-        model.
-      by_tag: sums by part of speech, to which the documents are added for all models.
-      measures: further measures of each model, to which every document is added.
-    """
-    totals = [no_document(scorers)] * (len(scorers) + (weight is not None))
-    if by_tag is not None and totals[0].objective != "words":
-        raise InputError("the models predict bags of words; choose models that predict words")
-    for document, scores in _score(scorers, documents):
-        if weight is not None:
-            scores = [*scores, _mixed(weight, scores)]
-        sentences, _ = sentences_to_score(document)
-        totals = [total.add(document, nll) for total, nll in zip(totals, scores, strict=True)]
-        for model_measures, nll in zip(measures, scores, strict=False):
-            if totals[0].objective == "bags":
-                nll = [words_and_end[:-1] for words_and_end in nll]
-            for model_measure in model_measures:
-                model_measure.add(sentences, nll)
-        if by_tag is not None:
-            by_tag.add(document.tags, scores)
-        on_document(totals[0].documents)
-    totals[0].require_words("score")
-    return totals
+        for document, scores in score_together(self._scorers, documents):
+            yield document, list(map(self._mixture, *scores))
 
 
 def tune(
@@ -102,8 +62,8 @@ def tune(
 
     Documents are read once; memory has their words and the nats of every target under both models.
     """
-    totals, scored = [no_document(scorers)] * 3, []
-    for document, scores in _score(scorers, dataset.documents):
+    totals, scored = [empty_sums(scorers)] * 3, []
+    for document, scores in score_together(scorers, dataset.documents):
         scored.append((document, scores))
         on_document(len(scored))
     a, b = (
@@ -114,28 +74,13 @@ def tune(
     )
     weight = best_weight(a, b)
     for document, scores in scored:
-        scores = [*scores, _mixed(weight, scores)]
+        scores = [*scores, list(map(functools.partial(mixed_nll, weight), *scores))]
         totals = [total.add(document, nll) for total, nll in zip(totals, scores, strict=True)]
     totals[0].require_words("tune the weight on")
     return Mixture(weight, totals, dataset.source)
 
 
-def no_document(scorers: Sequence[WordScorer]) -> Perplexity:
-    """Empty sums for models with comparable perplexities."""
-    first = scorers[0]
-    if any(scorer.objective != first.objective for scorer in scorers):
-        raise InputError(
-            "some models predict bags of words and others words, so their perplexities are not "
-            "comparable; choose models with one objective"
-        )
-    return Perplexity(vocabulary_size=first.vocab_size, objective=first.objective)
-
-
-def _mixed(weight: float, scores: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
-    return [mix(weight, *pair) for pair in zip(*scores, strict=True)]
-
-
-def mix(weight: float, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def mixed_nll(weight: float, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """-log(weight exp(-a) + (1 - weight) exp(-b)) in float64, also where exp(-a) underflows."""
     with np.errstate(divide="ignore"):
         log_a, log_b = np.log(weight), np.log1p(-weight)
@@ -143,7 +88,7 @@ def mix(weight: float, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def best_weight(a: np.ndarray, b: np.ndarray) -> float:
-    """The weight from 0 to 1 that minimizes the sum of `mix(weight, a, b)`, within 2^-40.
+    """The weight from 0 to 1 that minimizes the sum of `mixed_nll(weight, a, b)`, within 2^-40.
 
     The log-likelihood is concave in the weight, so that its slope decreases. If the maximum is at 0
     or 1, the returned weight is exactly 0 or 1. The weight is 0.5 for two equal models.
@@ -173,14 +118,3 @@ def best_weight(a: np.ndarray, b: np.ndarray) -> float:
         return 0.0 if first <= 0 else 1.0
     weight: Any = optimize.bisect(slope, 0.0, 1.0, xtol=2.0**-40)
     return weight
-
-
-def _score(
-    scorers: Sequence[WordScorer], documents: Iterable[Scored]
-) -> Iterator[tuple[Scored, list[list[np.ndarray]]]]:
-    """Documents with their scores by each model. Documents that a scorer reads ahead are buffered
-    for the other scorers, so that documents are read once."""
-    ahead = itertools.tee(documents, len(scorers))
-    scores = [scorer.score(stream) for scorer, stream in zip(scorers, ahead, strict=True)]
-    for pairs in zip(*scores, strict=True):
-        yield pairs[0][0], [nll for _, nll in pairs]

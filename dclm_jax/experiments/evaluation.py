@@ -6,15 +6,16 @@ adaptation and of a mixture.
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import interpolation, measures, parts_of_speech, significance
+from dclm_jax.evaluation import measures, parts_of_speech, significance
 from dclm_jax.evaluation.datasets import Dataset, Encoded
-from dclm_jax.evaluation.interpolation import Mixture
+from dclm_jax.evaluation.interpolation import Mixture, mixed_nll
 from dclm_jax.evaluation.parts_of_speech import TagClass, TagSums
-from dclm_jax.evaluation.perplexity import Perplexity
+from dclm_jax.evaluation.perplexity import Perplexity, corpus_perplexities, empty_sums
 from dclm_jax.experiments import figures
 from dclm_jax.experiments.figures import Figure, Line
 from dclm_jax.experiments.results import PERPLEXITY, Result, Store, of_pass
@@ -166,21 +167,21 @@ def evaluate(
       by_pos: whether to measure each part of speech, too; all documents must have tags.
     """
     subjects, store = [*runs, *adapted], store or Store()
-    interpolation.no_document([run.lm.scorer for run in runs])
+    empty_sums([run.lm.scorer for run in runs])
     by_tag = TagSums(len(subjects) + (mixture is not None)) if by_pos else None
     if not by_pos and mixture is None and not dataset.is_text:
         results = [store.targets(subject, dataset) or {} for subject in subjects]
     else:
-        weight = None if mixture is None else mixture.weight
+        mixed = None if mixture is None else functools.partial(mixed_nll, mixture.weight)
         # Only results of splits are saved.
         computed = () if dataset.is_text else measures.MEASURES
         num_models = len(subjects) + (mixture is not None)
         new = [[kind() for kind in computed] for _ in range(num_models)]
         with store.progress("perplexity", dataset.num_documents) as on_document:
-            sums = interpolation.measure(
+            sums = corpus_perplexities(
                 [subject.lm.scorer for subject in subjects],
                 _tagged(dataset) if by_pos else dataset.documents,
-                weight=weight,
+                mixture=mixed,
                 by_tag=by_tag,
                 measures=new,
                 on_document=on_document,

@@ -18,11 +18,11 @@ from dclm_jax.coherence.compare import OrderTest
 from dclm_jax.coherence.results import OrderResult
 from dclm_jax.data.documents import OnDocument
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import adaptation, context_ablation, interpolation, measures
+from dclm_jax.evaluation import adaptation, context_ablation, measures
 from dclm_jax.evaluation.adaptation import Adaptation
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.measures import Measure
-from dclm_jax.evaluation.perplexity import Perplexity
+from dclm_jax.evaluation.perplexity import Perplexity, corpus_perplexities
 from dclm_jax.experiments.subjects import Subject, adapted
 from dclm_jax.training.config import flat
 from dclm_jax.training.workdir import CORPUS_FILE, METRICS_FILE, RESULT_FILE, read_lines
@@ -133,7 +133,7 @@ class Store:
 
         def compute(on_document: OnDocument) -> dict[str, Any]:
             new = [kind() for kind in measures.MEASURES]
-            (sums,) = interpolation.measure(
+            (sums,) = corpus_perplexities(
                 [subject.lm.scorer], dataset.documents, measures=[new], on_document=on_document
             )
             return of_pass(sums, new)

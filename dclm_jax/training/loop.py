@@ -33,8 +33,7 @@ from dclm_jax.data.corpus import (
 )
 from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.evaluation.datasets import documents_of
-from dclm_jax.evaluation.interpolation import measure
-from dclm_jax.evaluation.perplexity import Perplexity
+from dclm_jax.evaluation.perplexity import Perplexity, corpus_perplexities
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.nn.precision import SCORING_PRECISION
@@ -368,7 +367,7 @@ class _Run:
         job, progress, step = self._job, self.progress, self.step
         model = dataclasses.replace(job.model, matmul_precision=SCORING_PRECISION)
         scorer = Scorer(model, params, batch_size=job.config.training.evaluation_batch_size)
-        (measured,) = measure([scorer], documents_of(job.valid))
+        (measured,) = corpus_perplexities([scorer], documents_of(job.valid))
         perplexity, epoch = measured.perplexity, step / job.batches.steps_per_epoch
         if math.isnan(perplexity):
             raise self._divergence(step, "the validation loss is not a number")

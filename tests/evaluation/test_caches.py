@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from dclm_jax.coherence.compare import Fixed, compare
-from dclm_jax.evaluation import caches, interpolation
+from dclm_jax.evaluation import caches
 from dclm_jax.evaluation.caches import (
     CachedScorer,
     CacheSetting,
     neural_cache,
     unigram_cache,
 )
+from dclm_jax.evaluation.perplexity import corpus_perplexities
 from dclm_jax.evaluation.scoring import Continuation, Scorer
 from tests import oracles
 from tests.evaluation.support import FakeScorer
@@ -154,7 +155,7 @@ def test_a_mixture_of_model_and_cache_is_one_more_scorer(small, kind):
     nll_of_documents = scores(scorer)
     for nll, flat in zip(nll_of_documents, expected, strict=True):
         np.testing.assert_allclose(np.concatenate([np.zeros(0), *nll]), flat, rtol=1e-5)
-    (measured,) = interpolation.measure([scorer], documents())
+    (measured,) = corpus_perplexities([scorer], documents())
     targets = sum(len(words) + 1 for document in documents() for words in document)
     assert measured.tokens == targets and measured.vocabulary_size == VOCAB
     assert measured.perplexity == pytest.approx(

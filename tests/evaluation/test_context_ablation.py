@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from dclm_jax.evaluation import context_ablation, interpolation
+from dclm_jax.evaluation import context_ablation
+from dclm_jax.evaluation.perplexity import corpus_perplexities
 from dclm_jax.evaluation.scoring import sentences_to_score
 
 
@@ -70,7 +71,7 @@ def test_arrangements_move_sentences():
 
 def test_perplexity_of_arrangements():
     """One repetition (3 3) of two targets, and one (9 9) of three; none where contexts are gone."""
-    (original,) = interpolation.measure([Neighbours()], DOCUMENTS)
+    (original,) = corpus_perplexities([Neighbours()], DOCUMENTS)
     none = context_ablation.rearranged(Neighbours(), DOCUMENTS, "none", 0)
     assert original.perplexity == pytest.approx(none * np.exp(3 / 17), rel=1e-6)
     orders = {

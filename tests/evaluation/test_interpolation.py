@@ -1,5 +1,6 @@
 """Models side by side and mixed, against loops over probabilities and a fine grid of weights."""
 
+import functools
 import math
 from typing import Any
 
@@ -13,6 +14,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation import interpolation
 from dclm_jax.evaluation.datasets import Dataset, Encoded
 from dclm_jax.evaluation.parts_of_speech import TagSums, sums_of
+from dclm_jax.evaluation.perplexity import corpus_perplexities
 from dclm_jax.evaluation.scoring import Scorer
 from tests.evaluation.support import FakeScorer
 
@@ -46,9 +48,9 @@ def test_models_side_by_side_measure_what_each_measures_alone():
     (fake,) = fake_scorers(3)
     fake.vocab_size = 9
     documents = list(random_documents(40))
-    measured = interpolation.measure([neural, fake, neural], iter(documents))
+    measured = corpus_perplexities([neural, fake, neural], iter(documents))
     sentences = [document.sentences for document in documents]
-    alone = [interpolation.measure([scorer], sentences) for scorer in (neural, fake, neural)]
+    alone = [corpus_perplexities([scorer], sentences) for scorer in (neural, fake, neural)]
     assert measured == [total for (total,) in alone]
     assert measured[0].nll != measured[1].nll
 
@@ -64,7 +66,7 @@ def test_documents_are_read_once_and_in_a_bounded_window(windows):
             yield document
 
     scorers = fake_scorers(*windows)
-    measured = interpolation.measure(scorers, stream(), on_document=done.append)
+    measured = corpus_perplexities(scorers, stream(), on_document=done.append)
     assert len(read) == len(done) == measured[0].documents == 60
     assert max(ahead) <= max(windows)
     assert done == list(range(1, 61))
@@ -73,7 +75,8 @@ def test_documents_are_read_once_and_in_a_bounded_window(windows):
 def test_the_mixture_is_one_more_model():
     scorers = fake_scorers(1, 3)
     by_tag = TagSums(3)
-    measured = interpolation.measure(scorers, random_documents(20), weight=0.3, by_tag=by_tag)
+    mixture = functools.partial(interpolation.mixed_nll, 0.3)
+    measured = corpus_perplexities(scorers, random_documents(20), mixture=mixture, by_tag=by_tag)
     assert len(measured) == 3
     assert measured[2].nll == pytest.approx(plain_mixture(0.3, scorers, random_documents(20)))
     assert measured[2].tokens == measured[0].tokens
@@ -90,18 +93,18 @@ def test_mixing_by_hand():
     expected = [
         -math.log(0.2 * math.exp(-p) + 0.8 * math.exp(-q)) for p, q in zip(a, b, strict=True)
     ]
-    mixed = interpolation.mix(0.2, a, b)
+    mixed = interpolation.mixed_nll(0.2, a, b)
     assert mixed.dtype == np.float64
     np.testing.assert_allclose(mixed, expected, rtol=1e-14)
-    np.testing.assert_array_equal(interpolation.mix(1.0, a, b), a)
-    np.testing.assert_array_equal(interpolation.mix(0.0, a, b), b)
+    np.testing.assert_array_equal(interpolation.mixed_nll(1.0, a, b), a)
+    np.testing.assert_array_equal(interpolation.mixed_nll(0.0, a, b), b)
 
 
 def test_mixing_does_not_underflow():
     a = np.array([2000, 1e5, math.inf, math.inf], np.float32)
     b = np.array([2000, 3000, 4.0, math.inf], np.float32)
     expected = [2000, 3000 + math.log(2), 4 + math.log(2), math.inf]
-    np.testing.assert_allclose(interpolation.mix(0.5, a, b), expected, rtol=1e-14)
+    np.testing.assert_allclose(interpolation.mixed_nll(0.5, a, b), expected, rtol=1e-14)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -114,7 +117,7 @@ def test_the_best_weight_of_a_fine_grid(seed):
     weight = interpolation.best_weight(a, b)
     assert weight == pytest.approx(weights[likelihoods.argmax(), 0], abs=1e-4)
     assert 0.05 < weight < 0.95
-    assert -interpolation.mix(weight, a, b).sum() >= likelihoods.max()
+    assert -interpolation.mixed_nll(weight, a, b).sum() >= likelihoods.max()
 
 
 def test_the_best_weight_at_the_ends_and_where_probabilities_underflow():
@@ -143,7 +146,7 @@ def test_tuning_reports_what_it_was_tuned_on():
     assert source == {"split": "valid"}
     assert seen == list(range(1, 31))
     documents = list(random_documents(30))
-    assert perplexities[:2] == interpolation.measure(scorers, documents)
+    assert perplexities[:2] == corpus_perplexities(scorers, documents)
     assert perplexities[2].nll == pytest.approx(plain_mixture(weight, scorers, documents))
     assert perplexities[2].tokens == perplexities[0].tokens
     grid = [plain_mixture(candidate, scorers, documents) for candidate in np.linspace(0, 1, 101)]
@@ -155,7 +158,7 @@ def test_nothing_to_score():
     scorers = fake_scorers(1, 1)
     for documents in ([], [Encoded([])]):
         with pytest.raises(InputError, match="there are no words to score"):
-            interpolation.measure(scorers, documents)
+            corpus_perplexities(scorers, documents)
         with pytest.raises(InputError, match="there are no words to tune the weight on"):
             interpolation.tune(scorers, Dataset(lambda none=documents: none, None, {}))
 
@@ -165,8 +168,8 @@ def test_models_of_words_and_of_bags_do_not_compare():
     bags.objective = "bags"
     message = "some models predict bags of words and others words, so their perplexities are not"
     with pytest.raises(InputError, match=f"^{message}"):
-        interpolation.measure([words, bags], random_documents(2))
-    (alone,) = interpolation.measure([bags], random_documents(2))
+        corpus_perplexities([words, bags], random_documents(2))
+    (alone,) = corpus_perplexities([bags], random_documents(2))
     assert alone.objective == "bags" and alone.tokens == alone.words
     with pytest.raises(InputError, match="^the models predict bags of words; choose models that"):
-        interpolation.measure([bags], random_documents(2), by_tag=TagSums(1))
+        corpus_perplexities([bags], random_documents(2), by_tag=TagSums(1))

@@ -5,8 +5,9 @@ import collections
 import numpy as np
 import pytest
 
-from dclm_jax.evaluation import interpolation, measures
+from dclm_jax.evaluation import measures
 from dclm_jax.evaluation.measures import ByDocument, BySentence, ByToken
+from dclm_jax.evaluation.perplexity import corpus_perplexities
 from tests.evaluation.test_context_ablation import DOCUMENTS, Neighbours
 
 
@@ -14,7 +15,7 @@ from tests.evaluation.test_context_ablation import DOCUMENTS, Neighbours
 def test_sums_by_position_and_document_against_a_loop(bounds, monkeypatch):
     monkeypatch.setattr(measures.ByPosition, "BOUNDS", bounds)
     new = ByToken(), BySentence(), ByDocument()
-    (sums,) = interpolation.measure([Neighbours()], DOCUMENTS, measures=[new])
+    (sums,) = corpus_perplexities([Neighbours()], DOCUMENTS, measures=[new])
     by_token, by_sentence, by_document = new[0].value(), new[1].value(), new[2].value()
     for d, (_, nll) in enumerate(Neighbours().score(DOCUMENTS)):
         tokens, sentences = collections.defaultdict(list), collections.defaultdict(list)
@@ -37,7 +38,7 @@ def test_bags_have_no_end():
         objective = "bags"
 
     by_token = ByToken()
-    interpolation.measure([Bags()], DOCUMENTS, measures=[[by_token]])
+    corpus_perplexities([Bags()], DOCUMENTS, measures=[[by_token]])
     # Of each document a word at the first position of every sentence, then those at the second.
     assert [counts[:3] for counts in by_token.value()["count"]] == [[3, 2, 1], [1, 0, 0], [2, 2, 0]]
 

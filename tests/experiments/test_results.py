@@ -11,9 +11,10 @@ import pytest
 
 from dclm_jax.coherence.compare import Bootstrap, FirstSentence, Fixed, Insert, OrderTest, compare
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import context_ablation, interpolation, measures, scoring
+from dclm_jax.evaluation import context_ablation, measures, scoring
 from dclm_jax.evaluation.datasets import Dataset, Encoded
 from dclm_jax.evaluation.permutations import Shuffle
+from dclm_jax.evaluation.perplexity import corpus_perplexities
 from dclm_jax.experiments import results
 from dclm_jax.experiments.results import Result, Store
 from dclm_jax.experiments.subjects import Subject
@@ -49,7 +50,7 @@ def run(workdir, parameter=0.0, scorer=None, precision="highest") -> Subject:
 
 def test_measures_are_what_their_parts_measure(tmp_path):
     store, subject, documents = Store(), run(tmp_path), split()
-    (expected,) = interpolation.measure([Neighbours()], DOCUMENTS)
+    (expected,) = corpus_perplexities([Neighbours()], DOCUMENTS)
     values = store.targets(subject, documents)
     assert values is not None and store.targets(subject, documents) == values
     assert values.pop("perplexity") == expected.to_json()
