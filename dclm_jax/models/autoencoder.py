@@ -94,6 +94,24 @@ class _Autoencoder(DocumentModel, abc.ABC):
         h_BxH = stack.top_hidden(self.decoder_state(context))
         return (h_BxH @ params["ending"]["kernel"] + params["ending"]["bias"])[:, 0]
 
+    def further_loss(
+        self,
+        params: Params,
+        contexts: Context,
+        last: Context,
+        targets_SxNxB: jax.Array,
+        mask_SxNxB: jax.Array,
+    ) -> jax.Array:
+        """The loss of the decisions that the document continues, before each sentence, and that it
+        has ended, after the last sentence. Batch elements without a sentence are padding."""
+        before_SB, after_B = self.ending(params, contexts), self.ending(params, last)
+        exists_SxB = mask_SxNxB[:, 0]
+        continues_RxB = jnp.pad(exists_SxB, [(0, 1), (0, 0)])
+        ends_RxB = jnp.pad(exists_SxB, [(1, 0), (0, 0)]) & ~continues_RxB
+        log_odds_RxB = jnp.concatenate([before_SB, after_B]).reshape(ends_RxB.shape)
+        nll_RxB = jax.nn.softplus(jnp.where(ends_RxB, -log_odds_RxB, log_odds_RxB))
+        return jnp.sum(jnp.where(continues_RxB | ends_RxB, nll_RxB, 0))
+
     def vector(self, params: Params, context: Context) -> jax.Array:
         """The top hidden state; e_D before the first sentence."""
         return stack.top_hidden(self.decoder_state(context))

@@ -19,9 +19,9 @@ optimizations. Its driver calls `step` only if a model overrides it; for other m
 `stack.read_stack`, which computes the same values layer by layer. In all functions except `init`, a
 matrix is a `Weight` with `x @ weight`, and the `tables` are arrays.
 
-In the further objective `bags` the context before a sentence predicts all words of the sentence
-with one distribution. It is the only objective of a model whose `objective` is "bags", which has no
-steps. Arrays are time-major, [N, B, ...] in a sentence and [S, N, B, ...] over sentences.
+A model whose `objective` is "bags" has no steps: the context before a sentence predicts all words
+of the sentence with one distribution, `bags(params, context)`. Arrays are time-major, [N, B, ...]
+in a sentence and [S, N, B, ...] over sentences.
 """
 
 import dataclasses
@@ -38,6 +38,7 @@ from dclm_jax.nn.cells import CELLS
 from dclm_jax.nn.layers import Weight, glorot_uniform
 from dclm_jax.nn.plan import Plan, default_plan
 from dclm_jax.nn.precision import MatmulPrecision
+from dclm_jax.nn.softmax import OutputInputs
 from dclm_jax.nn.stack import StackInput, StackState
 
 # Layers are made one by one, and a configuration file may have any number.
@@ -85,7 +86,7 @@ class Source(NamedTuple):
 class OutputLayer(NamedTuple):
     """p = softmax(features @ kernel + bias + conditioning.features @ context_kernel + bigrams[w]),
     with kernel [D, V], bias [V], context_kernel [E, V] if a context enters, and hashed features
-    [W] of the last word w read (for a bag of words, their sum over histories)."""
+    [W] of the last word w read."""
 
     kernel: Weight | jax.Array
     bias: jax.Array
@@ -104,18 +105,6 @@ class Pointer(NamedTuple):
     log_share_NxB: jax.Array
     weights_NxBxM: jax.Array
     words_MxB: jax.Array
-
-
-class Bags(NamedTuple):
-    """The objective of predicting R sentences as bags of words without END: features [R, D], the
-    output layer, and histories [R, M] of its hashed features (-1 for none). The loss of a sentence
-    is `weight` times the sum of its words' nats or, with `mean`, times their mean."""
-
-    features_RxD: jax.Array
-    layer: OutputLayer
-    histories_RxM: jax.Array | None = None
-    weight: float = 1.0
-    mean: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,7 +148,7 @@ class DocumentModel:
         computed first, and all sentences are then read at once.
       objective: the targets that the model predicts and validation measures: "words", with END, or
         "bags", the words of a sentence without their order.
-      further_objective: name in training logs of the additional loss `bags` or `ending`, if any.
+      further_objective: name of `further_loss` in training logs; None for a model without one.
       reads_source: whether a document has a source, which `open_document` reads.
       attends_to: the positions that every token attends to: "words", the inputs of the n previous
         sentences, or "sentences", the n previous sentences, if a step attends with
@@ -286,12 +275,33 @@ class DocumentModel:
         kernel = params["embedding"].T if self.tie_embeddings else params["output"]["kernel"]
         return OutputLayer(kernel, params["output"]["bias"])
 
-    def bags(self, params: Params, context: Context) -> Bags | None:
-        """The objective of predicting the sentences after these contexts as bags of words, if the
-        model has it."""
+    def bags(self, params: Params, context: Context) -> OutputInputs:
+        """The factors of the distributions of the words of the next sentence, one distribution per
+        context; only for a model whose `objective` is "bags", which is trained on the mean over
+        the words of each sentence."""
+        raise NotImplementedError
+
+    def further_loss(
+        self,
+        params: Params,
+        contexts: Context,
+        last: Context,
+        targets_SxNxB: jax.Array,
+        mask_SxNxB: jax.Array,
+    ) -> jax.Array:
+        """The loss in nats, summed over a batch, that training adds to the loss of the targets.
+
+        Args:
+          contexts: the contexts before all S*B sentences.
+          last: the context after the last sentence.
+          targets_SxNxB: w1..wM END of all sentences, padded.
+          mask_SxNxB: True at targets; sentences without targets fill up shorter documents.
+        """
+        return jnp.zeros(())
 
     def ending(self, params: Params, context: Context) -> jax.Array | None:
-        """The log-odds [B] that the document has ended; None for a model without this decision."""
+        """The log-odds [B] that the document has ended, with which generation ends it; None for a
+        model without this decision."""
 
     def resize_context(self, context: Context, length: int, *, sentences: int = 0) -> Context:
         """The context with capacity for at least `length` positions of a sentence. The last

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 
 from dclm_jax import files
+from dclm_jax.models.bags import bags_nll
 from dclm_jax.models.base import (
-    Bags,
     Conditioning,
     DocumentModel,
     OutputLayer,
@@ -24,6 +24,7 @@ from dclm_jax.models.base import (
 from dclm_jax.nn import stack
 from dclm_jax.nn.attention import Memory, attend, init_attention
 from dclm_jax.nn.layers import glorot_uniform, resized, sum_of_rows
+from dclm_jax.nn.softmax import OutputInputs
 from dclm_jax.nn.stack import StackInput, StackState
 
 
@@ -308,10 +309,18 @@ class HRNNLM(DocumentModel):
         state, d = stack.step_stack(self.cell, layers, context.state, s)
         return SentenceHistory(d, state)
 
-    def bags(self, params: Params, context: SentenceHistory) -> Bags:
+    def further_loss(
+        self,
+        params: Params,
+        contexts: SentenceHistory,
+        last: SentenceHistory,
+        targets_SxNxB: jax.Array,
+        mask_SxNxB: jax.Array,
+    ) -> jax.Array:
         output = params["sentence_output"]
-        layer = OutputLayer(output["kernel"], output["bias"])
-        return Bags(context.vector_BxH, layer, weight=self.sentence_loss_weight)
+        inputs = OutputInputs(contexts.vector_BxH, output["kernel"].array, output["bias"])
+        nll = bags_nll(inputs, targets_SxNxB, mask_SxNxB, self.plan)
+        return self.sentence_loss_weight * nll
 
     def vector(self, params: Params, context: SentenceHistory) -> jax.Array:
         return context.vector_BxH

@@ -19,8 +19,8 @@ import jax
 import jax.numpy as jnp
 
 from dclm_jax import files
+from dclm_jax.models.bags import bags_nll
 from dclm_jax.models.base import (
-    Bags,
     Conditioning,
     DocumentModel,
     NumLayers,
@@ -33,7 +33,9 @@ from dclm_jax.models.base import (
 )
 from dclm_jax.nn import stack
 from dclm_jax.nn.cells import CELLS
+from dclm_jax.nn.hashing import hashed_logits
 from dclm_jax.nn.layers import resized, sum_of_rows, uniform_matrices
+from dclm_jax.nn.softmax import OutputInputs
 from dclm_jax.nn.stack import StackState
 
 FIRST_HISTORY = 0.1
@@ -130,16 +132,12 @@ class _SentenceLevel(_Lin):
             length = max(length, context.words_BxM.shape[1])
         return context._replace(words_BxM=resized(context.words_BxM, length, axis=1, fill=-1))
 
-    def sentence_layer(self, params: Params) -> OutputLayer:
+    def bags(self, params: Params, context: SentenceContext) -> OutputInputs:
         """The softmax over the words of a sentence, given earlier sentences (Eq. 5, 8)."""
-        output = params["sentence_output"]
-        bigrams = params.get("sentence_bigrams")
-        return OutputLayer(output["kernel"], output["bias"], bigrams=bigrams)
-
-    def bags(self, params: Params, context: SentenceContext) -> Bags:
-        """The prediction of bags of words; its loss is a mean over a sentence's words (Eq. 9)."""
-        layer = self.sentence_layer(params)
-        return Bags(context.history_BxH, layer, context.words_BxM, mean=True)
+        output, hashed = params["sentence_output"], None
+        if self.hash_size:
+            hashed = hashed_logits(params["sentence_bigrams"], context.words_BxM, self.vocab_size)
+        return OutputInputs(context.history_BxH, output["kernel"].array, output["bias"], hashed)
 
     def vector(self, params: Params, context: SentenceContext) -> jax.Array:
         return context.history_BxH
@@ -185,7 +183,7 @@ class RNNSLM(_SentenceLevel):
         require(self, "tie_embeddings", not self.tie_embeddings, f"False: {reason}")
 
     def output_layer(self, params: Params) -> OutputLayer:
-        return self.sentence_layer(params)
+        return OutputLayer(**params["sentence_output"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -219,8 +217,17 @@ class HRNNLMTwoStep(_SentenceLevel, _WordLevel):
     def condition(self, params: Params, context: SentenceContext) -> Conditioning:
         return super().condition(params, context.history_BxH)
 
-    def bags(self, params: Params, context: SentenceContext) -> Bags:
-        return super().bags(params, context)._replace(weight=self.sentence_loss_weight)
+    def further_loss(
+        self,
+        params: Params,
+        contexts: SentenceContext,
+        last: SentenceContext,
+        targets_SxNxB: jax.Array,
+        mask_SxNxB: jax.Array,
+    ) -> jax.Array:
+        inputs = self.bags(params, contexts)
+        nll = bags_nll(inputs, targets_SxNxB, mask_SxNxB, self.plan, per_word=True)
+        return self.sentence_loss_weight * nll
 
 
 MODELS = (RNNLin, RNNSLM, HRNNLMTwoStep)

@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 
 from dclm_jax.data.batches import Batch
-from dclm_jax.models.base import Bags, Context, DocumentModel, Params, Pointer, Source
+from dclm_jax.models.bags import bag_targets, bags_nll
+from dclm_jax.models.base import Context, DocumentModel, Params, Pointer, Source
 from dclm_jax.nn.hashing import hashed_logits
 from dclm_jax.nn.layers import Weight, flat, fold, product, unfold
 from dclm_jax.nn.softmax import (
     Copies,
-    HashedLogits,
     OutputInputs,
     RowLogits,
     summed_nll,
@@ -21,7 +21,7 @@ from dclm_jax.nn.softmax import (
 )
 from dclm_jax.reading.batch_elements import select
 from dclm_jax.reading.driver import SentenceFeatures, close_sentences, read_sentences, weighted
-from dclm_jax.reading.dropout import DropoutMasks, draw_masks, draw_source_masks, drop_weights
+from dclm_jax.reading.dropout import draw_masks, draw_source_masks, drop_weights
 
 
 class Likelihood(NamedTuple):
@@ -30,7 +30,7 @@ class Likelihood(NamedTuple):
     Attributes:
       nll: nats of the targets; for a model of bags of words, the sum over sentences of the mean
         nats per word.
-      extra: nats of further objectives: `bags`, and decisions whether documents end.
+      extra: nats of the model's `further_loss`.
       tokens: number of targets.
       sentences: number of sentences.
       terms: number of terms in `nll`: targets, or sentences with words.
@@ -94,10 +94,14 @@ def batch_likelihood(
     read = read_sentences(model, params, context, tokens, mask, masks)
     # Every sentence has a real START, at position 0.
     sentences = jnp.sum(mask[:, 0])
-    bags_nll, with_words = _bags_nll(model, params, read, targets, mask, masks)
     if is_of_bags:
-        words = jnp.sum(_is_word(mask))
-        return Likelihood(bags_nll, jnp.zeros(()), words, sentences, with_words)
+        bags = model.bags(params, read.contexts)
+        if masks is not None:
+            bags = bags._replace(features_FxD=bags.features_FxD * flat(masks.features))
+        _, is_word_RxN = bag_targets(targets, mask)
+        with_words = jnp.sum(jnp.any(is_word_RxN, axis=1))
+        nll = bags_nll(bags, targets, mask, model.plan, per_word=True)
+        return Likelihood(nll, jnp.zeros(()), jnp.sum(is_word_RxN), sentences, with_words)
     if masks is not None:
         read = read._replace(features=read.features * masks.features)
         if masks.contexts is not None:
@@ -106,7 +110,7 @@ def batch_likelihood(
     inputs = output_inputs(model, params, read, tokens)
     weights = mask.astype(inputs.bias_V.dtype).reshape(-1)
     nll: jax.Array = summed_nll(inputs, targets.reshape(-1), weights, model.plan)
-    extra = bags_nll + _endings_nll(model, params, read, mask)
+    extra = model.further_loss(params, read.contexts, read.context, targets, mask)
     return Likelihood(nll, extra, jnp.sum(mask), sentences, jnp.sum(mask))
 
 
@@ -139,48 +143,6 @@ def open_documents(
     tokens, _, mask = time_major(source)
     dropout = () if keys_B is None else draw_source_masks(model, keys_B, tokens.shape[:2])
     return model.open_document(params, rows, Source(tokens, mask, dropout))
-
-
-def _bags_nll(
-    model: DocumentModel,
-    params: Params,
-    read: SentenceFeatures,
-    targets_SxNxB: jax.Array,
-    mask_SxNxB: jax.Array,
-    masks: DropoutMasks | None,
-) -> tuple[jax.Array, jax.Array]:
-    """Weighted negative log-likelihood (nats) of the words of all sentences as bags of words, and
-    the number of sentences with words; 0 and 0 for a model without a bag-of-words objective."""
-    bags = model.bags(params, read.contexts)
-    if bags is None:
-        return jnp.zeros(()), jnp.zeros((), jnp.int32)
-    if masks is not None and model.objective == "bags":
-        bags = bags._replace(features_RxD=bags.features_RxD * flat(masks.features))
-    inputs = _bag_inputs(model, bags)
-    targets_RxN, is_word_RxN = _by_sentence(targets_SxNxB), _by_sentence(_is_word(mask_SxNxB))
-    words_Rx1 = jnp.sum(is_word_RxN, axis=1, keepdims=True)
-    weights_RxN = bags.weight * is_word_RxN.astype(inputs.bias_V.dtype)
-    if bags.mean:
-        weights_RxN /= jnp.maximum(words_Rx1, 1)
-    nll: jax.Array = summed_nll(inputs, targets_RxN, weights_RxN, model.plan)
-    return nll, jnp.sum(words_Rx1 > 0)
-
-
-def _endings_nll(
-    model: DocumentModel, params: Params, read: SentenceFeatures, mask_SxNxB: jax.Array
-) -> jax.Array:
-    """Negative log-likelihood (nats) of the end-of-document decisions: "continue" before each
-    sentence, "end" after the last sentence. Batch elements without a sentence are padding."""
-    before_SB = model.ending(params, read.contexts)
-    after_B = model.ending(params, read.context)
-    if before_SB is None or after_B is None:
-        return jnp.zeros(())
-    exists_SxB = mask_SxNxB[:, 0]
-    goes_on_RxB = jnp.pad(exists_SxB, [(0, 1), (0, 0)])
-    ends_RxB = jnp.pad(exists_SxB, [(1, 0), (0, 0)]) & ~goes_on_RxB
-    log_odds_RxB = jnp.concatenate([before_SB, after_B]).reshape(ends_RxB.shape)
-    nll_RxB = jax.nn.softplus(jnp.where(ends_RxB, -log_odds_RxB, log_odds_RxB))
-    return jnp.sum(jnp.where(goes_on_RxB | ends_RxB, nll_RxB, 0))
 
 
 def block_nll(
@@ -219,9 +181,8 @@ def read_and_score(
     if scored is not None:
         mask &= jnp.moveaxis(scored, 0, 2)
     if model.objective == "bags":
-        bags: Any = model.bags(params, read.contexts)
-        targets_RxN, is_word_RxN = _by_sentence(targets), _by_sentence(_is_word(mask))
-        nll_RxN = token_nll(_bag_inputs(model, bags), targets_RxN, is_word_RxN, model.plan)
+        bags = model.bags(params, read.contexts)
+        nll_RxN = token_nll(bags, *bag_targets(targets, mask), model.plan)
         return read, jnp.swapaxes(nll_RxN.reshape(len(mask), -1, mask.shape[1]), 0, 1)
     inputs = output_inputs(model, params, read, tokens)
     nll_F = token_nll(inputs, targets.reshape(-1), mask.reshape(-1), model.plan)
@@ -296,17 +257,6 @@ def _read_apart(
     )
 
 
-def _is_word(mask_SxNxB: jax.Array) -> jax.Array:
-    """Whether the target of each position is a word and not END. If so, the next position is
-    real."""
-    return jnp.pad(mask_SxNxB[:, 1:], [(0, 0), (0, 1), (0, 0)]) & mask_SxNxB
-
-
-def _by_sentence(array_SxNxB: jax.Array) -> jax.Array:
-    """[S, N, B] -> [S*B, N]."""
-    return jnp.swapaxes(array_SxNxB, 1, 2).reshape(-1, array_SxNxB.shape[1])
-
-
 def output_inputs(
     model: DocumentModel, params: Params, read: SentenceFeatures, tokens: jax.Array
 ) -> OutputInputs:
@@ -322,8 +272,11 @@ def output_inputs(
     )
     features, contexts = read.features, read.context_features
     if contexts is None:
-        shared = _hashed(model, output.bigrams, tokens.reshape(-1, 1))
-        copies = None if read.pointer is None else _copies(read.pointer)
+        shared = copies = None
+        if output.bigrams is not None:
+            shared = hashed_logits(output.bigrams, tokens.reshape(-1, 1), model.vocab_size)
+        if read.pointer is not None:
+            copies = _copies(read.pointer)
         return OutputInputs(flat(features), kernel_DxV, output.bias, shared, copies)
     sentences, length, rows, _ = features.shape
     if sentences * rows * model.vocab_size > model.plan.shared_logits:
@@ -338,7 +291,7 @@ def output_inputs(
 
 def _copies(pointer: Pointer) -> Copies:
     """The copies of all positions F = S*N*B."""
-    words_RxM = _by_sentence(pointer.words_MxB)
+    words_RxM = fold(pointer.words_MxB).T
     sentence_F = _sentence_index(*pointer.log_share_NxB.shape)
     return Copies(
         pointer.log_share_NxB.reshape(-1), flat(pointer.weights_NxBxM), words_RxM, sentence_F
@@ -349,22 +302,6 @@ def _sentence_index(sentences: int, length: int, rows: int) -> jax.Array:
     """The sentence of every position, of the S*B sentences of [S, N, B]."""
     index_Sx1xB = jnp.arange(sentences * rows).reshape(sentences, 1, rows)
     return jnp.broadcast_to(index_Sx1xB, (sentences, length, rows)).reshape(-1)
-
-
-def _bag_inputs(model: DocumentModel, bags: Bags) -> OutputInputs:
-    """The factors of the logits of R sentences as bags of words; see `output_inputs`."""
-    layer = bags.layer
-    shared = _hashed(model, layer.bigrams, bags.histories_RxM)
-    return OutputInputs(bags.features_RxD, _rounded(model, layer.kernel), layer.bias, shared)
-
-
-def _hashed(
-    model: DocumentModel, bigrams: jax.Array | None, histories_FxM: jax.Array | None
-) -> HashedLogits | None:
-    """The part of the logits from hashed features, if the model has any."""
-    if bigrams is None or histories_FxM is None:
-        return None
-    return hashed_logits(bigrams, histories_FxM, model.vocab_size)
 
 
 def _rounded(model: DocumentModel, kernel: Weight | jax.Array | None) -> Any:

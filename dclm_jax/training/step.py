@@ -69,10 +69,10 @@ def first_state(
 def train_step(
     model: DocumentModel,
     optimizer: optax.GradientTransformation,
+    loss_per: str,
     state: TrainState,
     batch: Batch,
     key: jax.Array,
-    loss_per: str = "token",
 ) -> tuple[TrainState, StepMetrics]:
     """One update from this device's part of the global batch, under `jax.pmap` over DEVICES.
 
@@ -80,27 +80,21 @@ def train_step(
     the gradients of summed losses, divided by the sum of tokens (or sentences), as on one device.
 
     Args:
-      key: the run's dropout key; the step and the index of each batch element in the global batch
-        are folded in.
       loss_per: "token" or "sentence", the unit over which the loss is a mean; always sentences for
         bags of words.
+      key: the run's dropout key; the step and the index of each batch element in the global batch
+        are folded in.
     """
-    rows = batch.tokens_BxSxN.shape[0]
-    first_row = jax.lax.axis_index(DEVICES) * rows
-    step_key = jax.random.fold_in(key, state.step)
-    keys_B = jax.vmap(jax.random.fold_in, (None, 0))(step_key, first_row + jnp.arange(rows))
-    # Weights have the same dropout mask on all devices; no batch element has this index.
-    weights_key = jax.random.fold_in(step_key, 2**32 - 1)
     trained, held = split(state.params, state.frozen)
+    dropout_keys = _dropout_keys(key, state.step, len(batch.tokens_BxSxN))
 
-    @functools.partial(jax.grad, has_aux=True)
-    def gradient(trained: Params) -> tuple[jax.Array, Likelihood]:
-        sums = batch_likelihood(model, filled(trained, held), batch, keys_B, weights_key)
+    def loss(trained: Params) -> tuple[jax.Array, Likelihood]:
+        sums = batch_likelihood(model, filled(trained, held), batch, *dropout_keys)
         return sums.nll + sums.extra, sums
 
     # The products of the backward pass have the same precision.
     with jax.default_matmul_precision(model.matmul_precision):
-        gradients, sums = gradient(trained)
+        gradients, sums = jax.grad(loss, has_aux=True)(trained)
     gradients, sums = jax.lax.psum((gradients, sums), DEVICES)
     count = {"token": sums.terms, "sentence": sums.sentences}[loss_per]
     gradients = jax.tree.map(lambda gradient: gradient / count, gradients)
@@ -115,6 +109,15 @@ def train_step(
     return TrainState(state.step + 1, params, optimizer_state, state.frozen), metrics
 
 
+def _dropout_keys(key: jax.Array, step: jax.Array, rows: int) -> tuple[jax.Array, jax.Array]:
+    """The keys of this device's batch elements [B], and the key of dropout on weights."""
+    step_key = jax.random.fold_in(key, step)
+    row_B = jax.lax.axis_index(DEVICES) * rows + jnp.arange(rows)
+    keys_B = jax.vmap(jax.random.fold_in, (None, 0))(step_key, row_B)
+    # Weights have the same dropout mask on all devices; no batch element has this index.
+    return keys_B, jax.random.fold_in(step_key, 2**32 - 1)
+
+
 def parallel_step(
     model: DocumentModel,
     optimizer: optax.GradientTransformation,
@@ -123,7 +126,7 @@ def parallel_step(
 ) -> Step:
     """`train_step` over devices, by default the devices of all processes. The state (donated) and
     the key have no axis of devices; the batch is from `spread_rows`."""
-    step = functools.partial(train_step, model, optimizer, loss_per=loss_per)
+    step = functools.partial(train_step, model, optimizer, loss_per)
     if devices is None:
         # In the order in which `spread_rows` divides the batch among processes.
         devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))

@@ -17,6 +17,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation import scoring
 from dclm_jax.evaluation.scoring import Continuation, Scorer
 from dclm_jax.reading import blocks, likelihoods
+from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import block_nll, open_documents
 from tests.compiling import TWO_DEVICES
 from tests.exhaustive import also, some
@@ -73,6 +74,7 @@ def score_alone(model, params, document, size=0, length=0):
 
     @jax.jit
     def nll(params):
+        params = weighted(model, params)
         context = open_documents(model, params, 1, batch)
         return block_nll(model, params, context, batch)[1]
 

@@ -92,6 +92,8 @@ def test_context_predicts_what_the_sentence_does_not(trained):
 def test_its_first_losses_are_the_saved_ones(trained):
     name, run = trained
     saved = json.loads(GOLDEN.read_text())
+    if name not in saved:
+        pytest.skip(f"{name} has no saved losses: run python -m tests.models.test_learning")
     np.testing.assert_allclose(
         run.losses[:CURVE],
         saved[name],

@@ -274,7 +274,7 @@ def poison(monkeypatch, steps: set[int]) -> None:
     """The gradient of these steps (from 1) is not a number."""
     train_step = step.train_step
 
-    def poisoned(model, optimizer, state, batch, key, loss_per="token"):
+    def poisoned(model, optimizer, loss_per, state, batch, key):
         bad = jnp.isin(state.step + 1, jnp.array(sorted(steps)))
         likelihood = step.batch_likelihood
 
@@ -284,7 +284,7 @@ def poison(monkeypatch, steps: set[int]) -> None:
 
         with monkeypatch.context() as patch:
             patch.setattr(step, "batch_likelihood", scaled)
-            return train_step(model, optimizer, state, batch, key, loss_per)
+            return train_step(model, optimizer, loss_per, state, batch, key)
 
     monkeypatch.setattr(step, "train_step", poisoned)
 
