@@ -10,10 +10,6 @@ import collections
 import dataclasses
 import itertools
 import math
-import os
-import sys
-import traceback
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -24,6 +20,7 @@ from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation import datasets, perplexity
 from dclm_jax.evaluation.datasets import Dataset
+from dclm_jax.log import logger
 
 Sentence = str | Sequence[str]
 """Words separated by spaces, or a list of words."""
@@ -33,7 +30,6 @@ OfSentence = TypeVar("OfSentence")
 
 _EXAMPLES = 5
 """Maximum number of OOV words in a warning."""
-_PACKAGE = os.path.join(os.path.dirname(__file__), "")
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
@@ -76,10 +72,7 @@ class OovWords:
             return
         if message := perplexity.warning(oov / self._words, self.usual_rate):
             examples = ", ".join(repr(word) for word, _ in self._oov.most_common(_EXAMPLES))
-            warn(
-                f"{message.removeprefix('warning: ')}; OOV words: {examples} (for raw text: "
-                "documents(text))"
-            )
+            logger.warning(f"{message}; OOV words: {examples} (for raw text: documents(text))")
 
 
 def encoded(
@@ -121,7 +114,7 @@ def encoded(
         oov.warn()
     if num_documents and (empty_sentences or empty_documents):
         note = f"; documents without words: {empty_documents:,}" if empty_documents else ""
-        warn(f"sentences without words omitted: {empty_sentences:,}{note}")
+        logger.warning(f"sentences without words omitted: {empty_sentences:,}{note}")
 
 
 def words_of(
@@ -146,13 +139,6 @@ def _checked(sentence: Any) -> list[str]:
         if not isinstance(word, str) or len(word.split()) != 1:
             raise InputError(f"a word is {brief(word)}; expected a string without white space")
     return words
-
-
-def warn(message: str) -> None:
-    """Warns at the line that called this package."""
-    files = (frame.f_code.co_filename for frame, _ in traceback.walk_stack(sys._getframe()))
-    inside_package = itertools.takewhile(lambda file: file.startswith(_PACKAGE), files)
-    warnings.warn(message, stacklevel=1 + sum(1 for _ in inside_package))
 
 
 def dataset_of(

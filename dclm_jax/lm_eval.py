@@ -37,7 +37,6 @@ them is chance; a warning counts the items. An OOV word is never greedy, and is 
 """
 
 import collections
-import logging
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
@@ -46,6 +45,7 @@ from dclm_jax.errors import InputError, brief, did_you_mean, importing
 from dclm_jax.experiments import strings
 from dclm_jax.experiments.strings import Continuation
 from dclm_jax.language_model import restore
+from dclm_jax.log import logger
 from dclm_jax.nn.precision import SCORING_PRECISION
 from dclm_jax.text_scorer import DEFAULT_BATCH_SIZE, TextScorer
 
@@ -106,7 +106,7 @@ class HarnessModel(LM):
         strings_of_requests = [request.args for request in requests]
         scores = strings.score(self._lm, strings_of_requests)
         for warning in _unknown_answers(requests, scores):
-            logging.getLogger(__name__).warning(warning)
+            logger.warning(warning)
         return [(score.log_prob, score.is_greedy) for score in scores]
 
     def loglikelihood_rolling(self, requests: list[Instance]) -> list[float]:

@@ -28,7 +28,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +38,7 @@ from dclm_jax.data.corpus import Corpus, file_sha256, open_corpus
 from dclm_jax.data.vocabulary import END, START, Vocabulary
 from dclm_jax.errors import InputError, importing, require_at_least
 from dclm_jax.evaluation.scoring import Scored, sentences_to_score
+from dclm_jax.log import job_logger
 from dclm_jax.training.config import difference_text, differences
 from dclm_jax.training.workdir import CONFIG_FILE, TEXT_FILE, VOCABULARY_FILE, read_config
 
@@ -52,8 +53,6 @@ _RESERVED = ("<s>", "</s>", "<unk>", "<UNK>")
 # Maximum memory of lmplz, whose default is most of the machine's; it sorts the rest on disk.
 _MEMORY = "1G"
 _TOO_LONG = re.compile(r"This model has order (\d+) but KenLM was compiled to support up to (\d+)")
-
-Report = Callable[[str], None]
 
 
 class NGramRun(NamedTuple):
@@ -148,7 +147,6 @@ def train(
     workdir: str | os.PathLike[str],
     *,
     order: int = 5,
-    report: Report = print,
 ) -> list[int]:
     """Estimates an n-gram model from the training split of a prepared corpus.
 
@@ -156,7 +154,6 @@ def train(
       data_directory: a corpus prepared by `data.prepare.prepare`.
       workdir: the directory to create, which is complete or absent.
       order: number of words of the longest n-grams.
-      report: called with lines about progress.
 
     Returns:
       The numbers of n-grams of orders 1, 2, ...
@@ -172,17 +169,17 @@ def train(
     }
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         _require_same(target, config, data.vocabulary)
-        report(f"reusing {workdir}: it has a model of the same text and order")
+        job_logger.info(f"reusing {workdir}: it has a model of the same text and order")
         return _read_counts(target / ARPA_FILE)
     lmplz, build_binary = map(_find_program, ("lmplz", "build_binary"))
     _kenlm()
-    report(
+    job_logger.info(
         f"training text: {data.num_sentences:,} sentences, {data.num_tokens:,} words "
         f"of {data_directory}"
     )
     start = time.monotonic()
     with files.replacing(target) as directory:
-        _estimate(lmplz, data, directory, order, report)
+        _estimate(lmplz, data, directory, order)
         sort = f"{directory}/sort"
         _require_success(_run(directory, build_binary, "-T", sort, ARPA_FILE, BINARY_FILE))
         counts = _read_counts(directory / ARPA_FILE)
@@ -194,8 +191,8 @@ def train(
         config["binary"] = {"sha256": file_sha256(directory / BINARY_FILE)}
         files.write_json(directory / CONFIG_FILE, config)
     for length, count in enumerate(counts, start=1):
-        report(f"{length}-grams: {count:>13,}")
-    report(f"estimated a model of order {order} in {time.monotonic() - start:.1f} s")
+        job_logger.info(f"{length}-grams: {count:>13,}")
+    job_logger.info(f"estimated a model of order {order} in {time.monotonic() - start:.1f} s")
     return counts
 
 
@@ -220,9 +217,7 @@ def spellings(vocabulary: Vocabulary) -> list[str]:
     return [f"\\{word}" if word in _RESERVED else word for word in escaped]
 
 
-def _estimate(
-    lmplz: str, data: Corpus, directory: pathlib.Path, order: int, report: Report
-) -> None:
+def _estimate(lmplz: str, data: Corpus, directory: pathlib.Path, order: int) -> None:
     """Writes the ARPA file."""
     text, words = directory / "train.txt", spellings(data.vocabulary)
     with files.open_output(text) as file:
@@ -238,7 +233,7 @@ def _estimate(
     ]
     process = _run(directory, lmplz, *arguments)
     if process.returncode and "--discount_fallback" in process.stderr:
-        report(
+        job_logger.info(
             "the text is too small to estimate discounts of all orders; lmplz uses 0.5, 1 and 1.5 "
             "where it cannot"
         )

@@ -31,7 +31,6 @@ from dclm_jax.encoding import (
     Sentence,
     dataset_of,
     encoded,
-    warn,
     words_of,
 )
 from dclm_jax.errors import InputError, brief
@@ -151,12 +150,12 @@ class ScoringModel(abc.ABC):
           options: text options, by default `string_options`.
           name: name of the text; documents without a name are called NAME:LINE.
 
-        A Python warning counts omitted words, OOV words and invisible characters.
+        Warnings in the log count omitted words, OOV words and invisible characters.
         """
         if not isinstance(text, str):
             raise InputError(f"text is {brief(text)}; expected a string")
         options = options or self.string_options()
-        documents = list(parse_documents(text, options, name, report=warn))
+        documents = list(parse_documents(text, options, name))
         self.warn_of_oov(sentence for document in documents for sentence in document.sentences)
         return documents
 

@@ -5,6 +5,7 @@ import errno
 import functools
 import io
 import itertools
+import logging
 import os
 import pathlib
 import signal
@@ -22,6 +23,7 @@ from dclm_jax import processes
 from dclm_jax.allocation import keep_freed_memory
 from dclm_jax.errors import DivergenceError, InputError, printable
 from dclm_jax.files import STDOUT
+from dclm_jax.log import job_logger, logger
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 75
@@ -39,16 +41,22 @@ _WRITE_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 def run(
     main: Callable[[Sequence[str]], int | None],
     parse: Callable[[Sequence[str]], list[str]] = flags.FLAGS,
+    *,
+    log_on_stdout: bool = False,
 ) -> None:
     """Runs `main` under absl; bad flags and `InputError` end in one line on stderr and exit 2.
 
-    `parse` takes the command line and returns the arguments that are not flags.
+    Args:
+      main: the command; takes the command line without flags, and returns the exit code.
+      parse: takes the command line and returns the arguments that are not flags.
+      log_on_stdout: whether the log without warnings is on standard output.
     """
 
     def guarded(argv: Sequence[str]) -> int | None:
-        # absl logs INFO once flags are parsed, such as every accelerator that JAX looked for.
         if not flags.FLAGS["verbosity"].present:
+            # absl logs INFO once flags are parsed, such as every accelerator that JAX looked for.
             absl_logging.set_verbosity(absl_logging.WARNING)
+            logger.setLevel(logging.INFO)
         try:
             _check_command_line(argv)
             code = main(argv)
@@ -59,6 +67,9 @@ def run(
             raise
 
     _write_utf8()
+    logger.addHandler(LogHandler(log_on_stdout))
+    # The handler of absl would print every record again.
+    logger.propagate = False
     _keep_compiled_programs()
     keep_freed_memory()
     sys.unraisablehook = _unraisable
@@ -71,6 +82,24 @@ def run(
         _end_interrupted(signal.SIGTERM)
     except KeyboardInterrupt:
         _end_interrupted(signal.SIGINT)
+
+
+class LogHandler(logging.Handler):
+    """Prints the library's log, a line per record; only the first process of a job prints."""
+
+    def __init__(self, log_on_stdout: bool):
+        super().__init__()
+        self._log_on_stdout = log_on_stdout
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not processes.is_first():
+            return
+        is_warning = record.levelno >= logging.WARNING
+        # A command that makes files, such as a corpus or a run, has its log as its output. Other
+        # commands may print a result, which programs read.
+        stream = sys.stdout if self._log_on_stdout and not is_warning else sys.stderr
+        word = "" if record.name == job_logger.name else "warning: " if is_warning else "note: "
+        print(f"{word}{record.getMessage()}", file=stream, flush=True)
 
 
 class _HelpFlag(app.HelpFlag):

@@ -11,7 +11,6 @@ from absl import flags
 from rich import progress
 from rich.console import Console
 
-from dclm_jax import processes
 from dclm_jax.data.corpus import SPLITS, TrainingText
 from dclm_jax.data.documents import PLAIN, Document, TextOptions
 from dclm_jax.data.readers import TextReader, read_alike
@@ -24,6 +23,7 @@ from dclm_jax.experiments import subjects
 from dclm_jax.experiments.results import Store
 from dclm_jax.experiments.subjects import Subject
 from dclm_jax.language_model import ModelT
+from dclm_jax.log import logger
 from dclm_jax.nn.precision import MATMUL_PRECISIONS, SCORING_PRECISION
 from dclm_jax.text_scorer import DEFAULT_BATCH_SIZE, ScoringModel
 from launch import _app
@@ -132,7 +132,7 @@ def open_split(
 def text_reader(models: Sequence[ScoringModel], joined_by: Sequence[str] = ()) -> TextReader:
     """A reader of one text with `text_options`; see `readers.read_documents` for `joined_by`."""
     options = text_options(*(lm.text.options for lm in models))
-    return TextReader(options, ENCODING.value, notify, joined_by)
+    return TextReader(options, ENCODING.value, joined_by)
 
 
 def read_text(
@@ -175,20 +175,14 @@ def counting_unknown(
         yield text
     rate = unknown / max(words, 1)
     if warning := perplexity.warning(rate, trained_on.unknown_rates.get("test"), name):
-        notify(warning)
-
-
-def notify(line: str) -> None:
-    """Prints a note or a warning."""
-    if processes.is_first():
-        print(line, file=sys.stderr, flush=True)
+        logger.warning(warning)
 
 
 @functools.cache
 def text_options(*trained: TextOptions | None) -> TextOptions:
     """The options with which text is read: the options of the training texts, changed by flags.
 
-    Prints a note, once, if the options change the text, and a warning if they differ from the
+    Logs a note, once, if the options change the text, and a warning if they differ from the
     options of the training text.
     """
     first, *others = [options or PLAIN for options in trained] or [PLAIN]
@@ -201,9 +195,9 @@ def text_options(*trained: TextOptions | None) -> TextOptions:
     options = dataclasses.replace(first, **values_of(_TEXT))
     if trained:
         if not read_alike(options, first):
-            notify(f"warning: text is read as {options}; the training text was {first}")
+            logger.warning(f"text is read as {options}; the training text was {first}")
         elif first != PLAIN:
-            notify(f"note: text is read as {options}, like the training text")
+            logger.info(f"text is read as {options}, like the training text")
     return options
 
 
@@ -224,13 +218,13 @@ def read_words(run: Subject, **more: Any) -> Iterator[Document]:
 
 def store() -> Store:
     """The results of runs; missing results are measured and saved."""
-    return Store(warn=notify, progress=Progress)
+    return Store(progress=Progress)
 
 
 def notify_of_saved(store: Store) -> None:
-    """Prints the names of the results that were read and not measured."""
+    """Logs the names of the results that were read and not measured."""
     if store.note:
-        notify(store.note)
+        logger.info(store.note)
 
 
 def directory_of(runs: Sequence[Subject]) -> str:

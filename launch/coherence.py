@@ -44,6 +44,7 @@ from dclm_jax.coherence.measure import CoherenceOptions
 from dclm_jax.coherence.results import OrderResult
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.experiments.subjects import Subject
+from dclm_jax.log import logger
 from dclm_jax.text_scorer import TextScorer
 from launch import _app, _cluster, _evaluation
 from launch._fields import define_fields, values_of
@@ -74,9 +75,7 @@ def main(argv: Sequence[str]) -> None:
     results = {run.label: results_of(run) for run in runs}
     _evaluation.notify_of_saved(store)
     for shuffle in results[runs[0].label].too_short:
-        _evaluation.notify(
-            f"note: no document has {shuffle.minimum}; {shuffle.name} are not measured"
-        )
+        logger.info(f"no document has {shuffle.minimum}; {shuffle.name} are not measured")
     pairs = measure.paired(results)
     if _OUTPUT.value != files.STDOUT:
         for run in runs:

@@ -58,6 +58,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation import interpolation
 from dclm_jax.experiments import figures
 from dclm_jax.experiments.evaluation import context_figure, evaluate
+from dclm_jax.log import logger
 from dclm_jax.text_scorer import ScoringModel, TextScorer
 from launch import _adaptation, _app, _cluster, _evaluation
 
@@ -108,7 +109,7 @@ def main(argv: Sequence[str]) -> None:
     if not to_stdout:
         print(evaluation)
     elif warning := evaluation.perplexities[0].warning:
-        _evaluation.notify(warning)
+        logger.warning(warning)
     if _OUTPUT.value:
         files.write_json(_OUTPUT.value, evaluation.to_json())
     if _PLOT.value:

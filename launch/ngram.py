@@ -16,7 +16,6 @@ word.
 A repeated command with the same text and order changes nothing.
 """
 
-import functools
 from collections.abc import Sequence
 
 from absl import flags
@@ -33,11 +32,10 @@ def main(argv: Sequence[str]) -> None:
     del argv
     data = _app.required("data", "DIR, a prepared corpus")
     workdir = _app.required("workdir", "DIR, the directory of the model")
-    report = functools.partial(print, flush=True)
-    counts = ngram.train(data, workdir, order=_ORDER.value, report=report)
+    counts = ngram.train(data, workdir, order=_ORDER.value)
     print(f"{workdir}: {sum(counts):,} n-grams of orders 1 to {len(counts)}")
     print(f"next: python -m launch.evaluate --workdir={workdir}")
 
 
 if __name__ == "__main__":
-    _app.run(main)
+    _app.run(main, log_on_stdout=True)

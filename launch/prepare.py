@@ -79,7 +79,6 @@ def main(argv: Sequence[str]) -> None:
         PrepareOptions(**options),
         collection=_CORPUS.value,
         overwrite=_OVERWRITE.value,
-        report=lambda line: print(line, flush=True),
     )
     print(statistics_table(manifest))
     print(f"prepared corpus: {output}")
@@ -116,4 +115,4 @@ def _fractions() -> list[float] | None:
 
 
 if __name__ == "__main__":
-    _app.run(main)
+    _app.run(main, log_on_stdout=True)

@@ -33,13 +33,15 @@ or --bootstrap times if --permutation_pool is 0. For rnnlm and codclm without ad
 little time. --bootstrap=0 skips coherence.
 """
 
-import functools
+import contextlib
 import shlex
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 
 from absl import flags
 
+from dclm_jax.data.documents import OnDocument
 from dclm_jax.experiments.report import Options, of_runs
 from dclm_jax.experiments.results import Store
 from dclm_jax.text_scorer import TextScorer
@@ -63,15 +65,23 @@ def main(argv: Sequence[str]) -> None:
     _app.required("workdirs", "A,B with the directories of runs, or 'runs/*'")
     if not _QUICK.value:
         _app.required("output", "DIR for the report, or --quick to print saved results")
-    say = functools.partial(print, flush=True)
     of_runs(
         _evaluation.restore_all(TextScorer),
         options,
-        Store(not _QUICK.value, say=say, warn=say, progress=_evaluation.Progress),
+        Store(not _QUICK.value, progress=_timed),
         _OUTPUT.value or None,
         _HTML.value,
         command=shlex.join(["python", "-m", "launch.report", *sys.argv[1:]]),
     )
+
+
+@contextlib.contextmanager
+def _timed(label: str, total: int | None) -> Iterator[OnDocument]:
+    """The progress of a measurement, and at its end a line with its time."""
+    start = time.monotonic()
+    with _evaluation.Progress(label, total) as progress:
+        yield progress
+    print(f"{label}: measured in {time.monotonic() - start:.0f} s", flush=True)
 
 
 def _options() -> Options:
@@ -82,4 +92,4 @@ def _options() -> Options:
 
 
 if __name__ == "__main__":
-    _app.run(main)
+    _app.run(main, log_on_stdout=True)

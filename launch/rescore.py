@@ -35,6 +35,7 @@ from dclm_jax import files
 from dclm_jax.data.documents import PLAIN
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import perplexity
+from dclm_jax.log import logger
 from dclm_jax.rescoring import mert, metrics, nbest
 from dclm_jax.rescoring.metrics import METRICS
 from dclm_jax.rescoring.search import Rescorer
@@ -80,7 +81,7 @@ def main(argv: Sequence[str]) -> None:
     del argv
     _check_flags()
     path = _app.required("nbest", "FILE, the n-best lists")
-    lists = nbest.read_nbest(path, report=_evaluation.notify)
+    lists = nbest.read_nbest(path)
     division = [range(len(lists.segments))]
     if _DOCUMENTS.value:
         division = nbest.read_division(_DOCUMENTS.value, lists)
@@ -94,7 +95,7 @@ def main(argv: Sequence[str]) -> None:
     )
     trained_oov_rate = text.unknown_rates.get("test")
     if warning := perplexity.warning(rescorer.oov_rate, trained_oov_rate, lists.path):
-        _evaluation.notify(warning)
+        logger.warning(warning)
     weights = rescorer.default_weights
     if _WEIGHTS.value:
         weights = rescorer.weights(_WEIGHTS.value)

@@ -101,7 +101,7 @@ def main(argv: Sequence[str]) -> None:
     documents = _evaluation.read_words(
         run, keep_empty=not isinstance(lm, Autoencoder), joined_by=_JOIN.value
     )
-    columns, documents = score_files.carry(documents, _evaluation.notify)
+    columns, documents = score_files.carry(documents)
     layout = score_files.Layout(
         measures=[*surprisal_columns(no_context_too=_NO_CONTEXT.value), *others],
         columns=columns,

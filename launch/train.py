@@ -50,11 +50,9 @@ def main(argv: Sequence[str]) -> int:
     del argv
     workdir = _app.required("workdir", "DIR, the directory of the run")
     _cluster.join(stops_together=True)
-    # Every line is flushed, so that a log file shows the progress of the run.
-    report = functools.partial(print, flush=True)
-    result = train(_training.config(), workdir, report=report)
+    result = train(_training.config(), workdir)
     return _app.EXIT_INTERRUPTED if result.ending == "interrupted" else 0
 
 
 if __name__ == "__main__":
-    _app.run(main, functools.partial(_training.parse, resumes=True))
+    _app.run(main, functools.partial(_training.parse, resumes=True), log_on_stdout=True)

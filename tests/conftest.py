@@ -1,7 +1,11 @@
 """Fixtures and options of the whole suite."""
 
+import contextlib
+import inspect
+import logging
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import jax
@@ -9,6 +13,7 @@ import pytest
 
 from dclm_jax.data.batches import pack_sentences
 from dclm_jax.data.prepare import PrepareOptions, prepare
+from dclm_jax.log import logger
 from dclm_jax.reading import blocks
 from dclm_jax.training import loop
 from tests import compiling, exhaustive
@@ -23,6 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     exhaustive.asked = config.getoption("exhaustive")
+    logger.setLevel(logging.INFO)
     compiling.compile_quickly()
     if not hasattr(config, "workerinput"):
         compiling.bound_cache(compiling.cache_directory())
@@ -56,6 +62,28 @@ def compiled_programs() -> Iterator[None]:
         jax.clear_caches()
 
 
+@pytest.fixture(autouse=True)
+def no_warnings(request, caplog) -> Iterator[None]:
+    """Warnings in the log are errors, like other warnings, in tests that do not read the log."""
+    yield
+    if "caplog" not in inspect.signature(request.function).parameters:
+        assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@pytest.fixture
+def warns(caplog) -> Callable[[str], contextlib.AbstractContextManager[None]]:
+    """A context in which the library logs one warning, which matches a regular expression."""
+
+    @contextlib.contextmanager
+    def logging_one(pattern: str) -> Iterator[None]:
+        yield
+        (record,) = caplog.records
+        assert record.levelno == logging.WARNING and re.search(pattern, record.getMessage())
+        caplog.clear()
+
+    return logging_one
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> Path:
     """A directory for files that every example of a test writes anew."""
@@ -72,7 +100,7 @@ def texts(tmp_path_factory) -> dict[str, str]:
 def data(texts, tmp_path_factory) -> Path:
     """The prepared corpus of `texts`."""
     directory = tmp_path_factory.mktemp("data") / "prepared"
-    prepare(texts, directory, options=PrepareOptions(vocab_size=20), report=support.quiet)
+    prepare(texts, directory, options=PrepareOptions(vocab_size=20))
     return directory
 
 
@@ -80,7 +108,7 @@ def data(texts, tmp_path_factory) -> Path:
 def uninterrupted(data, tmp_path_factory) -> Path:
     """A finished run of 12 steps on `data`."""
     workdir = tmp_path_factory.mktemp("runs") / "whole"
-    result = loop.train(support.config(data), workdir, report=support.quiet)
+    result = loop.train(support.config(data), workdir)
     assert (result.ending, result.step) == ("finished", 12)
     return workdir
 

@@ -91,7 +91,7 @@ def make(folder: pathlib.Path) -> None:
             data={"directory": str(folder / "data"), "segment_length": length},
             training={"max_steps": 12},
         )
-        train(config, folder / "runs" / name, report=lambda line: None)
+        train(config, folder / "runs" / name)
         scores = _scores(folder / "runs" / name)
         (folder / f"{name}.json").write_text(json.dumps(scores))
         # Programs of all models exhaust the mappings that Linux allows a process.

@@ -9,7 +9,7 @@ import pytest
 REPOSITORY = Path(__file__).parents[1]
 # From the ground up; of parts in one line none imports another.
 LAYERS = [
-    ("errors", "tables"),
+    ("errors", "log", "tables"),
     ("allocation", "processes", "storage"),
     ("files",),
     ("data",),

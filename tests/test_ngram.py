@@ -285,9 +285,8 @@ def test_spellings_are_distinct_and_none_is_reserved():
     assert ngram.spellings(vocabulary_of(*unchanged)) == [*SPECIAL_TOKENS, *unchanged]
 
 
-def test_train_writes_the_text_and_a_whole_workdir(tiny, fakes, tmp_path):
-    lines = []
-    counts = ngram.train(tiny, tmp_path / "runs" / "kn", order=3, report=lines.append)
+def test_train_writes_the_text_and_a_whole_workdir(tiny, fakes, tmp_path, caplog):
+    counts = ngram.train(tiny, tmp_path / "runs" / "kn", order=3)
     assert counts == [6, 4, 2]
     workdir = tmp_path / "runs" / "kn"
     names = "config.json model.arpa model.binary text.json vocabulary.tsv"
@@ -296,7 +295,7 @@ def test_train_writes_the_text_and_a_whole_workdir(tiny, fakes, tmp_path):
     text = fakes.with_name("log.text").read_text()
     assert [line.split() for line in text.splitlines()] == [["a", "b"], ["b", "a", "a"], ["a"]]
     assert "-o 3 " in fakes.read_text() and "fallback" not in fakes.read_text()
-    assert any(line.split() == ["2-grams:", "4"] for line in lines)
+    assert any(line.split() == ["2-grams:", "4"] for line in caplog.messages)
 
     lm = dclm_jax.restore(workdir, NGramModel)
     assert (lm.name, lm.num_parameters, lm.step) == ("ngram", 12, None)
@@ -315,13 +314,12 @@ def test_train_writes_the_text_and_a_whole_workdir(tiny, fakes, tmp_path):
     assert (measured.tokens, measured.oov_words, measured.vocabulary_size) == (5, 1, 5)
 
 
-def test_fallback_discounts_are_used_and_reported(tiny, fakes, tmp_path, monkeypatch):
+def test_fallback_discounts_are_used_and_reported(tiny, fakes, tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("FAKE_FAILURE", "rerun with --discount_fallback")
-    lines = []
-    ngram.train(tiny, tmp_path / "kn", order=3, report=lines.append)
+    ngram.train(tiny, tmp_path / "kn", order=3)
     first, second = fakes.read_text().splitlines()
     assert second == f"{first} --discount_fallback"
-    assert any("lmplz uses 0.5, 1 and 1.5" in line for line in lines)
+    assert any("lmplz uses 0.5, 1 and 1.5" in line for line in caplog.messages)
 
 
 @pytest.mark.parametrize(
@@ -346,7 +344,7 @@ def test_a_run_that_cannot_be_made_leaves_nothing(
     for name, value in variables.items():
         monkeypatch.setenv(name, value.replace("BIN", str(fakes.parent)))
     with pytest.raises(InputError, match=expected) as raised:
-        ngram.train(tiny, tmp_path / "runs" / "kn", order=order, report=lambda line: None)
+        ngram.train(tiny, tmp_path / "runs" / "kn", order=order)
     assert "\n" not in str(raised.value)
     assert not list(tmp_path.glob("runs/*"))
 
@@ -354,7 +352,7 @@ def test_a_run_that_cannot_be_made_leaves_nothing(
 @pytest.fixture
 def run(tiny, fakes, tmp_path) -> Path:
     """A run with the model above."""
-    ngram.train(tiny, tmp_path / "kn", order=3, report=lambda line: None)
+    ngram.train(tiny, tmp_path / "kn", order=3)
     return tmp_path / "kn"
 
 
@@ -363,14 +361,14 @@ def test_continuations_of_strings_are_refused(run):
         strings.score(dclm_jax.restore(run, NGramModel), [("b a\na", " b\n")])
 
 
-def test_a_workdir_is_reused_or_refused(tiny, fakes, tmp_path, monkeypatch):
+def test_a_workdir_is_reused_or_refused(tiny, fakes, tmp_path, monkeypatch, caplog):
     workdir = tmp_path / "kn"
     workdir.mkdir()
 
     def train(corpus=tiny, order=3, into=workdir):
-        lines = []
-        counts = ngram.train(corpus, into, order=order, report=lines.append)
-        return counts, lines
+        caplog.clear()
+        counts = ngram.train(corpus, into, order=order)
+        return counts, list(caplog.messages)
 
     counts, _ = train()
     before = snapshot(workdir)
@@ -427,8 +425,10 @@ def natural(toolkit, tmp_path_factory):
     root = tmp_path_factory.mktemp("natural")
     corpus = prepared(root, natural_documents(), unknown_token=OWN_UNKNOWN)
     lines = []
-    ngram.train(corpus, root / "kn5", report=lines.append)
-    assert not any("too small" in line for line in lines)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ngram.job_logger, "info", lines.append)
+        ngram.train(corpus, root / "kn5")
+    assert lines and not any("too small" in line for line in lines)
     return corpus, root / "kn5"
 
 
@@ -478,7 +478,7 @@ def test_probabilities_add_up_to_one(toolkit, tmp_path):
     ]
     documents = [list(filter(None, document)) for document in documents]
     corpus = prepared(tmp_path, list(filter(None, documents)), vocabulary=tmp_path / "words")
-    ngram.train(corpus, tmp_path / "kn", order=3, report=lambda line: None)
+    ngram.train(corpus, tmp_path / "kn", order=3)
     lm = dclm_jax.restore(tmp_path / "kn", NGramModel)
     vocabulary = lm.vocabulary
     following = [word for word in range(len(vocabulary)) if word not in (START, END)]
@@ -495,11 +495,10 @@ def test_probabilities_add_up_to_one(toolkit, tmp_path):
     assert never == neither == unknown
 
 
-def test_a_small_corpus_makes_a_model(toolkit, tiny, tmp_path):
-    lines = []
-    counts = ngram.train(tiny, tmp_path / "kn", report=lines.append)
+def test_a_small_corpus_makes_a_model(toolkit, tiny, tmp_path, caplog):
+    counts = ngram.train(tiny, tmp_path / "kn")
     assert len(counts) == 5 and counts[0] == 5
-    assert any("too small" in line for line in lines)
+    assert any("too small" in line for line in caplog.messages)
     assert (
         1
         < dclm_jax.restore(tmp_path / "kn", NGramModel).perplexity([["a b", "b a a"]]).perplexity

@@ -88,7 +88,7 @@ def run(data, tmp_path):
 
     def train(name: str, **values: int | str) -> Path:
         settings = {"training.max_steps": 2, "model.name": name, **values}
-        loop.train(support.config(data, **settings), tmp_path / "run", report=support.quiet)
+        loop.train(support.config(data, **settings), tmp_path / "run")
         return tmp_path / "run"
 
     return train

@@ -30,10 +30,11 @@ from dclm_jax.data import corpus, formats, readers
 from dclm_jax.data.corpora import COLLECTIONS, DRAWN, Collection
 from dclm_jax.data.documents import PLAIN, TEXT_FORMATS, Document, TextOptions
 from dclm_jax.data.numbering import NumberedText
-from dclm_jax.data.readers import Report, TextReader
+from dclm_jax.data.readers import TextReader
 from dclm_jax.data.text_files import STDIN, UTF8, checked_encoding, input_files
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, brief, printable, require_at_least
+from dclm_jax.log import job_logger, logger
 
 PathLike = str | pathlib.Path
 Source = PathLike | Mapping[str, PathLike] | None
@@ -115,7 +116,6 @@ def prepare(
     *,
     collection: str | None = None,
     overwrite: bool = False,
-    report: Report = lambda line: None,
 ) -> corpus.Manifest:
     """Prepares separate inputs for the splits, one input to divide, or a named corpus.
 
@@ -128,19 +128,16 @@ def prepare(
       options: how documents become a corpus.
       collection: name of a corpus of `corpora`, which says how the corpus is read and divided.
       overwrite: whether to replace a prepared corpus with other sources or options.
-      report: called with a line if an existing corpus is reused, before a named corpus is read, for
-        each report of `readers.read_documents`, and at the end for some encoded sentences and the
-        most frequent OOV words.
 
     Returns:
       The manifest.
     """
     plan = _plan(source, text, options, collection)
     target = storage.resolve(output)
-    inputs = {name: _open(path, plan, report) for name, path in plan.inputs.items()}
+    inputs = {name: _open(path, plan) for name, path in plan.inputs.items()}
     sources = {name: text.described for name, text in inputs.items()}
     if existing := _existing(target, plan.recorded, sources, overwrite):
-        report(f"reusing {target}: it has the same sources and options")
+        job_logger.info(f"reusing {target}: it has the same sources and options")
         return existing
     with (
         files.replacing(target, last=corpus.MANIFEST_FILE) as directory,
@@ -149,9 +146,9 @@ def prepare(
         if plan.collection:
             counts = sources[plan.collection.name]["files"].items()
             parts = "".join(f"; {part}: {count:,}" for part, count in counts if part)
-            report(f"reading {plan.collection.title}{parts}")
+            job_logger.info(f"reading {plan.collection.title}{parts}")
         numbered = NumberedText.read(_documents(inputs, plan), pathlib.Path(scratch))
-        like_this = _end(inputs, plan, report)
+        like_this = _end(inputs, plan)
         numbered = _divided(numbered, plan)
         selection = _selected(numbered, plan)
         vocabulary = selection.vocabulary
@@ -174,8 +171,7 @@ def prepare(
             files={path.name: storage.file_sha256(path) for path in paths},
         )
         files.write_json(directory / corpus.MANIFEST_FILE, dataclasses.asdict(manifest))
-        for line in _summary(numbered, selection, manifest):
-            report(line)
+        _log_summary(numbered, selection, manifest)
     return manifest
 
 
@@ -334,8 +330,8 @@ class _Input:
     reader: TextReader
 
 
-def _open(path: PathLike, plan: _Plan, report: Report) -> _Input:
-    reader = TextReader(plan.text, plan.options.encoding, report)
+def _open(path: PathLike, plan: _Plan) -> _Input:
+    reader = TextReader(plan.text, plan.options.encoding)
     if plan.collection:
         return _Input(path, plan.collection.describe(path), reader)
     if str(path) == STDIN or pathlib.Path(path).is_fifo():
@@ -402,13 +398,13 @@ def _documents(inputs: Mapping[str, _Input], plan: _Plan) -> Iterator[tuple[int,
             text.reader.finish(text.path)
 
 
-def _end(inputs: Mapping[str, _Input], plan: _Plan, report: Report) -> TextOptions:
-    """Reports omitted sentences and documents, and returns the options by which a run reads other
+def _end(inputs: Mapping[str, _Input], plan: _Plan) -> TextOptions:
+    """Logs omitted sentences and documents, and returns the options by which a run reads other
     text like its training text."""
     if sentences := sum(text.reader.empty_sentences for text in inputs.values()):
-        report(f"sentences without words omitted: {sentences:,}")
+        job_logger.info(f"sentences without words omitted: {sentences:,}")
     if documents := sum(text.reader.empty_documents for text in inputs.values()):
-        report(f"documents without words omitted: {documents:,}")
+        job_logger.info(f"documents without words omitted: {documents:,}")
     if plan.collection:
         format = plan.collection.text_format
     else:
@@ -498,18 +494,17 @@ def _selected(numbered: NumberedText, plan: _Plan) -> _Selection:
     return selection
 
 
-def _summary(
-    numbered: NumberedText, selection: _Selection, manifest: corpus.Manifest
-) -> Iterator[str]:
-    """Lines with encoded sentences of the first split, the OOV words of all splits, and advice on
-    flags for OOV words."""
+def _log_summary(numbered: NumberedText, selection: _Selection, manifest: corpus.Manifest) -> None:
+    """Logs encoded sentences of the first split, the OOV words of all splits, and advice on flags
+    for OOV words."""
     vocabulary = selection.vocabulary
     split, is_here_D = next(iter(selection.documents.items()))
-    yield f"first sentences of {split}, OOV words in [brackets]:"
+    job_logger.info(f"first sentences of {split}, OOV words in [brackets]:")
     for words in numbered.first_sentences(is_here_D, _SHOWN_SENTENCES):
         ids = vocabulary.encode(words[:_SHOWN_WORDS])
         marked = [f"[{words[at]}]" if id == UNKNOWN else words[at] for at, id in enumerate(ids)]
-        yield f"  {printable(' '.join(marked))}{' ...' * (len(words) > _SHOWN_WORDS)}"
+        more = " ..." * (len(words) > _SHOWN_WORDS)
+        job_logger.info(f"  {printable(' '.join(marked))}{more}")
     counts = numbered.count_words(np.any(list(selection.documents.values()), axis=0))
     words = [word for word in counts if word not in {*SPECIAL_TOKENS, vocabulary.unknown_token}]
     ids = vocabulary.encode(words)
@@ -517,14 +512,14 @@ def _summary(
     if unknown:
         unknown.sort(key=lambda word: (-counts[word], word))
         listed = ", ".join(f"{word} {counts[word]:,}" for word in unknown[:_SHOWN_UNKNOWN])
-        yield printable(f"most frequent of {len(unknown):,} OOV words: {listed}")
+        job_logger.info(printable(f"most frequent of {len(unknown):,} OOV words: {listed}"))
     for word in sorted(_UNKNOWN_SPELLINGS & counts.keys() - {vocabulary.unknown_token}):
-        yield (
-            f"note: {word} is an ordinary word, {counts[word]:,} times; if it marks OOV words, add "
+        logger.info(
+            f"{word} is an ordinary word, {counts[word]:,} times; if it marks OOV words, add "
             f"--unknown_token='{word}'"
         )
     if "train" in manifest.splits and not manifest.splits["train"].oov_tokens:
-        yield (
-            "note: train has no OOV words, so that a model cannot learn P(UNKNOWN); "
+        logger.info(
+            "train has no OOV words, so that a model cannot learn P(UNKNOWN); "
             "add --min_count=2 to make rare words OOV"
         )

@@ -3,9 +3,10 @@
 import functools
 import io
 import itertools
+import logging
 import operator
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from dclm_jax.data import formats, prose
@@ -14,9 +15,9 @@ from dclm_jax.data.formats import Text
 from dclm_jax.data.notes import Notes, as_words, note_unseen
 from dclm_jax.data.text_files import UTF8, Line, file_label, input_files, name_suffix, read_lines
 from dclm_jax.errors import InputError
+from dclm_jax.log import logger
 
 Read = TypeVar("Read")
-Report = Callable[[str], None]
 
 _BY_NAME: dict[str, TextFormat] = {
     ".jsonl": "jsonl",
@@ -39,7 +40,6 @@ def read_documents(
     encoding: str = UTF8,
     keep_empty: bool = False,
     joined_by: Sequence[str] = (),
-    report: Report = lambda line: None,
 ) -> Iterator[Document]:
     """Reads documents as a stream.
 
@@ -50,7 +50,7 @@ def read_documents(
     Empty sentences and documents without words (empty records) are omitted and counted.
 
     A line ends with LF, CR LF or CR. Every character that is not white space becomes part of a
-    word, unless `TextOptions` or the format removes it; omitted words are counted and reported.
+    word, unless `TextOptions` or the format removes it. Notes in the log count omitted words.
 
     Args:
       path: a file, a folder, whose files are read recursively in the order of their names (without
@@ -60,9 +60,8 @@ def read_documents(
       keep_empty: whether to yield documents without words.
       joined_by: columns of tables and keys of JSON lines with raw text: consecutive rows with equal
         cells in these columns are one document, named after these cells.
-      report: called at the end of the text with a line for each of the `notes`.
     """
-    reader = TextReader(options, encoding, report, joined_by)
+    reader = TextReader(options, encoding, joined_by)
     yield from reader.documents(path, keep_empty=keep_empty)
 
 
@@ -70,7 +69,7 @@ class TextReader:
     """Reads one input, and counts omitted sentences and documents.
 
     Attributes:
-      options, encoding, report: as for `read_documents`.
+      options, encoding: as for `read_documents`.
       formats: formats read so far.
       has_raw_text: whether raw text was read so far.
       empty_sentences: number of sentences without words so far.
@@ -82,13 +81,12 @@ class TextReader:
         self,
         options: TextOptions = PLAIN,
         encoding: str = UTF8,
-        report: Report = lambda line: None,
         joined_by: Sequence[str] = (),
     ):
         self.formats: set[TextFormat] = set()
         self.has_raw_text = False
         self.empty_sentences = self.empty_documents = 0
-        self.options, self.encoding, self.report = options, encoding, report
+        self.options, self.encoding = options, encoding
         self._joined_by = joined_by
         self.notes = Notes()
         self._ids: dict[str, str] = {}
@@ -165,12 +163,12 @@ class TextReader:
                 self._has_documents = True
                 yield Document(name, written, tags, rows, row_of_word)
 
-    def finish(self, name: str | pathlib.Path) -> None:
-        """Refuses an input without documents, and reports the notes."""
+    def finish(self, name: str | pathlib.Path, level: int = logging.INFO) -> None:
+        """Refuses an input without documents, and logs the notes."""
         if not self._has_documents:
             raise InputError(f"{name}: has no documents; expected text")
         for note in self.notes.lines():
-            self.report(f"note: {name}: {note}")
+            logger.log(level, f"{name}: {note}")
 
 
 def _of_written(words: list[list[str]], values: list[list[Read]] | None) -> list[list[Read]] | None:
@@ -189,14 +187,14 @@ def parse_documents(
     text: str,
     options: TextOptions,
     name: str = "text",
-    report: Report = lambda line: None,
 ) -> Iterator[Document]:
-    """The documents in a string, named NAME:LINE and read as `read_documents` reads a file."""
+    """The documents in a string, named NAME:LINE and read as `read_documents` reads a file. Notes
+    are warnings, which Python prints by default."""
     formats.require_characters(text, name)
-    reader = TextReader(options, report=report)
+    reader = TextReader(options)
     lines = itertools.starmap(Line, enumerate(io.StringIO(text, newline=None), start=1))
     yield from reader.written(reader.parsed(options.format, reader.text(lines, name, name)))
-    reader.finish(name)
+    reader.finish(name, logging.WARNING)
 
 
 def corresponding(

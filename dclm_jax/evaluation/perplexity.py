@@ -160,7 +160,7 @@ class Perplexity:
             f"vocabulary {self.vocabulary_size:,}",
             f"counting: {COUNTING_RULES[self.objective]}",
         ]
-        return "\n".join([*lines, self.warning] if self.warning else lines)
+        return "\n".join([*lines, f"warning: {self.warning}"] if self.warning else lines)
 
     def __str__(self) -> str:
         bits = f"{self.bits_per_word:.4f} bits per word (END included)"
@@ -250,7 +250,7 @@ def warning(oov_rate: float, own_oov_rate: float | None, text: str = "") -> str:
         return ""
     name = f"{text}: " if text else ""
     return (
-        f"warning: {name}{100 * oov_rate:.2f}% of the words are out of vocabulary "
+        f"{name}{100 * oov_rate:.2f}% of the words are out of vocabulary "
         f"({100 * own_oov_rate:.2f}% in the run's own test split); results on both texts are not "
         "comparable"
     )

@@ -26,6 +26,7 @@ from dclm_jax.experiments.subjects import (
     restore_all,
 )
 from dclm_jax.experiments.verdict import verdicts
+from dclm_jax.log import job_logger, logger
 from dclm_jax.tables import Table
 from dclm_jax.text_scorer import TextScorer
 
@@ -108,8 +109,7 @@ def of_runs(
     Args:
       subjects: the runs.
       options: options of the measurements.
-      store: the results of the runs; `store.say` is called with the tables and with a line for each
-        file.
+      store: the results of the runs.
       output: directory to write.
       page: HTML file to write.
       command: the command that makes the report, for the HTML file.
@@ -119,8 +119,8 @@ def of_runs(
     baselines_of(comparison.rows(facts), options.baseline)
     for known in facts:
         if known["unfinished"]:
-            store.say(
-                f"note: training of {known['workdir']} is unfinished; results are from step "
+            logger.info(
+                f"training of {known['workdir']} is unfinished; results are from step "
                 f"{known['step']}"
             )
     require_places(output, page)
@@ -147,8 +147,8 @@ def of_runs(
         with files.open_output(str(page)) as file:
             file.write(content)
         lines.append(f"HTML report: {page}")
-    # The tables are printed last, because the reader of a pipe, such as head, may end early.
-    store.say("\n".join(lines))
+    # The tables are logged last, because the reader of a pipe, such as head, may end early.
+    job_logger.info("\n".join(lines))
     return made
 
 

@@ -9,7 +9,6 @@ writes these files.
 import contextlib
 import dataclasses
 import hashlib
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -24,6 +23,7 @@ from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.measures import Measure
 from dclm_jax.evaluation.perplexity import Perplexity, corpus_perplexities
 from dclm_jax.experiments.subjects import Subject, adapted
+from dclm_jax.log import logger
 from dclm_jax.training.config import flat
 from dclm_jax.training.workdir import CORPUS_FILE, METRICS_FILE, RESULT_FILE, read_lines
 
@@ -109,16 +109,12 @@ class Store:
 
     Attributes:
       compute: whether to measure results that are not saved; otherwise their value is None.
-      say: called with a line for each measurement.
-      warn: called with a line for each file that cannot be used or written.
       progress: function that returns a context which shows the progress of a measurement, given its
         label and the number of documents; None if unknown.
       read: labels of the results that were read.
     """
 
     compute: bool = True
-    say: Callable[[str], None] = lambda line: None
-    warn: Callable[[str], None] = print
     progress: Callable[[str, int | None], contextlib.AbstractContextManager[OnDocument]] = silent
     read: list[str] = dataclasses.field(default_factory=list)
 
@@ -126,7 +122,7 @@ class Store:
     def note(self) -> str:
         """A line with the labels of the results that were read; empty if there are none."""
         names = "; ".join(dict.fromkeys(self.read))
-        return names and f"note: saved results, not measured again: {names}"
+        return names and f"saved results, not measured again: {names}"
 
     def targets(self, subject: Subject, dataset: Dataset) -> dict[str, Any] | None:
         """The sums of `perplexity` and the values of all measures by name, from one pass."""
@@ -233,10 +229,8 @@ class Store:
         if value is not None:
             self.read.append(result.label)
         elif self.compute:
-            start = time.monotonic()
             with self.progress(result.label, total) as on_document:
                 value = self.save(result, compute(on_document))
-            self.say(f"{result.label}: measured in {time.monotonic() - start:.0f} s")
         return value
 
     def _read(self, result: Result) -> Any:
@@ -254,7 +248,7 @@ class Store:
                 )
             return saved.value
         except InputError as error:
-            self.warn(f"note: {error}")
+            logger.info(str(error))
             return None
 
     def save(self, result: Result, value: Any) -> Any:
@@ -265,7 +259,7 @@ class Store:
         try:
             files.write_json(result.path, {"identity": result.identity, "value": value})
         except InputError as error:
-            self.warn(f"note: not saved: {error}")
+            logger.info(f"not saved: {error}")
         return value
 
 

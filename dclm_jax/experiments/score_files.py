@@ -3,7 +3,7 @@
 import itertools
 import math
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from dclm_jax.data.documents import Document, column_names
@@ -12,6 +12,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL
 from dclm_jax.experiments import html
 from dclm_jax.files import json_text
+from dclm_jax.log import logger
 from dclm_jax.score_types import DocumentScore, common_columns, require_free_names
 from dclm_jax.tables import present, separated
 
@@ -28,15 +29,10 @@ def format_of(path: str) -> str:
     return ending if ending in FORMATS else FORMATS[0]
 
 
-def carry(
-    documents: Iterable[Document], report: Callable[[str], None]
-) -> tuple[list[str], Iterator[Document]]:
+def carry(documents: Iterable[Document]) -> tuple[list[str], Iterator[Document]]:
     """The names of the columns of the first document, and all documents with these columns. A
-    missing cell is empty, and further columns are omitted with a note.
-
-    Args:
-      documents: documents; the first is read at once.
-      report: called with the note.
+    missing cell is empty, and further columns are omitted with a note. The first document is read
+    at once.
     """
     documents = iter(documents)
     first = list(itertools.islice(documents, 1))
@@ -49,8 +45,8 @@ def carry(
             omitted = [name for name in column_names(document) if name not in repeated]
             if omitted and not is_reported:
                 is_reported = True
-                report(
-                    f"note: {document.id} has columns that the first document lacks, which are "
+                logger.info(
+                    f"{document.id} has columns that the first document lacks, which are "
                     f"omitted: {listed(omitted)}"
                 )
             rows = [{name: row.get(name, "") for name in repeated} for row in document.rows]

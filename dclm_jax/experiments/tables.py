@@ -117,7 +117,7 @@ def _about_perplexity(all_rows: Sequence[Row], columns: Sequence[Column], baseli
     if measured:
         valid, test = measured[0]["valid"], measured[0]["test"]
         if message := warning(test["oov_rate"], first["own_oov_rate"]):
-            parts.insert(0, f"{message}.")
+            parts.insert(0, f"warning: {message}.")
         about += (
             f" There are {valid['tokens']:,} validation and {test['tokens']:,} test targets. The "
             f"vocabulary has {test['vocabulary_size']:,} entries, and "

@@ -21,13 +21,14 @@ import itertools
 import math
 import pathlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from dclm_jax.data.text_files import Line, read_lines
 from dclm_jax.errors import InputError, brief
+from dclm_jax.log import logger
 
 SEPARATOR = "|||"
 SCORE = "score"
@@ -79,9 +80,9 @@ class _Hypothesis(NamedTuple):
     features: dict[str, list[float]]
 
 
-def read_nbest(path: str, report: Callable[[str], None] = lambda line: None) -> NBestList:
-    """Reads a list of Moses, a list of Kaldi or a folder of Kaldi, according to its content.
-    `report` is called with a line that counts features that some hypotheses lack."""
+def read_nbest(path: str) -> NBestList:
+    """Reads a list of Moses, a list of Kaldi or a folder of Kaldi, according to its content. A
+    note in the log counts features that some hypotheses lack."""
     folder = pathlib.Path(path)
     lines: list[Line] = [] if folder.is_dir() else _lines_with_text(path, "hypothesis")
     if not lines:
@@ -102,8 +103,8 @@ def read_nbest(path: str, report: Callable[[str], None] = lambda line: None) -> 
     missing = {name: len(hypotheses) - present[name] for name in sizes}
     if sparse := [f"{brief(name)} in {count:,}" for name, count in missing.items() if count]:
         more = f" and {len(sparse) - _MOST_MISSING:,} more" if len(sparse) > _MOST_MISSING else ""
-        report(
-            f"note: {path}: features that some of the {len(hypotheses):,} hypotheses lack count as "
+        logger.info(
+            f"{path}: features that some of the {len(hypotheses):,} hypotheses lack count as "
             f"0 in these hypotheses: {', '.join(sparse[:_MOST_MISSING])}{more}"
         )
     absent = {name: [0.0] * size for name, size in sizes.items()}

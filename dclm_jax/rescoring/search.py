@@ -184,7 +184,7 @@ def search(
         )
     decoded: dict[int, Decoded] = {}
 
-    def report(num_ended: int) -> None:
+    def on_ended(num_ended: int) -> None:
         on_document(len(decoded) + num_ended)
 
     # Documents of similar length share a batch, so that few rows end early.
@@ -192,7 +192,7 @@ def search(
     for first in range(0, len(order), _DOCUMENTS):
         indices = order[first : first + _DOCUMENTS]
         batch = [documents[index] for index in indices]
-        best = _search(readers, batch, weights, context_order, beam, report)
+        best = _search(readers, batch, weights, context_order, beam, on_ended)
         decoded.update(zip(indices, best, strict=True))
     return [decoded[index] for index in range(len(documents))]
 
@@ -203,10 +203,10 @@ def _search(
     weights: np.ndarray,
     context_order: int | None,
     beam: int | None,
-    report: OnDocument,
+    on_ended: OnDocument,
 ) -> list[Decoded]:
-    """Searches one batch like `search`; reports the number of ended documents after every
-    position."""
+    """Searches one batch like `search`; calls `on_ended` with the number of ended documents after
+    every position."""
     beams = [[Decoded((), (), 0.0, (), row)] for row in range(len(documents))]
     states = [reader.open(len(documents)) for reader in readers]
     for position in range(max(map(len, documents))):
@@ -251,7 +251,7 @@ def _search(
                 beams[index].append(extended)
         for index in active:
             beams[index] = _survivors(beams[index], context_order, beam)
-        report(sum(len(document) <= position + 1 for document in documents))
+        on_ended(sum(len(document) <= position + 1 for document in documents))
     return [best for best, *_ in beams]
 
 

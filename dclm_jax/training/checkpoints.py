@@ -5,7 +5,6 @@ Saves are asynchronous and atomic: orbax lists a step when its files are complet
 
 import contextlib
 import logging
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,6 +16,7 @@ from etils import epath
 
 from dclm_jax import files, processes, storage
 from dclm_jax.errors import InputError, printable
+from dclm_jax.log import logger
 
 KINDS = {"latest": ("state", "progress"), "best": ("params", "info")}
 """Names of arrays and values in the checkpoints for resuming, and in the best checkpoints."""
@@ -83,7 +83,7 @@ class Checkpoints:
 
     def restore(self, template: Any) -> tuple[int, Any, dict[str, Any]] | None:
         """Step, arrays and values of the newest checkpoint that can be read; None without a
-        checkpoint. Prints a warning for each checkpoint that cannot be read.
+        checkpoint. A warning names each checkpoint that cannot be read.
 
         Args:
           template: arrays of the same shapes and dtypes, or only their shapes and dtypes.
@@ -95,10 +95,10 @@ class Checkpoints:
             # Damaged files may raise any exception in orbax.
             except Exception as error:
                 where = self._directory / str(step)
-                print(f"warning: {where} cannot be used: {_one_line(error)}", file=sys.stderr)
+                logger.warning(f"{where} cannot be used: {_one_line(error)}")
                 continue
             if step != steps[0]:
-                print(f"warning: using step {step} instead", file=sys.stderr, flush=True)
+                logger.warning(f"using step {step} instead")
             return step, tree, values
         if steps:
             raise InputError(

@@ -35,6 +35,7 @@ from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.evaluation.datasets import documents_of
 from dclm_jax.evaluation.perplexity import Perplexity, corpus_perplexities
 from dclm_jax.evaluation.scoring import Scorer
+from dclm_jax.log import job_logger, logger
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.nn.precision import SCORING_PRECISION
 from dclm_jax.reading.likelihoods import earlier_sentences
@@ -65,30 +66,26 @@ from dclm_jax.training.workdir import Result, located, require_trainable
 def train(
     config: ConfigDict | Mapping[str, Any],
     workdir: storage.PathLike,
-    report: Callable[[str], None] = print,
 ) -> Result:
     """Trains a model, or resumes a run, and returns the result.
 
-    In a job of several processes every process calls this function; the first process reports and
-    writes.
+    In a job of several processes every process calls this function; the first process writes.
 
     Args:
       config: see `training.config.default_config`.
       workdir: directory of the run, or its address; made if it does not exist. Only the first
         process reads and writes it.
-      report: called with each line for the user.
 
     Raises:
       DivergenceError: a loss or gradient is not finite; the last good checkpoint stays.
     """
-    say = report if processes.is_first() else lambda line: None
     processes.by_first(require_trainable)(workdir)
     job = processes.together(lambda: open_job(config))
     options = job.config.training
     evaluate_every = options.evaluate_every or job.batches.steps_per_epoch
     ending = "finished"
     with RunWriter(workdir) as writer:
-        run = _Run(job, writer, say)
+        run = _Run(job, writer)
         progress = run.progress
         with interruption() as interrupted:
             for batch in _prefetch(job, run.step):
@@ -105,7 +102,7 @@ def train(
                     break
         result = Result(ending, run.step, progress.best_step, progress.best_perplexity)
         writer.finish(result)
-    say(f"{_ending(result, job)}; workdir {workdir}")
+    job_logger.info(f"{_ending(result, job)}; workdir {workdir}")
     return result
 
 
@@ -210,7 +207,7 @@ class _Sums:
 
 
 class _Run:
-    """A run in progress: makes steps, evaluates, saves, and writes and prints the results.
+    """A run in progress: makes steps, evaluates, saves, and writes and logs the results.
 
     The metrics of step t are read once step t+1 is dispatched, so the device never waits for the
     host.
@@ -220,9 +217,9 @@ class _Run:
       progress: numbers that are saved with the state.
     """
 
-    def __init__(self, job: Job, writer: RunWriter, say: Callable[[str], None]):
+    def __init__(self, job: Job, writer: RunWriter):
         """Begins or resumes the run."""
-        self._job, self._writer, self._say = job, writer, say
+        self._job, self._writer = job, writer
         options = job.config.training
         init_key, self._dropout_key = jax.random.split(jax.random.key(options.seed))
         self._parallel_step = parallel_step(job.model, job.optimizer, options.loss_per)
@@ -232,7 +229,7 @@ class _Run:
         if shapes := job.batches.shapes(range(writer.trained_steps, job.total_steps)):
             largest = max(shapes, key=lambda shape: shape.num_positions)
             size = _shape_text(largest.sentences, largest.positions)
-            say(f"compiling the largest of {len(shapes)} shapes: {size}")
+            job_logger.info(f"compiling the largest of {len(shapes)} shapes: {size}")
             device_shape = largest.on_each(jax.device_count())
             self._compile(device_shape.batch(jax.local_device_count()))
         resumes = writer.trained_steps > 0
@@ -240,12 +237,14 @@ class _Run:
         first = first_state(start.params, job.optimizer, job.state.frozen)
         state, self.progress = writer.begin(_saved(job.config), job.valid, job.total_steps, first)
         for line in _start_lines(job, state, start):
-            say(line)
-        say(f"workdir: {writer.workdir}")
+            job_logger.info(line)
+        job_logger.info(f"workdir: {writer.workdir}")
         if storage.is_remote(writer.workdir):
-            say("note: an address is not locked; make sure that no other job writes to the workdir")
+            logger.info(
+                "an address is not locked; make sure that no other job writes to the workdir"
+            )
         if state.step:
-            say(f"resuming after step {int(state.step)}")
+            job_logger.info(f"resuming after step {int(state.step)}")
         # A copy, because steps reuse the buffers of the state.
         self._state = spread(state)
         self._unread: StepMetrics | None = None
@@ -263,7 +262,7 @@ class _Run:
         if (shapes := shapes_of(batch)) not in self._programs:
             # The previous step ends first: its time counts, compilation time does not.
             self._read()
-            self._say(f"compiling {_shape_text(*batch.mask_BxSxN.shape[-2:])}")
+            job_logger.info(f"compiling {_shape_text(*batch.mask_BxSxN.shape[-2:])}")
             before = time.monotonic()
             self._compile(batch)
             compilation = time.monotonic() - before
@@ -287,7 +286,7 @@ class _Run:
 
     def add(self, step: int, metrics: StepMetrics) -> None:
         """Adds the metrics of a step to the sums, which every `log_every` steps are written and
-        printed.
+        logged.
 
         Raises:
           DivergenceError: the loss or the norm of the gradient is not finite.
@@ -337,7 +336,7 @@ class _Run:
         losses = "".join(f"  {name} {loss:.4f}" for name, loss in further.items())
         elapsed = self._read_at - self._started
         left = elapsed / (step - self._first) * (job.total_steps - step)
-        self._say(
+        job_logger.info(
             f"step {step}/{job.total_steps}  epoch {epoch}  train {job.measure} "
             f"{perplexity:.1f}{losses}  {tokens_per_second:,.0f} targets/s  ETA {duration(left)}"
         )
@@ -395,7 +394,7 @@ class _Run:
             tokens=progress.tokens,
             seconds=progress.seconds,
         )
-        self._say(
+        job_logger.info(
             f"step {step}  epoch {epoch:.2f}  validation {job.measure} {perplexity:.2f} "
             f"over {measured.tokens:,} targets ({note})"
         )

@@ -154,14 +154,14 @@ def test_pieces_of_a_document_are_in_one_split_and_keep_its_words(tmp_path):
         assert len(cut) > len(whole)
 
 
-def test_empty_sentences_are_counted(tmp_path):
+def test_empty_sentences_are_counted(tmp_path, caplog):
     lines = '{"sentences": ["a b", "", "c d", "e f"]}\n{"sentences": [[], "", "c"]}\n'
-    text, reports = write(tmp_path / "t.jsonl", lines), []
+    text = write(tmp_path / "t.jsonl", lines)
     options = PrepareOptions(split_documents_at=2)
-    manifest = prepare({"train": text}, tmp_path / "out", options=options, report=reports.append)
+    manifest = prepare({"train": text}, tmp_path / "out", options=options)
     entry = manifest.splits["train"]
     assert (entry.documents, entry.sentences) == (4, 4)
-    assert "sentences without words omitted: 3" in reports
+    assert "sentences without words omitted: 3" in caplog.messages
 
 
 @pytest.mark.parametrize(

@@ -62,10 +62,9 @@ def test_line_breaks_of_a_review_end_paragraphs(tmp_path):
     assert read(root, "imdb")[0] == Document("train/pos/0_7", sentences)
 
 
-def test_imdb_division(tmp_path):
+def test_imdb_division(tmp_path, caplog):
     root = write_imdb(tmp_path / "aclImdb")
-    reports = []
-    manifest = prepare(root, tmp_path / "out", collection="imdb", report=reports.append)
+    manifest = prepare(root, tmp_path / "out", collection="imdb")
     ids = ids_of(tmp_path / "out")
     # 0.86 of 26 is 22.4.
     assert [len(ids[split]) for split in ("train", "valid", "test")] == [22, 4, 4]
@@ -81,8 +80,8 @@ def test_imdb_division(tmp_path):
     ]
     counts = {"train/pos": 10, "train/neg": 10, "train/unsup": 6, "test/pos": 2, "test/neg": 2}
     assert manifest.sources["imdb"]["files"] == counts
-    assert "train/unsup: 6; test/pos: 2" in reports[0]
-    assert reports[1].startswith("first sentences of train")
+    assert "train/unsup: 6; test/pos: 2" in caplog.messages[0]
+    assert caplog.messages[1].startswith("first sentences of train")
 
 
 def test_bbc_title_paragraphs_and_lines_that_are_not_utf8(tmp_path):

@@ -104,11 +104,11 @@ RAW = "The cat, which slept, was well. The dog, however, ran; it rained!\n" * 3
         ("the <unk> rose <s> N </s> to $ N million\n" * 20, False),
     ],
 )
-def test_a_note_says_that_lines_look_like_raw_text(tmp_path, text, is_noted):
-    path, reports = write(tmp_path / "t", text), []
-    list(read_documents(path, report=reports.append))
-    note = f"note: {path}: punctuation is attached to words, such as 'cat,'; if this is raw text"
-    assert [report.startswith(note) for report in reports] == [True] * is_noted
+def test_a_note_says_that_lines_look_like_raw_text(tmp_path, text, is_noted, caplog):
+    path = write(tmp_path / "t", text)
+    list(read_documents(path))
+    note = f"{path}: punctuation is attached to words, such as 'cat,'; if this is raw text"
+    assert [line.startswith(note) for line in caplog.messages] == [True] * is_noted
 
 
 def test_reading_streams(tmp_path):

@@ -35,7 +35,7 @@ def table(end: str) -> str:
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_a_column_of_a_table_is_raw_text(tmp_path, end):
+def test_a_column_of_a_table_is_raw_text(tmp_path, end, caplog):
     path = write(tmp_path / "t.csv", table(end))
     # The second row begins on line 5, since a cell of the first one goes over three lines.
     expected = [
@@ -43,11 +43,10 @@ def test_a_column_of_a_table_is_raw_text(tmp_path, end):
         Document("t.csv:5", SENTENCES[1], rows=[{"stars": "1"}]),
         Document("c", [], rows=[{"stars": "2"}]),
     ]
-    reports = []
-    reader = TextReader(TextOptions(text_key="review"), report=reports.append)
+    reader = TextReader(TextOptions(text_key="review"))
     assert list(reader.documents(path, keep_empty=True)) == expected
-    assert reports == [
-        f"note: {path}: cells over several lines: 2, the longest in lines 2 to 4; check "
+    assert caplog.messages == [
+        f"{path}: cells over several lines: 2, the longest in lines 2 to 4; check "
         "for a missing closing quotation mark",
     ]
     assert reader.formats == {"csv"} and reader.has_raw_text

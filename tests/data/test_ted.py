@@ -105,18 +105,17 @@ def test_windows_line_ends_and_a_byte_order_mark(tmp_path):
     assert talks_of(write_ted(tmp_path, talks, tst2010=test_set)) == TALKS_READ | TEST_SET_READ
 
 
-def test_division(tmp_path):
+def test_division(tmp_path, caplog):
     talks = "".join(f"<url>u</url>\n<talkid>{i}</talkid>\nTalk {i}.\n" for i in range(20))
     root = write_ted(tmp_path / "ted", talks, tst2010=TEST_SET)
-    reports = []
-    manifest = prepare(root, tmp_path / "out", collection="ted", report=reports.append)
+    manifest = prepare(root, tmp_path / "out", collection="ted")
     names = ids_of(tmp_path / "out")
     assert {part: len(ids) for part, ids in names.items()} == {"train": 18, "valid": 2, "test": 2}
     assert names["test"] == ["tst2010/767", "tst2010/785"]
     expected = [f"train/{i}" for i in range(20)]
     assert collections.Counter(names["train"] + names["valid"]) == collections.Counter(expected)
     assert manifest.sources["ted"]["files"] == {"train": 1, "tst2010": 1}
-    assert reports[0].startswith("reading TED talks of IWSLT; train: ")
+    assert caplog.messages[0].startswith("reading TED talks of IWSLT; train: ")
 
 
 def talk(*lines):

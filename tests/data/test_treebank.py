@@ -149,12 +149,11 @@ def test_only_raw_text_needs_the_packages_for_prose(tmp_path, monkeypatch, packa
     assert sentences_of(write_sections(tmp_path, PARSED), "ptb")[0] == PARSED_WORDS
 
 
-def test_split_and_vocabulary_of_the_treebank(tmp_path):
+def test_split_and_vocabulary_of_the_treebank(tmp_path, caplog):
     root = write_sections(tmp_path / "in", "(NN A)", files=1)
     for section, word in ((20, "train"), (21, "first"), (22, "b"), (23, "c"), (24, "last")):
         write(root / f"{section}" / f"wsj_{section}07.mrg", f"(S (NN A) (NN {word}))")
-    reports = []
-    manifest = prepare(root, tmp_path / "out", collection="ptb", report=reports.append)
+    manifest = prepare(root, tmp_path / "out", collection="ptb")
     assert ids_of(tmp_path / "out") == {
         "train": [f"{section:02}/wsj_{section:02}07" for section in range(21)],
         "valid": ["21/wsj_2107", "22/wsj_2207"],
@@ -166,8 +165,8 @@ def test_split_and_vocabulary_of_the_treebank(tmp_path):
     assert (vocabulary.counts[3:], manifest.options["vocab_size"]) == ((21, 1), 10_000)
     assert manifest.sources["ptb"]["files"] == {"train": 21, "valid": 2, "test": 2}
     assert manifest.options["collection"] == "ptb"
-    assert reports[0] == "reading the Penn Treebank; train: 21; valid: 2; test: 2"
-    assert reports[2:5] == 3 * ["  A"]
+    assert caplog.messages[0] == "reading the Penn Treebank; train: 21; valid: 2; test: 2"
+    assert caplog.messages[2:5] == 3 * ["  A"]
     # Other files beside the documents make no difference.
     write(root / "00" / "readme", "x")
     assert make_corpus(root, tmp_path / "out", "ptb") == manifest
@@ -247,18 +246,17 @@ def test_bad_nbest_lists_are_named(tmp_path, content, message):
         read(tmp_path, "nant")
 
 
-def test_news_divided_in_the_proportions_of_the_paper(tmp_path):
+def test_news_divided_in_the_proportions_of_the_paper(tmp_path, caplog):
     """Table 1 of Ji et al. (2015)."""
     collection = COLLECTIONS["nant"]
     parts = divide(29_363, collection.fractions, 3, "nant")
     assert np.bincount(parts).tolist() == [26_462, 148, 2_753]
     text = "".join(nbest(f"d{i}_{j}", f"It slept {i}") for i in range(200) for j in range(2))
     root = write(tmp_path / "in" / "000" / "0-x-0-399.bz2", bz2.compress(text.encode())).parent
-    reports = []
-    manifest = prepare(root, tmp_path / "out", collection="nant", report=reports.append)
+    manifest = prepare(root, tmp_path / "out", collection="nant")
     ids = ids_of(tmp_path / "out")
     # 0.901202 and 0.906243 of 200 documents are 180.2 and 181.2.
     assert [len(ids[split]) for split in ("train", "valid", "test")] == [180, 1, 19]
     assert sorted(sum(ids.values(), [])) == sorted(f"d{i}" for i in range(200))
     assert manifest.splits["test"].sentences == 38
-    assert reports[0] == "reading BLLIP North American News Text; files: 1"
+    assert caplog.messages[0] == "reading BLLIP North American News Text; files: 1"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dclm_jax.data import prose
 from dclm_jax.data.documents import TEXT_FORMATS, Document, TextOptions
-from dclm_jax.data.readers import parse_documents, read_documents
+from dclm_jax.data.readers import TextReader, parse_documents, read_documents
 from dclm_jax.errors import InputError
 from tests.data.support import read, write
 from tests.exhaustive import also, some
@@ -23,10 +23,9 @@ pytest.importorskip("sentencex")
 LINE_ENDS = ("\n", "\r\n", "\r")
 
 
-def texts_and_notes(path, *options, **more):
-    notes = []
-    documents = list(read_documents(path, TextOptions(*options, **more), report=notes.append))
-    return [list(map(" ".join, document.sentences)) for document in documents], notes
+def texts_of(path, *options, **more):
+    documents = read_documents(path, TextOptions(*options, **more))
+    return [list(map(" ".join, document.sentences)) for document in documents]
 
 
 @pytest.mark.parametrize(
@@ -90,17 +89,17 @@ def test_a_language_is_a_code():
         TextOptions(language="English")
 
 
-def test_a_table_of_tabs_is_unquoted(tmp_path):
+def test_a_table_of_tabs_is_unquoted(tmp_path, caplog):
     text = (
         'id\ttext\n1\t"Hello, he said.\n2\tIt was fine.\n3\tAnd left."\n'
         '4\tLast "one" here.\n5\t"All."\n'
     )
     path = write(tmp_path / "t.tsv", text)
-    documents, notes = texts_and_notes(path)
+    documents = texts_of(path)
     cells = ['" Hello , he said .', "It was fine .", 'And left . "', 'Last " one " here .']
     assert sum(documents, []) == [*cells, '" All . "']
-    (note,) = notes
-    assert note.startswith(f"note: {path}: cells in quotation marks, ") and ": 1 (o" in note
+    (note,) = caplog.messages
+    assert note.startswith(f"{path}: cells in quotation marks, ") and ": 1 (o" in note
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp1252"])
@@ -128,23 +127,25 @@ def test_every_end_of_lines_is_read_as_a_line_feed(tmp_path, format, lines, enco
 
 def test_json_lines_begin_after_any_number_of_blank_ones(tmp_path):
     path = write(tmp_path / "t.jsonl", "\n" * 150 + '{"text": "It was. We left."}\n')
-    assert texts_and_notes(path)[0] == [["It was .", "We left ."]]
+    assert texts_of(path) == [["It was .", "We left ."]]
     for end in ("\\r\\r", "\\r\\n\\r\\n", "\\n \\n"):
         path = write(tmp_path / "t.jsonl", '{"text": "One' + end + "Two." + end[:2] + 'Three"}\n')
-        assert texts_and_notes(path)[0] == [["One", "Two .", "Three"]]
+        assert texts_of(path) == [["One", "Two .", "Three"]]
 
 
-def test_accents_that_a_tokenizer_splits_off_are_counted(tmp_path):
+def test_accents_that_a_tokenizer_splits_off_are_counted(tmp_path, caplog):
     path = write(tmp_path / "t", "The cafe\u0301 was nai\u0308ve.\n")
-    documents, (note,) = texts_and_notes(path, "prose")
+    documents = texts_of(path, "prose")
+    (note,) = caplog.messages
     assert documents == [["The cafe \u0301 was nai \u0308 ve ."]]
     assert "decomposed accents: 2, such as '\\u0301' (--unicode=nfc composes" in note
 
 
 @pytest.mark.parametrize("format", ["lines", "prose"])
-def test_equals_signs_alone_or_before_a_title_that_is_counted_divide(tmp_path, format):
+def test_equals_signs_alone_or_before_a_title_that_is_counted_divide(tmp_path, format, caplog):
     text = "=) It was old .\n=\nTwo .\n= 5 + 3 is 8 .\nThree .\n=== One more ===\n==4 ."
-    documents, (note,) = texts_and_notes(write(tmp_path / "t", text), format)
+    documents = texts_of(write(tmp_path / "t", text), format)
+    (note,) = caplog.messages
     characters = ["".join("".join(sentences).split()) for sentences in documents]
     assert characters == ["=)Itwasold.", "Two.", "Three.", "==4."]
     assert "with = and end a document: 2; title words omitted: 9, such as '= 5 + 3 is 8 .'" in note
@@ -153,21 +154,23 @@ def test_equals_signs_alone_or_before_a_title_that_is_counted_divide(tmp_path, f
 UNSEEN = "It was\ufeff .\n\u200bWe left caf\u00ade\u0301 .\nfi\ufb01 .\n\u200b\n"
 
 
-def test_characters_that_are_not_seen_are_counted(tmp_path):
+def test_characters_that_are_not_seen_are_counted(tmp_path, caplog):
     path = write(tmp_path / "t", UNSEEN)
-    documents, (note,) = texts_and_notes(path)
+    documents = texts_of(path)
+    (note,) = caplog.messages
     assert documents == [UNSEEN.strip("\n").split("\n")]
     assert "characters or decomposed accents: 4, such as 'was\\ufeff' (--unicode=nfc" in note
 
 
-def test_words_are_composed_and_lose_format_characters_at_their_edges(tmp_path):
+def test_words_are_composed_and_lose_format_characters_at_their_edges(tmp_path, caplog):
     path = write(tmp_path / "t", UNSEEN)
-    documents, (note,) = texts_and_notes(path, unicode="nfc")
+    documents = texts_of(path, unicode="nfc")
+    (note,) = caplog.messages
     assert documents == [["It was .", "We left caf\u00ad\u00e9 .", "fi\ufb01 ."]]
     assert "decomposed accents: 1, such as 'caf\\xad\\xe9'" in note
     # Accents apart would be words of their own; a word of nothing else is none, nor has it a tag.
     write(path, "Cafe\u0301 \u200bopen\u200b. \ufeff Yes.")
-    assert texts_and_notes(path, "prose", unicode="nfc")[0] == [["Caf\u00e9 open .", "Yes ."]]
+    assert texts_of(path, "prose", unicode="nfc") == [["Caf\u00e9 open .", "Yes ."]]
     write(path, "Cafe\u0301/NN \u200b/X open/JJ\n\u200b/X\n")
     tagged = Document("t:1", [["Caf\u00e9", "open"]], [["NN", "JJ"]])
     assert read(path, "tagged", unicode="nfc") == [tagged]
@@ -239,9 +242,9 @@ def test_no_character_is_lost_uncounted(place, format, lines, end, encoding, is_
     if texts[0].startswith("\ufeff"):
         return
     path = write(place / "text", "".join(f"{text}{end}" for text in texts).encode(encoding))
-    notes, options = [], TextOptions(format)
+    reader = TextReader(TextOptions(format), encoding)
     try:
-        documents = list(read_documents(path, options, encoding=encoding, report=notes.append))
+        documents = list(reader.documents(path))
     except InputError as error:
         # All of it was titles.
         assert "has no documents" in str(error)
@@ -255,13 +258,12 @@ def test_no_character_is_lost_uncounted(place, format, lines, end, encoding, is_
     assert kept == expected
     if documents:
         count = sum(len(words) - 1 for words in left)
-        counted = [note for note in notes if "title words omitted" in note]
+        counted = [note for note in reader.notes.lines() if "title words omitted" in note]
         assert len(counted) == (count > 0)
         assert all(f"title words omitted: {count:,}," in note for note in counted)
 
 
-def test_a_text_in_python_is_read_as_a_file_is():
-    notes = []
-    [document] = parse_documents("= Title\nIt was .\r", TextOptions(), report=notes.append)
+def test_a_text_in_python_is_read_as_a_file_is(caplog):
+    [document] = parse_documents("= Title\nIt was .\r", TextOptions())
     assert document == Document("text:2", [["It", "was", "."]])
-    assert "title words omitted: 1, such as '= Title'" in notes[0]
+    assert "title words omitted: 1, such as '= Title'" in caplog.text

@@ -82,11 +82,10 @@ def test_one_pass_measures_all_targets(tmp_path):
             Once.passes += 1
             return super().score(documents)
 
-    subject, lines = run(tmp_path, scorer=Once()), []
+    subject = run(tmp_path, scorer=Once())
     for _ in range(2):
-        Store(say=lines.append).targets(subject, split())
+        Store().targets(subject, split())
         assert Once.passes == 1
-    assert [line.split(": ")[1] for line in lines] == ["perplexity (test)"]
     assert [path.name.split("-")[0] for path in (tmp_path / "results").iterdir()] == ["perplexity"]
 
 
@@ -140,7 +139,6 @@ class Counted:
 
     def __init__(self):
         self.count = 0
-        self.lines: list[str] = []
 
     def __call__(
         self,
@@ -155,18 +153,17 @@ class Counted:
             nats = [0.1 + getattr(subject.lm, "parameter"), math.inf]  # noqa: B009
             return {"nats": nats, "documents": len(documents), **(options or {})}
 
-        store = Store(compute, say=self.lines.append, warn=self.lines.append)
+        store = Store(compute)
         result = Result.of(subject, split(documents), "counted", options or {})
         return store.measured(result, measured)
 
 
-def test_a_measurement_is_computed_once_for_model_documents_and_options(tmp_path):
+def test_a_measurement_is_computed_once_for_model_documents_and_options(tmp_path, caplog):
     counted, subject = Counted(), run(tmp_path / "run")
     expected = {"nats": [0.1, None], "documents": len(DOCUMENTS)}
     assert counted(subject, compute=False) is None
     assert counted(subject) == expected and counted(subject, compute=False) == expected
     assert counted.count == 1 and len(list((tmp_path / "run/results").iterdir())) == 1
-    assert counted.lines == [f"{tmp_path}/run: counted (test): measured in 0 s"]
     # Other options and documents are saved beside them.
     assert counted(subject, {"seed": 1}) == expected | {"seed": 1}
     assert counted(subject, documents=DOCUMENTS[:2]) == expected | {"documents": 2}
@@ -176,29 +173,28 @@ def test_a_measurement_is_computed_once_for_model_documents_and_options(tmp_path
     # A model that was trained again takes the place of the earlier one.
     trained = run(tmp_path / "run", parameter=1.0)
     assert counted(trained, compute=False) is None
-    assert "is from a different model or version and is not used" in counted.lines[-1]
+    assert "is from a different model or version and is not used" in caplog.messages[-1]
     assert counted(trained)["nats"] == [1.1, None]
     assert counted(trained) != counted(subject) and counted.count == 5
     assert len(list((tmp_path / "run/results").iterdir())) == 3
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"identity": {}}', None])
-def test_a_damaged_measurement_is_computed_again(tmp_path, content):
+def test_a_damaged_measurement_is_computed_again(tmp_path, content, caplog):
     counted, subject = Counted(), run(tmp_path)
     expected = counted(subject)
     (path,) = (tmp_path / "results").iterdir()
     whole = path.read_text()
     path.write_text(whole[: len(whole) // 2] if content is None else content)
-    counted.lines.clear()
     assert counted(subject) == expected
-    assert counted.lines[0].startswith(f"note: {path}: ") and path.read_text() == whole
+    assert caplog.messages[0].startswith(f"{path}: ") and path.read_text() == whole
 
 
-def test_a_run_that_cannot_be_written_is_measured(tmp_path):
+def test_a_run_that_cannot_be_written_is_measured(tmp_path, caplog):
     (tmp_path / "results").write_text("")
     counted = Counted()
     assert counted(run(tmp_path))["documents"] == len(DOCUMENTS)
-    assert any(line.startswith("note: not saved: ") for line in counted.lines)
+    assert any(line.startswith("not saved: ") for line in caplog.messages)
 
 
 def test_documents_have_fingerprints():

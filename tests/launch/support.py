@@ -26,6 +26,7 @@ from absl import logging as absl_logging
 from absl.flags import _helpers
 from absl.testing import flagsaver
 
+from dclm_jax.log import logger
 from tests.compiling import XLA_FLAGS
 
 REPOSITORY = Path(__file__).parents[2]
@@ -151,12 +152,17 @@ def launcher_state(errors: io.TextIOWrapper) -> Iterator[None]:
     flags.FLAGS.unparse_flags()
     root, handler = logging.getLogger(), absl_logging.get_absl_handler()
     kept_handlers, kept_stream = root.handlers[:], handler.python_handler.stream
+    kept_log = logger.level, logger.propagate
+    logger.setLevel(logging.NOTSET)
     handler.python_handler.setStream(errors)
     absl_logging.use_absl_handler()
     try:
         yield
     finally:
         root.handlers[:] = kept_handlers
+        logger.handlers.clear()
+        logger.setLevel(kept_log[0])
+        logger.propagate = kept_log[1]
         handler.python_handler.setStream(kept_stream)
         for name in filter(of_launch, list(sys.modules)):
             del sys.modules[name]

@@ -12,6 +12,7 @@ from dclm_jax.evaluation.datasets import open_split
 from dclm_jax.experiments.report import Options, of_runs
 from dclm_jax.experiments.results import Store
 from dclm_jax.experiments.subjects import Subject
+from dclm_jax.log import job_logger
 from tests.launch.support import copy_run, launch
 
 FAST = ("--bootstrap=20", "--permutation_pool=2")
@@ -206,14 +207,15 @@ def test_a_quick_report_of_a_pattern_computes_nothing(workdirs, tmp_path):
     assert not list(tmp_path.glob("runs/*/results"))
 
 
-def test_files_are_complete_if_the_reader_of_the_tables_has_ended(workdirs, tmp_path):
-    def say(text):
+def test_files_are_complete_if_the_reader_of_the_tables_has_ended(workdirs, tmp_path, monkeypatch):
+    def info(text):
         raise BrokenPipeError
 
+    monkeypatch.setattr(job_logger, "info", info)
     run, page = workdirs[0], tmp_path / "page.html"
     subject = Subject("run", str(run), dclm_jax.restore(run))
     with pytest.raises(BrokenPipeError):
-        of_runs([subject], Options(bootstrap=0), Store(compute=False, say=say), tmp_path, page)
+        of_runs([subject], Options(bootstrap=0), Store(compute=False), tmp_path, page)
     assert (tmp_path / "report.md").stat().st_size and page.stat().st_size
 
 

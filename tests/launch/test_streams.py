@@ -1,6 +1,10 @@
-"""Standard output on a full disk and in another locale, and signals while a file is written."""
+"""The log and standard output, also on a full disk and in another locale, and signals while a file
+is written."""
 
+import importlib
+import io
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -8,8 +12,9 @@ import sys
 
 import pytest
 
+from dclm_jax import processes
 from tests.exhaustive import also
-from tests.launch.support import REPOSITORY, environment
+from tests.launch.support import REPOSITORY, copy_run, environment, launch, launcher_state
 
 
 def run(space, command: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
@@ -36,6 +41,58 @@ def test_text_goes_out_as_utf8(space):
     assert done.returncode == 0, done.stderr
     (sentence,) = json.loads(done.stdout.decode("utf-8"))["sentences"]
     assert sentence["tokens"][:-1] == text.split()
+
+
+TITLED = "= A title\nw1 w2\n"
+NOTE = (
+    "note: {}: lines that begin with = and end a document: 1; title words omitted: 2, such as "
+    "'= A title'"
+)
+
+
+def test_notes_and_warnings_are_on_standard_error_beside_a_result(space, tmp_path):
+    text, run = tmp_path / "text", copy_run(space.run, tmp_path / "run")
+    text.write_text(TITLED)
+    (run / "checkpoints" / "best" / "999").mkdir()
+    arguments = ("score", f"--workdir={run}", f"--input={text}", "--output_format=tsv")
+    done = launch(*arguments, quiet=False)
+    damaged, other, note = done.stderr.splitlines()
+    assert damaged.startswith(f"warning: {run}/checkpoints/best/999 cannot be used: ")
+    assert other.startswith("warning: using step ") and note == NOTE.format(text)
+    fewer = launch(*arguments, "--verbosity=-1", quiet=False)
+    assert (fewer.stdout, fewer.stderr) == (done.stdout, f"{damaged}\n{other}\n")
+
+
+def test_the_log_of_a_command_that_makes_files_is_on_standard_output(space, tmp_path):
+    text, output = tmp_path / "text", tmp_path / "data"
+    text.write_text(TITLED)
+    arguments = ("prepare", f"--train={text}", f"--output={output}", "--overwrite")
+    printed = launch(*arguments).stdout.splitlines()
+    assert printed[:3] == [
+        NOTE.format(text),
+        "first sentences of train, OOV words in [brackets]:",
+        "  w1 w2",
+    ]
+    fewer = launch(*arguments, "--verbosity=-1").stdout.splitlines()
+    assert fewer == printed[-len(fewer) :] and fewer[0].startswith("split ")
+
+
+def raise_broken_pipe(text):
+    raise BrokenPipeError
+
+
+def test_only_the_first_process_prints(monkeypatch, capsys):
+    with launcher_state(io.TextIOWrapper(io.BytesIO())):
+        handler = importlib.import_module("launch._app").LogHandler(False)
+    record = logging.makeLogRecord({"name": "dclm_jax", "levelno": logging.INFO, "msg": "a line"})
+    for index in (1, 0):
+        monkeypatch.setattr(processes, "index", lambda index=index: index)
+        handler.handle(record)
+    assert capsys.readouterr().err == "note: a line\n"
+    # The reader has ended, such as `head`.
+    monkeypatch.setattr(sys.stderr, "write", raise_broken_pipe)
+    with pytest.raises(BrokenPipeError):
+        handler.handle(record)
 
 
 WAITS = """

@@ -1,9 +1,11 @@
 """A run in processes that are forked from one that has imported everything: lives begin quickly."""
 
+import logging
 import multiprocessing
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from dclm_jax.log import logger
 from dclm_jax.training import loop
 from tests.training.support import config
 
@@ -25,4 +27,8 @@ def _live(data: Path, workdir: Path, cache: Path, values: dict, lines: Connectio
 
     jax.config.update("jax_compilation_cache_dir", str(cache))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-    loop.train(config(data, **values), workdir, report=lines.send)
+    logger.setLevel(logging.INFO)
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.send(record.getMessage())
+    logger.addHandler(handler)
+    loop.train(config(data, **values), workdir)

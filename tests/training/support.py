@@ -52,10 +52,6 @@ def write_texts(root: Path, vocabulary: Sequence[str] = WORDS) -> dict[str, str]
     }
 
 
-def quiet(line: str) -> None:
-    del line
-
-
 def config(data: Path, **values):
     config = default_config(values.get("model.name", "ccdclm"))
     config.update_from_flattened_dict(
@@ -108,7 +104,7 @@ def train_with_a_crash(values: ConfigDict, workdir: Path, step: int) -> None:
         raise RuntimeError("killed")
 
     with after_step(step, crash), pytest.raises(RuntimeError, match="killed"):
-        loop.train(values, workdir, report=quiet)
+        loop.train(values, workdir)
 
 
 def latest_state(workdir: Path, step: int):

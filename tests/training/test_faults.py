@@ -31,7 +31,6 @@ from tests.training.support import (
     assert_same_bits,
     config,
     latest_state,
-    quiet,
     read_metrics,
 )
 
@@ -68,7 +67,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_checkpoint_that_cannot_be_read_is_skipped(two_checkpoints, tmp_path, damage, capfd):
+def test_a_checkpoint_that_cannot_be_read_is_skipped(two_checkpoints, tmp_path, damage, caplog):
     newest = two_checkpoints / "checkpoints" / "latest" / "2"
     files = [file.relative_to(newest) for file in newest.rglob("*") if file.is_file()]
     skipped = 0
@@ -76,12 +75,12 @@ def test_a_checkpoint_that_cannot_be_read_is_skipped(two_checkpoints, tmp_path, 
         workdir = tmp_path / str(number)
         shutil.copytree(two_checkpoints, workdir)
         DAMAGES[damage](workdir / newest.relative_to(two_checkpoints) / file)
-        capfd.readouterr()
+        caplog.clear()
         with contextlib.closing(Checkpoints(workdir / "checkpoints", "latest")) as checkpoints:
             restored = checkpoints.restore(tiny_state(0))
         assert restored is not None
         step, state, progress = restored
-        errors = capfd.readouterr().err
+        errors = caplog.text
         assert ("2 cannot be used: " in errors and "using step 1 instead" in errors) == (step == 1)
         skipped += step == 1
         # Some of orbax's own notes have no value of the checkpoint.
@@ -104,7 +103,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_full_disk_while_a_checkpoint_is_written(data, uninterrupted, tmp_path):
+def test_full_disk_while_a_checkpoint_is_written(data, uninterrupted, tmp_path, caplog):
     """The disk fills up after step 5; the run stops, keeps step 5, and later goes on from there."""
     run = tmp_path / "run"
     full = contextlib.ExitStack()
@@ -117,14 +116,13 @@ def test_full_disk_while_a_checkpoint_is_written(data, uninterrupted, tmp_path):
     with pytest.MonkeyPatch.context() as patch, full, after_step(6, fill):
         patch.setattr(RunWriter, "write", lambda *rest, **values: None)
         with pytest.raises(InputError, match=message):
-            loop.train(config(data), run, report=quiet)
+            loop.train(config(data), run)
     # Threads of the save that has failed live on in this process, and clear up at their own time.
     later = tmp_path / "later"
     shutil.copytree(run, later, ignore=shutil.ignore_patterns("*tmp*"))
     run = later
-    lines: list[str] = []
-    result = loop.train(config(data), run, report=lines.append)
-    assert "resuming after step 5" in lines
+    result = loop.train(config(data), run)
+    assert "resuming after step 5" in caplog.messages
     assert result.ending == "finished"
     assert_same_bits(latest_state(run, 12), latest_state(uninterrupted, 12))
     assert not list(run.glob("checkpoints/*/*tmp*"))
@@ -136,8 +134,8 @@ def test_full_disk_while_metrics_are_written(data, uninterrupted, tmp_path):
     late = {"training.checkpoint_every": 100, "training.evaluate_every": 100}
     # The configuration and the vocabulary fit.
     with files_of_at_most(1500), pytest.raises(InputError, match=message):
-        loop.train(config(data, **late), run, report=quiet)
-    loop.train(config(data, **late), run, report=quiet)
+        loop.train(config(data, **late), run)
+    loop.train(config(data, **late), run)
     assert_same_bits(latest_state(run, 12), latest_state(uninterrupted, 12))
     lines = read_metrics(run)
     assert [line["step"] for line in lines if line["kind"] == "train"] == list(range(1, 13))
@@ -145,16 +143,16 @@ def test_full_disk_while_metrics_are_written(data, uninterrupted, tmp_path):
 
 def test_full_disk_while_a_workdir_is_begun(data, tmp_path):
     with files_of_at_most(10), pytest.raises(InputError, match="cannot be written: File too"):
-        loop.train(config(data), tmp_path / "run", report=quiet)
-    assert loop.train(config(data), tmp_path / "run", report=quiet).ending == "finished"
+        loop.train(config(data), tmp_path / "run")
+    assert loop.train(config(data), tmp_path / "run").ending == "finished"
 
 
 def test_full_disk_while_a_corpus_is_prepared(texts, tmp_path):
     output = tmp_path / "prepared"
     with files_of_at_most(500), pytest.raises(InputError, match="cannot be written: File too"):
-        prepare(texts, output, options=PrepareOptions(vocab_size=20), report=quiet)
+        prepare(texts, output, options=PrepareOptions(vocab_size=20))
     assert list(tmp_path.iterdir()) == []
-    prepare(texts, output, options=PrepareOptions(vocab_size=20), report=quiet)
+    prepare(texts, output, options=PrepareOptions(vocab_size=20))
     assert open_corpus(output, "train").num_documents == 30
 
 
@@ -194,7 +192,7 @@ def test_read_only_workdir_is_one_line(data, uninterrupted, tmp_path, existing):
             without_rights(),
             pytest.raises(InputError, match="run: cannot be written: Permission"),
         ):
-            loop.train(config(data), place / "run", report=quiet)
+            loop.train(config(data), place / "run")
     finally:
         for parent, mode in modes.items():
             parent.chmod(mode)
@@ -203,7 +201,7 @@ def test_read_only_workdir_is_one_line(data, uninterrupted, tmp_path, existing):
 
 def test_a_workdir_whose_name_is_too_long_is_one_line(data, tmp_path):
     with pytest.raises(InputError, match="xxx: cannot be (read|written): File name too long"):
-        loop.train(config(data), tmp_path / ("x" * 300), report=quiet)
+        loop.train(config(data), tmp_path / ("x" * 300))
 
 
 # Other jobs
@@ -234,15 +232,15 @@ def test_a_second_job_is_refused_and_a_lock_of_the_dead_is_taken(data, uninterru
     before = latest_state(run, 12)
     with hold(run) as holder:
         with pytest.raises(InputError, match="run is in use by another process; stop it, or"):
-            loop.train(config(data), run, report=quiet)
+            loop.train(config(data), run)
         holder.kill()
-    assert loop.train(config(data), run, report=quiet).ending == "finished"
+    assert loop.train(config(data), run).ending == "finished"
     assert_same_bits(latest_state(run, 12), before)
 
 
 def test_a_corpus_that_changed_is_refused(texts, copied_data, tmp_path):
     run = tmp_path / "run"
-    loop.train(config(copied_data, **{"training.max_steps": 2}), run, report=quiet)
+    loop.train(config(copied_data, **{"training.max_steps": 2}), run)
     # Another text with the same words: the vocabulary is the same file.
     text = Path(texts["train"]).read_text().split("\n\n")
     other = tmp_path / "other.txt"
@@ -251,19 +249,18 @@ def test_a_corpus_that_changed_is_refused(texts, copied_data, tmp_path):
         texts | {"train": str(other)},
         copied_data,
         options=PrepareOptions(vocab_size=20),
-        report=quiet,
         overwrite=True,
     )
     message = r"prepared has changed since this run began: the checksum of train\.\S+ differs"
     with pytest.raises(InputError, match=message):
-        loop.train(config(copied_data, **{"training.max_steps": 2}), run, report=quiet)
+        loop.train(config(copied_data, **{"training.max_steps": 2}), run)
 
 
 def test_a_damaged_corpus_is_refused(copied_data, tmp_path):
     path = copied_data / "train.tokens.bin"
     path.write_bytes(path.read_bytes()[:-4] + b"\3\0\0\0")
     with pytest.raises(InputError, match="train.tokens.bin: its checksum differs"):
-        loop.train(config(copied_data), tmp_path / "run", report=quiet)
+        loop.train(config(copied_data), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -293,7 +290,7 @@ def test_a_gradient_that_is_not_finite_stops_the_run(data, tmp_path, monkeypatch
     poison(monkeypatch, {8})
     message = "step 8: mean loss is nan and gradient norm nan"
     with pytest.raises(DivergenceError, match=message):
-        loop.train(config(data), tmp_path / "run", report=quiet)
+        loop.train(config(data), tmp_path / "run")
     best = restore_run(tmp_path / "run")
     assert best.step == 5
     assert all(np.isfinite(value).all() for value in jax.tree.leaves(best.params))

@@ -33,7 +33,6 @@ from tests.training.support import (
     comparable,
     config,
     latest_state,
-    quiet,
     read_metrics,
     terminate,
     train_with_a_crash,
@@ -72,18 +71,17 @@ def compilations() -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("stop_at", [5, *also([3, 8])])
 def test_interrupted_and_resumed_is_uninterrupted(
-    data, uninterrupted, empty_cache, tmp_path, stop_at
+    data, uninterrupted, empty_cache, tmp_path, stop_at, caplog
 ):
     with after_step(stop_at, terminate):
-        first = loop.train(config(data), tmp_path / "run", report=quiet)
+        first = loop.train(config(data), tmp_path / "run")
     assert first.ending == "interrupted"
     assert stop_at <= first.step < 12
     assert read_result(tmp_path / "run") is None
-    lines: list[str] = []
     with compilations() as compiled:
-        second = loop.train(config(data), tmp_path / "run", report=lines.append)
+        second = loop.train(config(data), tmp_path / "run")
     assert not compiled
-    assert f"resuming after step {first.step}" in lines
+    assert f"resuming after step {first.step}" in caplog.messages
     assert second.ending == "finished"
     assert read_result(tmp_path / "run") == second
     assert_same_bits(latest_state(tmp_path / "run", 12), latest_state(uninterrupted, 12))
@@ -111,7 +109,7 @@ def test_finished_run_started_again_changes_nothing(data, uninterrupted):
         return {name: content for name, content in files.items() if "tensorboard" not in name}
 
     before, changed = contents(), (uninterrupted / "metrics.jsonl").stat().st_mtime_ns
-    result = loop.train(config(data), uninterrupted, report=quiet)
+    result = loop.train(config(data), uninterrupted)
     assert (result.ending, result.step) == ("finished", 12)
     assert (uninterrupted / "metrics.jsonl").stat().st_mtime_ns == changed
     assert contents() == before
@@ -125,15 +123,14 @@ def truncate(directory: Path) -> None:
 
 
 def test_truncated_checkpoints_fall_back_to_the_previous_and_say_so(
-    data, uninterrupted, tmp_path, capfd
+    data, uninterrupted, tmp_path, caplog
 ):
     run = tmp_path / "run"
     shutil.copytree(uninterrupted, run)
     truncate(run / "checkpoints" / "latest" / "12")
-    result = loop.train(config(data), run, report=quiet)
-    errors = capfd.readouterr().err
-    assert f"{Path('latest') / '12'} cannot be used: " in errors
-    assert "using step 10 instead" in errors
+    result = loop.train(config(data), run)
+    assert f"{Path('latest') / '12'} cannot be used: " in caplog.text
+    assert "using step 10 instead" in caplog.messages
     assert result.ending == "finished"
     assert_same_bits(latest_state(run, 12), latest_state(uninterrupted, 12))
 
@@ -159,7 +156,7 @@ def test_an_update_that_is_not_finite_stops_with_the_last_good_checkpoint(
     # As if it had ended before: a run that goes on has no result.
     (tmp_path / "result.json").write_text("{}")
     with pytest.raises(DivergenceError, match="step 8: the update is not finite"):
-        loop.train(config(data), tmp_path, report=print)
+        loop.train(config(data), tmp_path)
     assert read_result(tmp_path) is None
     assert restore_run(tmp_path).step == 5
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(restore_run(tmp_path).params))
@@ -207,7 +204,7 @@ def test_the_rate_of_every_step_is_logged(data, tmp_path):
         "optimizer.halve_after": 0.5,
         "optimizer.halve_every": 0.25,
     }
-    loop.train(config(data, **values), tmp_path, report=quiet)
+    loop.train(config(data, **values), tmp_path)
     lines = [line for line in read_metrics(tmp_path) if line["kind"] == "train"]
     halvings = [0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
     rates = [line["learning_rate"] for line in lines]
@@ -232,7 +229,7 @@ def test_a_rate_halved_on_plateaus_goes_on_after_a_kill_and_with_more_epochs(dat
         return values
 
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    last = loop.train(hashed(4), whole, report=quiet).step
+    last = loop.train(hashed(4), whole).step
     rates = [
         line["learning_rate"]
         for line in read_metrics(whole)
@@ -246,15 +243,15 @@ def test_a_rate_halved_on_plateaus_goes_on_after_a_kill_and_with_more_epochs(dat
 
     # Within an epoch, between checkpoints.
     train_with_a_crash(hashed(3), killed, 3 * steps_per_epoch - 1)
-    assert loop.train(hashed(3), killed, report=quiet).step == 3 * steps_per_epoch
-    assert loop.train(hashed(4), killed, report=quiet).step == last
+    assert loop.train(hashed(3), killed).step == 3 * steps_per_epoch
+    assert loop.train(hashed(4), killed).step == last
     assert_same_bits(latest_state(killed, last), latest_state(whole, last))
     assert comparable(killed) == comparable(whole)
 
 
 def test_a_configuration_without_a_corpus_is_refused(tmp_path):
     with pytest.raises(InputError, match="data.directory is empty; set it to the output of"):
-        loop.train(default_config("rnnlm"), tmp_path / "run", report=quiet)
+        loop.train(default_config("rnnlm"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -263,14 +260,13 @@ def test_a_configuration_without_a_corpus_is_refused(tmp_path):
     [("hrnnlm", "", True), ("hrnnlm", "sentence_*", False), *also([("rnnlm", "", False)])],
 )
 def test_the_loss_of_a_further_objective_is_told_where_it_is_trained(
-    data, tmp_path, name, frozen, is_reported
+    data, tmp_path, name, frozen, is_reported, caplog
 ):
     options = {"model.name": name, "training.frozen": frozen, "training.max_steps": 1}
-    lines = []
-    loop.train(config(data, **options), tmp_path / "run", report=lines.append)
+    loop.train(config(data, **options), tmp_path / "run")
     (line,) = [record for record in read_metrics(tmp_path / "run") if record["kind"] == "train"]
     assert ("bags_loss" in line) == is_reported
-    assert any("bags loss" in text for text in lines) == is_reported
+    assert any("bags loss" in text for text in caplog.messages) == is_reported
     if is_reported:
         assert line["bags_loss"] > 0
 
@@ -282,7 +278,7 @@ def of_lengths(tmp_path_factory) -> Path:
     documents = [[" ".join(WORDS * 2)[: 2 * words - 1]] * 2 for words in (3, 12, 20) * 8]
     (root / "text.txt").write_text("\n\n".join(map("\n".join, documents)))
     sources = {split: str(root / "text.txt") for split in ("train", "valid")}
-    prepare(sources, root / "prepared", options=PrepareOptions(vocab_size=20), report=quiet)
+    prepare(sources, root / "prepared", options=PrepareOptions(vocab_size=20))
     return root / "prepared"
 
 
@@ -297,7 +293,7 @@ class FakeTime:
 
 
 def test_shapes_are_told_when_they_are_compiled_which_counts_in_no_rate(
-    of_lengths, tmp_path, monkeypatch
+    of_lengths, tmp_path, monkeypatch, caplog
 ):
     """A batch takes 2 s to come, a step of a new shape 1,000 s more to compile."""
     now = FakeTime()
@@ -317,8 +313,7 @@ def test_shapes_are_told_when_they_are_compiled_which_counts_in_no_rate(
 
     monkeypatch.setattr(loop, "compiled_step", slow_to_compile)
     monkeypatch.setattr(loop, "_prefetch", slow_to_come)
-    lines: list[str] = []
-    loop.train(config(of_lengths), tmp_path / "run", report=lines.append)
+    loop.train(config(of_lengths), tmp_path / "run")
 
     corpus = open_corpus(of_lengths, "train")
     batches = TrainingBatches(corpus, segment_length=5, batch_size=4, seed=0)
@@ -326,7 +321,7 @@ def test_shapes_are_told_when_they_are_compiled_which_counts_in_no_rate(
     assert sorted(met) == [(5, 8), (5, 16), (5, 32)]
     others = [shape for shape in met if shape != (5, 32)]
     assert compiled == [(5, 32), *others]
-    assert [line for line in lines if line.startswith("compiling")] == [
+    assert [line for line in caplog.messages if line.startswith("compiling")] == [
         "compiling the largest of 3 shapes: 5 sentences of 32 positions",
         *(f"compiling {S} sentences of {N} positions" for S, N in others),
     ]
@@ -338,7 +333,7 @@ def test_shapes_are_told_when_they_are_compiled_which_counts_in_no_rate(
     assert [line["seconds"] for line in trained] == seconds
     for line, counted, time in zip(trained, tokens, np.diff([0, *seconds]), strict=True):
         assert line["tokens_per_second"] == counted / max(time, 1e-9)
-    (line,) = [line for line in lines if line.startswith("step 6/12")]
+    (line,) = [line for line in caplog.messages if line.startswith("step 6/12")]
     assert line.endswith("ETA 0:00:14")
 
 
@@ -355,9 +350,8 @@ def test_batches_hold_the_segment_before_if_contexts_are_carried(data, name, len
     assert without.batches.earlier_sentences == (4 if name == "rlm_bow_lf" else 0)
 
 
-def test_carrying_contexts_without_effect_is_reported(data, tmp_path):
-    lines: list[str] = []
+def test_carrying_contexts_without_effect_is_reported(data, tmp_path, caplog):
     values = {"model.name": "rnnlm", "data.carry_context": True, "training.max_steps": 1}
-    loop.train(config(data, **values), tmp_path / "run", report=lines.append)
-    (line,) = [line for line in lines if "carry_context" in line]
+    loop.train(config(data, **values), tmp_path / "run")
+    (line,) = [line for line in caplog.messages if "carry_context" in line]
     assert line.startswith("data.carry_context has no effect")

@@ -29,7 +29,6 @@ from tests.training.support import (
     comparable,
     config,
     latest_state,
-    quiet,
     save_run,
     terminate,
     write_texts,
@@ -52,7 +51,7 @@ def other_data(tmp_path_factory) -> Path:
     """As many words, of which f to j are those of `data`, in another order."""
     root = tmp_path_factory.mktemp("other")
     sources = write_texts(root, "m l k o n j i h g f".split())
-    prepare(sources, root / "prepared", options=PrepareOptions(vocab_size=20), report=quiet)
+    prepare(sources, root / "prepared", options=PrepareOptions(vocab_size=20))
     return root / "prepared"
 
 
@@ -64,7 +63,7 @@ def of_epochs(data: Path, epochs: int, **values: Any):
 def source(data, tmp_path_factory) -> Path:
     """A run of two epochs, whose best model is an average of parameters."""
     workdir = tmp_path_factory.mktemp("source") / "run"
-    loop.train(of_epochs(data, 2), workdir, report=quiet)
+    loop.train(of_epochs(data, 2), workdir)
     return workdir
 
 
@@ -72,17 +71,16 @@ class Begun(Exception):
     """A run has come to its first step."""
 
 
-def initial_state(settings, workdir: Path, monkeypatch) -> tuple[Any, list[str]]:
-    """The state before the first step, and what is said until then."""
-    lines: list[str] = []
+def initial_state(settings, workdir: Path, monkeypatch) -> Any:
+    """The state before the first step."""
 
     def stop(state):
         raise Begun(jax.device_get(state))
 
     with monkeypatch.context() as patch, pytest.raises(Begun) as begun:
         patch.setattr(loop, "spread", stop)
-        loop.train(settings, workdir, report=lines.append)
-    return begun.value.args[0], [line for lines_ in lines for line in lines_.splitlines()]
+        loop.train(settings, workdir)
+    return begun.value.args[0]
 
 
 def words_of(prepared: Path) -> tuple[str, ...]:
@@ -92,9 +90,10 @@ def words_of(prepared: Path) -> tuple[str, ...]:
 # What is taken
 
 
-def test_the_best_parameters_are_taken_as_they_are(data, source, tmp_path, monkeypatch):
+def test_the_best_parameters_are_taken_as_they_are(data, source, tmp_path, monkeypatch, caplog):
     settings = config(data, **{"training.start_from": str(source)})
-    state, lines = initial_state(settings, tmp_path / "run", monkeypatch)
+    state = initial_state(settings, tmp_path / "run", monkeypatch)
+    lines = "\n".join(caplog.messages).splitlines()
     best = restore_run(source)
     assert_same_bits(state.params, jax.device_get(best.params))
     assert_same_bits(loop.model_params(state.params, state.optimizer_state), state.params)
@@ -106,12 +105,15 @@ def test_the_best_parameters_are_taken_as_they_are(data, source, tmp_path, monke
     assert sum(line.endswith("  taken") for line in lines) == len(by_path(best.params))
 
 
-def test_words_are_matched_by_their_spelling(data, other_data, source, tmp_path, monkeypatch):
+def test_words_are_matched_by_their_spelling(
+    data, other_data, source, tmp_path, monkeypatch, caplog
+):
     ours, theirs = words_of(other_data), words_of(data)
     assert len(ours) == len(theirs) == 13
-    here, _ = initial_state(config(other_data), tmp_path / "random", monkeypatch)
+    here = initial_state(config(other_data), tmp_path / "random", monkeypatch)
     settings = config(other_data, **{"training.start_from": str(source)})
-    state, lines = initial_state(settings, tmp_path / "run", monkeypatch)
+    state = initial_state(settings, tmp_path / "run", monkeypatch)
+    lines = "\n".join(caplog.messages).splitlines()
     there = jax.device_get(restore_run(source).params)
     shared = {*SPECIAL_TOKENS, *"fghij"}
     for index, word in enumerate(ours):
@@ -248,21 +250,23 @@ def test_the_step_of_the_others_is_the_one_they_take_alone():
         np.testing.assert_allclose(after[path], before[path] - g / 3, rtol=1e-5, atol=1e-6)
 
 
-def test_a_started_and_frozen_run_resumes_without_the_other_one(data, other_data, source, tmp_path):
+def test_a_started_and_frozen_run_resumes_without_the_other_one(
+    data, other_data, source, tmp_path, caplog
+):
     """SIGTERM comes at step 5; the run it came from is gone when it goes on, bit for bit."""
     run = tmp_path / "one"
     shutil.copytree(source, run)
     values = {"training.start_from": str(run), "training.frozen": "embedding,output/*"}
     settings = config(other_data, **values)
-    whole = loop.train(settings, tmp_path / "whole", report=quiet)
+    whole = loop.train(settings, tmp_path / "whole")
     assert whole.step == 12
     with after_step(5, terminate):
-        first = loop.train(settings, tmp_path / "run", report=quiet)
+        first = loop.train(settings, tmp_path / "run")
     assert first.ending == "interrupted"
     shutil.rmtree(run)
-    lines: list[str] = []
-    assert loop.train(settings, tmp_path / "run", report=lines.append) == whole
-    said = "\n".join(lines)
+    caplog.clear()
+    assert loop.train(settings, tmp_path / "run") == whole
+    said = "\n".join(caplog.messages)
     assert f"resuming after step {first.step}" in said and "taken" not in said
     last = latest_state(tmp_path / "run", 12)
     assert_same_bits(last, latest_state(tmp_path / "whole", 12))
@@ -279,13 +283,14 @@ def test_a_started_and_frozen_run_resumes_without_the_other_one(data, other_data
             )
     # Before the first checkpoint there is nothing to resume.
     with pytest.raises(InputError, match=f"^training.start_from: {run} has no run"):
-        loop.train(settings, tmp_path / "late", report=quiet)
+        loop.train(settings, tmp_path / "late")
     assert not (tmp_path / "late").exists()
 
 
-def test_the_table_tells_what_is_trained(data, tmp_path, monkeypatch):
+def test_the_table_tells_what_is_trained(data, tmp_path, monkeypatch, caplog):
     settings = config(data, **{"training.frozen": "output/*, *recurrent"})
-    _, lines = initial_state(settings, tmp_path / "run", monkeypatch)
+    initial_state(settings, tmp_path / "run", monkeypatch)
+    lines = "\n".join(caplog.messages).splitlines()
     frozen = {line.split()[0] for line in lines if line.endswith("frozen")}
     assert frozen == {"output/bias", "output/kernel", "stack/0/recurrent"}
     sizes = {line.split()[0]: int(line.split()[-2]) for line in lines if line.endswith("frozen")}
@@ -303,21 +308,20 @@ def test_the_start_is_kept_as_it_can_be_found_from_anywhere(data, source, tmp_pa
     assert kept["training"]["start_from"] == str(source)
     before = fingerprint(tmp_path / "run")
     with pytest.raises(InputError, match="training.start_from: '.*' saved, '' given"):
-        loop.train(config(data), tmp_path / "run", report=quiet)
+        loop.train(config(data), tmp_path / "run")
     assert fingerprint(tmp_path / "run") == before
 
 
 # Longer runs
 
 
-def test_more_epochs_make_the_run_that_was_as_long_at_once(data, source, tmp_path):
-    at_once = loop.train(of_epochs(data, 4), tmp_path / "at_once", report=quiet)
+def test_more_epochs_make_the_run_that_was_as_long_at_once(data, source, tmp_path, caplog):
+    at_once = loop.train(of_epochs(data, 4), tmp_path / "at_once")
     shutil.copytree(source, tmp_path / "run")
     short = read_result(tmp_path / "run")
     assert short is not None and short.step == 20
-    lines: list[str] = []
-    assert loop.train(of_epochs(data, 4), tmp_path / "run", report=lines.append) == at_once
-    assert "resuming after step 20" in lines and at_once.step == 40
+    assert loop.train(of_epochs(data, 4), tmp_path / "run") == at_once
+    assert "resuming after step 20" in caplog.messages and at_once.step == 40
     assert read_result(tmp_path / "run") == at_once
     assert_same_bits(latest_state(tmp_path / "run", 40), latest_state(tmp_path / "at_once", 40))
     assert_same_bits(restore_run(tmp_path / "run").params, restore_run(tmp_path / "at_once").params)
@@ -327,7 +331,7 @@ def test_more_epochs_make_the_run_that_was_as_long_at_once(data, source, tmp_pat
         assert kept[0] == kept[1]
     before = fingerprint(tmp_path / "run")
     with pytest.raises(InputError, match=r"has a run of 40 steps, .* allow 20; allow at"):
-        loop.train(of_epochs(data, 2), tmp_path / "run", report=quiet)
+        loop.train(of_epochs(data, 2), tmp_path / "run")
     assert fingerprint(tmp_path / "run") == before
 
 
@@ -337,7 +341,7 @@ def test_a_longer_run_has_no_result_while_it_goes_on(data, source, tmp_path, mon
     assert read_result(tmp_path / "run") is None
     assert json.loads((tmp_path / "run" / "config.json").read_text())["training"]["epochs"] == 3
     # Still short of what was trained, and no longer than before: nothing is lost by it.
-    result = loop.train(of_epochs(data, 2), tmp_path / "run", report=quiet)
+    result = loop.train(of_epochs(data, 2), tmp_path / "run")
     assert result == read_result(source)
     assert_same_bits(latest_state(tmp_path / "run", 20), latest_state(source, 20))
 
@@ -364,7 +368,7 @@ def test_a_longer_run_has_no_result_while_it_goes_on(data, source, tmp_path, mon
 def test_what_would_be_another_run_is_refused_and_nothing_changes(data, source, values, message):
     before = fingerprint(source)
     with pytest.raises(InputError, match=message):
-        loop.train(of_epochs(data, **{"epochs": 2, **values}), source, report=quiet)
+        loop.train(of_epochs(data, **{"epochs": 2, **values}), source)
     assert fingerprint(source) == before
 
 
@@ -377,33 +381,32 @@ def test_a_rate_that_decays_over_the_run_has_an_end(data, tmp_path, monkeypatch)
         r"Choose a new --workdir, or add --config.training.start_from=\S+ to initialize from it$"
     )
     with pytest.raises(InputError, match=message):
-        loop.train(of_epochs(data, 3, **values), tmp_path / "run", report=quiet)
+        loop.train(of_epochs(data, 3, **values), tmp_path / "run")
     assert fingerprint(tmp_path / "run") == before
 
 
-def test_patience_ends_a_longer_run_too_and_more_of_it_does_not(data, tmp_path):
+def test_patience_ends_a_longer_run_too_and_more_of_it_does_not(data, tmp_path, caplog):
     """At rate 0 nothing improves after the first evaluation, at step 2."""
 
     def settings(epochs: int, patience: int):
         values = {"training.evaluate_every": 2, "training.patience": patience}
         return of_epochs(data, epochs, **values, **{"optimizer.learning_rate": 0.0})
 
-    lines: list[str] = []
     run = tmp_path / "run"
-    loop.train(settings(1, 1), run, report=quiet)
-    longer = loop.train(settings(2, 1), run, report=lines.append)
+    loop.train(settings(1, 1), run)
+    longer = loop.train(settings(2, 1), run)
     assert (longer.ending, longer.step, longer.best_step) == ("early_stop", 4, 2)
-    assert loop.train(settings(2, 1), run, report=quiet) == longer
-    assert "(resume with a larger --config.training.patience, or 0)" in lines[-1]
+    assert loop.train(settings(2, 1), run) == longer
+    assert "(resume with a larger --config.training.patience, or 0)" in caplog.messages[-1]
     assert read_result(run) == longer
-    more = loop.train(settings(2, 3), run, report=quiet)
-    at_once = loop.train(settings(2, 3), tmp_path / "at_once", report=quiet)
+    more = loop.train(settings(2, 3), run)
+    at_once = loop.train(settings(2, 3), tmp_path / "at_once")
     assert more == at_once
     assert (more.ending, more.step) == ("early_stop", 8)
     assert_same_bits(latest_state(run, 8), latest_state(tmp_path / "at_once", 8))
     assert comparable(run) == comparable(tmp_path / "at_once")
     with pytest.raises(InputError, match="patience: 3 saved, 1 given"):
-        loop.train(settings(2, 1), run, report=quiet)
+        loop.train(settings(2, 1), run)
 
 
 # Bad input
@@ -411,7 +414,7 @@ def test_patience_ends_a_longer_run_too_and_more_of_it_does_not(data, tmp_path):
 
 def refused(settings, workdir: Path) -> str:
     with pytest.raises(InputError) as error:
-        loop.train(settings, workdir, report=quiet)
+        loop.train(settings, workdir)
     assert not workdir.exists()
     return str(error.value)
 
