@@ -30,18 +30,18 @@ from dclm_jax.encoding import AnyDocument, Documents, OfSentence, Sentence, enco
 from dclm_jax.errors import InputError, brief, require_at_least
 from dclm_jax.evaluation import distributions
 from dclm_jax.evaluation.distributions import DIVERGENCE, SURPRISAL, Measured, surprisal_columns
+from dclm_jax.evaluation.score_types import (
+    DocumentVectors,
+    GeneratedText,
+    SentenceAttention,
+    SentenceScore,
+)
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.nn.precision import SCORING_PRECISION
 from dclm_jax.reading.blocks import MAX_ROWS, batches_of_like_size, power_of_two, size_of
 from dclm_jax.reading.continuations import score_after
 from dclm_jax.reading.reader import Reader, ReaderState
-from dclm_jax.score_types import (
-    DocumentVectors,
-    GeneratedText,
-    SentenceAttention,
-    SentenceScore,
-)
 from dclm_jax.text_scorer import (
     DEFAULT_BATCH_SIZE,
     NGramModel,
@@ -51,7 +51,7 @@ from dclm_jax.text_scorer import (
     mix,
 )
 from dclm_jax.training import saved_model
-from dclm_jax.training.progress import count_parameters
+from dclm_jax.training.parameter_table import count_parameters
 from dclm_jax.training.workdir import (
     opened,
     read_config,

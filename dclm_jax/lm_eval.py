@@ -19,7 +19,7 @@ not results) and `matmul_precision`, as for `dclm_jax.restore`. --device has no 
 the device. N-gram runs only answer loglikelihood_rolling.
 
 Every string is one document, divided into sentences and words as the run's training text.
-`experiments.strings` defines the targets of a continuation, and when END is one of them:
+`dclm_jax.strings` defines the targets of a continuation, and when END is one of them:
 
 - loglikelihood: log P of the targets of the continuation, which may begin inside a sentence. END is
   a target between two sentences, and at the end of a string that shows the end of its sentence.
@@ -41,12 +41,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
+from dclm_jax import strings
 from dclm_jax.errors import InputError, brief, did_you_mean, importing
-from dclm_jax.experiments import strings
-from dclm_jax.experiments.strings import Continuation
 from dclm_jax.language_model import restore
 from dclm_jax.log import logger
 from dclm_jax.nn.precision import SCORING_PRECISION
+from dclm_jax.strings import Continuation
 from dclm_jax.text_scorer import DEFAULT_BATCH_SIZE, TextScorer
 
 NAME = "dclm_jax"

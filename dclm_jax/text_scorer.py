@@ -17,9 +17,15 @@ import numpy as np
 from dclm_jax.coherence.compare import OrderTest, compare
 from dclm_jax.coherence.measure import CoherenceOptions, CoherenceResults, measure_coherence
 from dclm_jax.coherence.results import OrderResult
-from dclm_jax.data.alternatives import Choice
 from dclm_jax.data.corpus import TrainingText
-from dclm_jax.data.documents import PLAIN, Document, OnDocument, TextOptions, columns
+from dclm_jax.data.documents import (
+    PLAIN,
+    Document,
+    OnDocument,
+    TextOptions,
+    columns,
+    require_free_names,
+)
 from dclm_jax.data.readers import parse_documents
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.encoding import (
@@ -44,14 +50,15 @@ from dclm_jax.evaluation.distributions import (
     column_names,
     surprisal_columns,
 )
-from dclm_jax.evaluation.minimal_pairs import Outcome
+from dclm_jax.evaluation.minimal_pairs import Choice, Outcome
 from dclm_jax.evaluation.perplexity import Perplexity, corpus_perplexities
+from dclm_jax.evaluation.score_files import RESULT_COLUMNS
+from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore
 from dclm_jax.evaluation.scoring import Continuation, WordScorer, with_no_context
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.ngram import NGramScorer
 from dclm_jax.reading.continuations import SentenceReader
 from dclm_jax.reading.reader import Reader
-from dclm_jax.score_types import DocumentScore, SentenceScore, require_free_names
 
 OfTest = TypeVar("OfTest")
 DEFAULT_BATCH_SIZE = 32
@@ -191,7 +198,7 @@ class ScoringModel(abc.ABC):
         scores = self.score(documents, no_context_too=no_context_too, measures=measures)
         rows = [row for score in scores for row in score.rows()]
         carried = dict.fromkeys(name for row in rows for name in row.columns)
-        require_free_names(carried)
+        require_free_names(carried, RESULT_COLUMNS)
         kinds = {"document": object, "sentence": np.int64, "position": np.int64, "word": object}
         table = {
             name: np.array([getattr(row, name) for row in rows], kind)
@@ -295,7 +302,7 @@ class TextScorer(ScoringModel):
         """Chooses among alternative sentences; input may be larger than memory.
 
         Args:
-          choices: `data.alternatives.Choice`s, or lists of alternatives, the right one
+          choices: `evaluation.minimal_pairs.Choice`s, or lists of alternatives, the right one
             first. `evaluation.minimal_pairs.accuracies` averages the outcomes.
         """
         scored = self.scorer.score(self._requests(choices))

@@ -30,10 +30,13 @@ from collections.abc import Sequence
 from absl import flags
 
 from dclm_jax import files
-from dclm_jax.data.alternatives import read_alternatives
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.minimal_pairs import require_columns
-from dclm_jax.experiments.pair_files import PairResults, require_free_names
+from dclm_jax.evaluation.minimal_pairs import (
+    PairResults,
+    read_alternatives,
+    require_free_columns,
+    require_group_columns,
+)
 from dclm_jax.text_scorer import TextScorer
 from launch import _app, _evaluation
 
@@ -70,9 +73,9 @@ def main(argv: Sequence[str]) -> None:
         path,
     )
     choices = list(counted)
-    require_columns(choices, _BY.value)
+    require_group_columns(choices, _BY.value)
     if _OUTPUT.value:
-        require_free_names(choices, names)
+        require_free_columns(choices, names)
     outcomes = [[] for _ in runs]
     with _evaluation.Progress("scoring", len(choices) * len(runs)) as progress:
         for run, run_outcomes in zip(runs, outcomes, strict=True):

@@ -20,15 +20,15 @@ A line of --output is a document. `order` has the positions of its sentences in 
      "unit": "nats", "log_prob": -31.4, "is_optimal": false, "tau": 1.0}
 """
 
+import functools
 import sys
 from collections.abc import Sequence
 
 from absl import flags
 
 from dclm_jax import files
-from dclm_jax.coherence import kendall
 from dclm_jax.decoding.ordering import DEFAULT_BEAM
-from dclm_jax.experiments import orders
+from dclm_jax.decoding.reordering import measure_orders, measures_table, reorder
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.tables import aligned
 from launch import _app, _evaluation
@@ -55,10 +55,9 @@ def main(argv: Sequence[str]) -> None:
     run = _evaluation.restore(LanguageModel)
     documents = list(_evaluation.read_words(run))
     with _evaluation.Progress("ordering", len(documents)) as progress:
-        reordered = orders.reorder(
-            run.lm,
+        reordered = reorder(
+            functools.partial(run.lm.order, beam=_BEAM.value),
             documents,
-            beam=_BEAM.value,
             shuffle_seed=_SEED.value if _SHUFFLE.value else None,
             on_document=progress,
         )
@@ -70,11 +69,11 @@ def main(argv: Sequence[str]) -> None:
             print("\n".join(document.sentences) + "\n")
     if not _SHUFFLE.value:
         return
-    measured, chance = orders.measure(reordered, _SEED.value)
+    measured, chance = measure_orders(reordered, _SEED.value)
     num_optimal = sum(document.ordered.is_optimal for document in reordered)
     lines = [
         run.lm.summary,
-        *aligned(kendall.table({"model": measured, "chance": chance})),
+        *aligned(measures_table({"model": measured, "chance": chance})),
         f"{measured.documents:,} documents of two or more sentences, "
         f"{len(documents) - measured.documents:,} shorter; {num_optimal:,} optimal orders, "
         f"{len(documents) - num_optimal:,} orders from a beam of {_BEAM.value}",

@@ -41,8 +41,8 @@ from collections.abc import Sequence
 from absl import flags
 
 from dclm_jax import files
+from dclm_jax.evaluation import reading_times
 from dclm_jax.evaluation.significance import interval_text
-from dclm_jax.experiments import reading_times
 from dclm_jax.tables import aligned, separated
 from dclm_jax.text_scorer import TextScorer
 from launch import _app, _evaluation

@@ -49,31 +49,36 @@ cells in these columns; each row is a region of its text. A word has the cells o
 it begins. <END> has the cells that are equal in all rows of the document.
 """
 
-from collections.abc import Iterator, Sequence
+import pathlib
+from collections.abc import Iterable, Iterator, Sequence
 
 from absl import flags
 
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import score_files
 from dclm_jax.evaluation.distributions import (
+    NO_CONTEXT,
     SURPRISAL,
     WORD_MEASURES,
     column_names,
     surprisal_columns,
 )
-from dclm_jax.experiments import score_files
+from dclm_jax.evaluation.score_types import DocumentScore
+from dclm_jax.experiments import html
 from dclm_jax.files import open_output
 from dclm_jax.language_model import Autoencoder
-from dclm_jax.score_types import DocumentScore
 from dclm_jax.text_scorer import ScoringModel
 from launch import _app, _cluster, _evaluation
 
 _evaluation.define_data_flags()
 flags.adopt_module_key_flags(_evaluation)
 flags.adopt_module_key_flags(_cluster)
+_FORMATS = ("jsonl", "tsv", "html")
 _OUTPUT = flags.DEFINE_string("output", "-", "File for the scores; '-' is standard output.")
 _OUTPUT_FORMAT = flags.DEFINE_enum(
     "output_format",
     None,
-    score_files.FORMATS,
+    _FORMATS,
     "Output format. Default: the ending of --output, otherwise jsonl.",
 )
 _NO_CONTEXT = flags.DEFINE_bool(
@@ -92,7 +97,7 @@ def main(argv: Sequence[str]) -> None:
     _cluster.join()
     _app.refuse_without("input", "join_rows")
     _evaluation.check_data_flags()
-    file_format = _OUTPUT_FORMAT.value or score_files.format_of(_OUTPUT.value)
+    file_format = _OUTPUT_FORMAT.value or _format_of(_OUTPUT.value)
     others = column_names(_MEASURES.value, no_context_too=_NO_CONTEXT.value)
     run = _evaluation.restore(ScoringModel)
     lm = run.lm
@@ -106,8 +111,8 @@ def main(argv: Sequence[str]) -> None:
         measures=[*surprisal_columns(no_context_too=_NO_CONTEXT.value), *others],
         columns=columns,
         matmul_precision=lm.matmul_precision,
-        title=f"{lm.name}: {flags.FLAGS.input or flags.FLAGS.split}",
     )
+    title = f"{lm.name}: {flags.FLAGS.input or flags.FLAGS.split}"
     with open_output(_OUTPUT.value) as file, _evaluation.Progress("scoring") as progress:
 
         def scores() -> Iterator[DocumentScore]:
@@ -116,7 +121,34 @@ def main(argv: Sequence[str]) -> None:
                 yield score
                 progress(number)
 
-        file.writelines(score_files.lines(file_format, scores(), layout))
+        file.writelines(_parts(file_format, scores(), layout, title))
+
+
+def _format_of(path: str) -> str:
+    """The format of the extension of a path; JSON lines for other extensions."""
+    extension = pathlib.PurePath(path).suffix.removeprefix(".")
+    if extension == "csv":
+        raise InputError(
+            f"--output={path}: CSV output is not supported; use the extension .jsonl, .tsv or .html"
+        )
+    return extension if extension in _FORMATS else _FORMATS[0]
+
+
+def _parts(
+    file_format: str, scores: Iterable[DocumentScore], layout: score_files.Layout, title: str
+) -> Iterator[str]:
+    """The text of the file in parts."""
+    if file_format == "tsv":
+        yield from score_files.tsv_lines(scores, layout)
+    elif file_format == "jsonl":
+        yield from score_files.json_lines(scores, layout)
+    else:
+        if layout.matmul_precision:
+            title += f" (matmul precision: {layout.matmul_precision})"
+        yield html.head(title, compared=f"{SURPRISAL}{NO_CONTEXT}" in layout.measures)
+        for score in scores:
+            yield html.document([""], [score])
+        yield html.foot()
 
 
 if __name__ == "__main__":

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from dclm_jax import files
 from dclm_jax.data import text_files
-from dclm_jax.data.alternatives import read_alternatives
 from dclm_jax.data.corpora import treebank
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.readers import TextReader, read_documents
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
+from dclm_jax.evaluation.minimal_pairs import read_alternatives
 from dclm_jax.rescoring import nbest
 from dclm_jax.training.config import default_config
 from dclm_jax.training.workdir import read_config, read_lines

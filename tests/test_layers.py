@@ -21,11 +21,10 @@ LAYERS = [
     ("coherence",),
     ("training",),
     ("ngram",),
-    ("score_types",),
     ("encoding",),
     ("text_scorer",),
     ("language_model",),
-    ("experiments",),
+    ("experiments", "strings"),
     ("lm_eval",),
     ("launch",),
 ]

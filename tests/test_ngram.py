@@ -20,13 +20,12 @@ import numpy as np
 import pytest
 
 import dclm_jax
-from dclm_jax import ngram
+from dclm_jax import ngram, strings
 from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.prepare import prepare
 from dclm_jax.data.vocabulary import END, SPECIAL_TOKENS, START, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.scoring import Continuation
-from dclm_jax.experiments import strings
 from dclm_jax.text_scorer import NGramModel
 from tests.data.support import make_corpus, snapshot, write_lines
 

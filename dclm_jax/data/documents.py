@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 from dclm_jax.errors import InputError, brief
@@ -60,6 +60,26 @@ def columns(document: Document) -> Columns:
 def column_names(document: Document) -> list[str]:
     """The names of the columns of a document's rows, in their order."""
     return list(dict.fromkeys(name for row in document.rows for name in row))
+
+
+def require_free_names(
+    columns: Iterable[str],
+    taken: Collection[str],
+    where: str = "",
+) -> None:
+    """Raises an `InputError` if a column of the input has the name of a column of the result.
+
+    Args:
+      columns: names of columns of the input.
+      taken: names of columns of the result. A column of one of several runs is called NAME:RUN.
+      where: beginning of the message, the position of the columns.
+    """
+    for name in columns:
+        if any(f"{name}:".startswith(f"{column}:") for column in taken):
+            raise InputError(
+                f"{where}the column {brief(name)} of the input has the name of a column of the "
+                "result; rename or remove the column"
+            )
 
 
 def cell_text(value: Any) -> str:

@@ -15,19 +15,87 @@ Shapes: A alternatives, D pairs with an outcome, X runs.
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dclm_jax.data import formats
-from dclm_jax.data.alternatives import Choice
+from dclm_jax.data.documents import Document, cell_text, require_free_names
+from dclm_jax.data.readers import TextReader
 from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation import significance
 from dclm_jax.evaluation.scoring import Continuation
-from dclm_jax.evaluation.significance import Difference, Sums
+from dclm_jax.evaluation.significance import (
+    Difference,
+    Sums,
+    difference_table,
+    interval_text,
+    means_to_json,
+)
+from dclm_jax.tables import aligned, present, separated
 
 TOTAL, PER_TARGET = CRITERIA = ("log P", "log P per target")
+_PAIR, _EXCLUDED = "pair", "excluded"
+CONTEXT = "context"
+"""The column of text before the alternatives."""
+
+
+class Choice(NamedTuple):
+    """Alternatives to choose from.
+
+    Attributes:
+      alternatives: sentences, as `LanguageModel.score` takes them, the right one first; of a file
+        lists of words.
+      context: sentences before the alternatives.
+      columns: other cells of the pair's row, by column.
+      where: position of the pair for messages.
+    """
+
+    alternatives: Sequence[Any]
+    context: Sequence[Any] = ()
+    columns: Mapping[str, str] = MappingProxyType({})
+    where: str = "a pair"
+
+
+def read_alternatives(path: str, names: Sequence[str], reader: TextReader) -> Iterator[Choice]:
+    """The records of a table or of JSON lines, streamed.
+
+    Cells are raw text, as for `readers.read_documents`. The tokenizer divides an alternative, which
+    is one sentence, into words, and the context, if the record has one, into sentences and words.
+
+    Args:
+      path: a file, a folder, or "-" for standard input; the extension of a file sets its format,
+        otherwise the reader's options.
+      names: columns of the alternatives, the right alternative first.
+      reader: an unused reader.
+    """
+    tokenizer, count = reader.tokenizer, 0
+
+    def written(name: str, sentences: list[list[str]]) -> list[list[str]]:
+        (document,) = reader.written([Document("", sentences)], keep_empty=True)
+        if not any(document.sentences):
+            raise InputError(f"{where}: {brief(name)} has no words; add its text")
+        return document.sentences
+
+    for where, _, cells in reader.records(path):
+        count += 1
+        formats.require_columns(names, cells, where)
+        texts = {name: cells[name] for name in (*names, CONTEXT) if name in cells}
+        for name, text in texts.items():
+            if not isinstance(text, str):
+                raise InputError(f"{where}: {brief(name)} is {brief(text)}; write text")
+        alternatives = [written(name, [tokenizer.words(texts[name])])[0] for name in names]
+        context = []
+        if CONTEXT in texts:
+            paragraphs = formats.paragraphs(texts[CONTEXT])
+            context = written(CONTEXT, tokenizer.sentences(paragraphs))
+        columns = {name: cell_text(cells[name]) for name in cells if name not in texts}
+        yield Choice(alternatives, context, columns, where)
+    if not count:
+        raise InputError(f"{path} has no records; add one record per pair")
+    reader.finish(path)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,7 +194,7 @@ def accuracies(runs: Sequence[Sequence[Outcome]], by: Sequence[str] = ()) -> lis
             f"the alternatives differ only in OOV words in all {len(runs[0]):,} pairs, so that "
             "accuracy would be chance; choose a run with a larger vocabulary, or other words"
         )
-    require_columns((outcome.choice for outcome in runs[0]), by)
+    require_group_columns((outcome.choice for outcome in runs[0]), by)
     groups: dict[tuple[str, ...], list[int]] = {}
     for index, outcome in enumerate(runs[0] if by else ()):
         cells = tuple(outcome.choice.columns[name] for name in by)
@@ -139,7 +207,7 @@ def accuracies(runs: Sequence[Sequence[Outcome]], by: Sequence[str] = ()) -> lis
     ]
 
 
-def require_columns(choices: Iterable[Choice], by: Sequence[str]) -> None:
+def require_group_columns(choices: Iterable[Choice], by: Sequence[str]) -> None:
     """Raises an `InputError` if a choice has not all columns `by` besides its texts."""
     for choice, name in itertools.product(choices, by):
         if name not in choice.columns:
@@ -156,6 +224,113 @@ def differences(runs: Sequence[Sequence[Outcome]], criterion: str) -> list[Diffe
     return significance.differences(Sums(correct_DxX, np.ones((len(correct_DxX), 1))))
 
 
+class PairResults:
+    """The outcomes of the same choices under several runs, and their accuracies.
+
+    Attributes:
+      labels: labels of the runs.
+      names: names of the alternatives.
+      by: columns of the groups.
+      runs: outcomes by run; at least one pair must have an outcome.
+      accuracies: accuracies of every group and of all pairs.
+      differences: differences between runs over all pairs, by criterion.
+    """
+
+    def __init__(
+        self,
+        labels: Sequence[str],
+        names: Sequence[str],
+        by: Sequence[str],
+        runs: Sequence[Sequence[Outcome]],
+    ):
+        self.labels, self.names, self.by, self.runs = labels, names, by, runs
+        self.accuracies = accuracies(runs, by)
+        self.differences = {criterion: differences(runs, criterion) for criterion in CRITERIA}
+
+    def text(self) -> str:
+        """The tables for a terminal."""
+        header = [*(self.by or ["group"]), "criterion", "pairs", "excluded"]
+        rows = [[*header, *(f"{label}, %" for label in self.labels)]]
+        for accuracy in self.accuracies:
+            cells = accuracy.cells or ("all", *[""] * (len(self.by) - 1))
+            values = [interval_text(100 * values, 2) for values in accuracy.values_3xX.T]
+            counts = f"{accuracy.pairs:,}", f"{accuracy.apart:,}"
+            rows.append([*cells, accuracy.criterion, *counts, *values])
+        lines = [
+            "accuracy in % and its 95% interval (bootstrap over pairs); ties of k count 1/k; "
+            f"{100 / len(self.names):.4g}% is chance",
+            *aligned(rows),
+        ]
+        if any(accuracy.apart for accuracy in self.accuracies):
+            lines.append("excluded: pairs in which OOV words leave no choice")
+        differences = difference_table(
+            self.differences, self.labels, group="criterion", unit="points", scale=100, digits=2
+        )
+        if differences:
+            lines += ["", *differences]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """The accuracies and differences for a file of results."""
+        groups = [
+            {
+                "by": dict(zip(self.by, accuracy.cells, strict=False)),
+                "criterion": accuracy.criterion,
+                "pairs": accuracy.pairs,
+                "set_apart": accuracy.apart,
+                "accuracy": means_to_json(self.labels, accuracy.values_3xX),
+            }
+            for accuracy in self.accuracies
+        ]
+        differences = [
+            {**pair.to_json(self.labels), "criterion": criterion}
+            for criterion, pairs in self.differences.items()
+            for pair in pairs
+        ]
+        return {"alternatives": list(self.names), "groups": groups, "differences": differences}
+
+    def lines(self) -> Iterator[str]:
+        """TSV with the outcome of every pair, one per line."""
+        names = dict.fromkeys(name for outcome in self.runs[0] for name in outcome.choice.columns)
+        for index, pair_outcomes in enumerate(zip(*self.runs, strict=True)):
+            columns, cells = zip(*self._cells(pair_outcomes, names), strict=True)
+            if not index:
+                yield separated(columns)
+            yield separated(cells)
+
+    def _cells(
+        self, pair_outcomes: Sequence[Outcome], names: Iterable[str]
+    ) -> Iterator[tuple[str, object]]:
+        """The columns of the TSV with the cells of a pair."""
+        choice, is_excluded = pair_outcomes[0].choice, np.isnan(pair_outcomes[0].correct[TOTAL])
+        yield _PAIR, choice.where
+        for name in names:
+            yield name, present(choice.columns.get(name))
+        yield _EXCLUDED, int(is_excluded)
+        for label, outcome in zip(self.labels, pair_outcomes, strict=True):
+            end = "" if len(self.labels) == 1 else f":{label}"
+            scores = zip(self.names, outcome.log_probs, outcome.targets, strict=True)
+            for name, log_prob, targets in scores:
+                yield f"log_prob_{name}{end}", f"{log_prob:.6f}"
+                yield f"targets_{name}{end}", targets
+            for name, value in outcome.correct.items():
+                yield f"correct_{_key(name)}{end}", None if is_excluded else f"{value:g}"
+
+
+def require_free_columns(choices: Iterable[Choice], names: Sequence[str]) -> None:
+    """Raises an `InputError` if a column of the input has the name of a column of the TSV.
+
+    Args:
+      choices: choices with their columns.
+      names: names of the alternatives.
+    """
+    correct = [f"correct_{_key(name)}" for name in CRITERIA]
+    scores = [f"{kind}_{name}" for kind in ("log_prob", "targets") for name in names]
+    taken = {_PAIR, _EXCLUDED, *correct, *scores}
+    for choice in choices:
+        require_free_names(choice.columns, taken, f"{choice.where}: ")
+
+
 def _correct(runs: Sequence[Sequence[Outcome]], criterion: str) -> np.ndarray:
     """The outcomes of all pairs, nan for excluded pairs, which are the same in all runs."""
     return np.array([[outcome.correct[criterion] for outcome in run] for run in runs]).T
@@ -168,3 +343,7 @@ def _accuracy(cells: tuple[str, ...], criterion: str, correct_PxX: np.ndarray) -
     if pairs:
         values_3xX = significance.means(correct_DxX, np.ones((pairs, 1)))
     return Accuracy(cells, criterion, pairs, len(correct_PxX) - pairs, values_3xX)
+
+
+def _key(criterion: str) -> str:
+    return criterion.lower().replace(" ", "_")

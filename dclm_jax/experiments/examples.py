@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from dclm_jax.data.documents import Document
+from dclm_jax.evaluation.score_types import DocumentScore
 from dclm_jax.experiments.comparison import Row
-from dclm_jax.score_types import DocumentScore
 from dclm_jax.text_scorer import TextScorer
 
 DOCUMENTS, SENTENCES, CONFIGURATIONS = 3, 8, 5

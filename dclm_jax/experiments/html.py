@@ -15,15 +15,15 @@ import numpy as np
 
 from dclm_jax.errors import importing, printable
 from dclm_jax.evaluation.perplexity import COUNTING_RULES
-from dclm_jax.experiments import examples, figures
-from dclm_jax.experiments.comparison import Row, option_text
-from dclm_jax.experiments.figures import Figure
-from dclm_jax.experiments.tables import counted, runs_table
-from dclm_jax.score_types import (
+from dclm_jax.evaluation.score_types import (
     DocumentScore,
     SentenceScore,
     common_columns,
 )
+from dclm_jax.experiments import examples, figures
+from dclm_jax.experiments.comparison import Row, option_text
+from dclm_jax.experiments.figures import Figure
+from dclm_jax.experiments.tables import counted, runs_table
 from dclm_jax.tables import Table
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ training raises DivergenceError.
 """
 
 import dataclasses
+import datetime
 import math
 import time
 import warnings
@@ -41,12 +42,13 @@ from dclm_jax.nn.precision import SCORING_PRECISION
 from dclm_jax.reading.likelihoods import earlier_sentences
 from dclm_jax.training.config import RunConfig, validated
 from dclm_jax.training.freezing import by_path, choose
+from dclm_jax.training.interruption import interruption
 from dclm_jax.training.optimizer import (
     create_optimizer,
     learning_rate,
     model_params,
 )
-from dclm_jax.training.progress import duration, interruption, parameter_table
+from dclm_jax.training.parameter_table import parameter_table
 from dclm_jax.training.run_writer import RunWriter
 from dclm_jax.training.step import (
     Step,
@@ -335,10 +337,11 @@ class _Run:
         )
         losses = "".join(f"  {name} {loss:.4f}" for name, loss in further.items())
         elapsed = self._read_at - self._started
-        left = elapsed / (step - self._first) * (job.total_steps - step)
+        seconds_left = elapsed / (step - self._first) * (job.total_steps - step)
+        time_left = datetime.timedelta(seconds=int(seconds_left))
         job_logger.info(
             f"step {step}/{job.total_steps}  epoch {epoch}  train {job.measure} "
-            f"{perplexity:.1f}{losses}  {tokens_per_second:,.0f} targets/s  ETA {duration(left)}"
+            f"{perplexity:.1f}{losses}  {tokens_per_second:,.0f} targets/s  ETA {time_left}"
         )
 
     def save(self, evaluate: bool) -> None:

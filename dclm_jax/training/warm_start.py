@@ -15,7 +15,7 @@ from dclm_jax.errors import InputError, brief
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.reading.batch_elements import axes_of
 from dclm_jax.training.freezing import by_path, with_leaves
-from dclm_jax.training.progress import shape_text
+from dclm_jax.training.parameter_table import shape_text
 from dclm_jax.training.workdir import RestoredRun, opened, read_config, restore_run
 
 

@@ -6,8 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from dclm_jax.coherence import kendall
-from dclm_jax.decoding import ordering
+from dclm_jax.decoding import ordering, reordering
 from dclm_jax.decoding.ordering import order_sentences
 from dclm_jax.errors import InputError
 from tests.exhaustive import also
@@ -93,20 +92,20 @@ def test_what_cannot_be_ordered_is_named(name, beam, message):
 def test_measures_by_hand():
     texts = [list("abcd"), list("ab"), list("x"), list("aba")]
     # Inverted: (2, 1) and none; of the last one the two "a" are exchanged, which is no error.
-    measures = kendall.order_measures([[0, 2, 1, 3], [0, 1], [0], [2, 1, 0]], texts)
+    measures = reordering.order_measures([[0, 2, 1, 3], [0, 1], [0], [2, 1, 0]], texts)
     assert measures.tau == pytest.approx(((1 - 2 / 6) + 1 + 1) / 3)
     assert measures.position_accuracy == pytest.approx((0.5 + 1 + 1) / 3)
     assert measures.perfect_match == pytest.approx(2 / 3)
     assert measures.documents == 3
-    reverse = kendall.order_measures([[3, 2, 1, 0]], texts[:1])
+    reverse = reordering.order_measures([[3, 2, 1, 0]], texts[:1])
     assert reverse.tau == pytest.approx(-1)
     assert (reverse.position_accuracy, reverse.perfect_match) == (0, 0)
-    assert math.isnan(kendall.order_measures([[0]], [["x"]]).tau)
+    assert math.isnan(reordering.order_measures([[0]], [["x"]]).tau)
 
 
 def test_chance_is_a_mean_over_all_orders():
     texts = [list("abc")] * 40
-    chance = kendall.by_chance(texts, seed=0)
+    chance = reordering.chance_measures(texts, seed=0)
     # Of 4,000 orders: within four standard deviations.
     assert chance.tau == pytest.approx(0, abs=0.035)
     assert chance.position_accuracy == pytest.approx(1 / 3, abs=0.03)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from dclm_jax import language_model as api
-from dclm_jax.data.alternatives import Choice
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.minimal_pairs import (
     PER_TARGET,
     TOTAL,
+    Choice,
     accuracies,
     differences,
     outcomes,

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL
+from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore
 from dclm_jax.experiments import comparison, html
 from dclm_jax.experiments.report import Report
-from dclm_jax.score_types import DocumentScore, SentenceScore
 from tests.experiments.made_up import by_range, result
 
 HOSTILE = "<script>document.title='run'</script>"

@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 import numpy as np
 
 from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL
+from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore
 from dclm_jax.experiments import comparison, examples
 from dclm_jax.experiments import html as pages_of
-from dclm_jax.score_types import DocumentScore, SentenceScore
 from tests.experiments import pages
 from tests.experiments.made_up import result
 

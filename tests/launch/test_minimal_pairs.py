@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 import dclm_jax
-from dclm_jax.data.alternatives import Choice, read_alternatives
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.readers import TextReader
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.minimal_pairs import accuracies
-from dclm_jax.experiments.pair_files import require_free_names
+from dclm_jax.evaluation.minimal_pairs import (
+    Choice,
+    accuracies,
+    read_alternatives,
+    require_free_columns,
+)
 from tests.launch.support import launch
 
 ROWS = [
@@ -155,4 +158,4 @@ def test_records_of_another_kind_are_refused(tmp_path, old, new, message):
 def test_columns_that_the_table_of_results_has_are_refused(name):
     choice = Choice(["w1", "w2"], columns={name: "1"}, where="pairs.jsonl:1")
     with pytest.raises(InputError, match=f"^pairs.jsonl:1: the column '{name}' of the input has"):
-        require_free_names([choice], ["good", "bad"])
+        require_free_columns([choice], ["good", "bad"])

@@ -5,9 +5,9 @@ import json
 import pytest
 
 import dclm_jax
-from dclm_jax.coherence import kendall
 from dclm_jax.data.documents import Document
 from dclm_jax.data.readers import read_documents
+from dclm_jax.decoding import reordering
 from tests.launch.support import launch
 
 
@@ -24,12 +24,12 @@ def test_orders_are_those_of_python_and_are_measured(space, tmp_path):
         assert record["sentences"] == list(map(" ".join, ordered))
         (score,) = lm.score([document._replace(sentences=ordered)])
         assert record["log_prob"] == pytest.approx(score.log_prob, rel=1e-5)
-        assert record["tau"] == pytest.approx(kendall.kendall_tau(record["order"]))
+        assert record["tau"] == pytest.approx(reordering.kendall_tau(record["order"]))
     measured = json.loads(metrics.read_text())
     texts = [[tuple(words) for words in document.sentences] for document in documents]
-    expected = kendall.order_measures([record["order"] for record in records], texts)
+    expected = reordering.order_measures([record["order"] for record in records], texts)
     assert {key: measured[key] for key in expected._asdict()} == expected._asdict()
-    assert measured["chance"] == kendall.by_chance(texts, 0)._asdict()
+    assert measured["chance"] == reordering.chance_measures(texts, 0)._asdict()
     assert f"{expected.tau:.4f}" in done.stdout
     # A split is its text, and the same seed gives the same orders.
     of_split = launch("order", f"--workdir={space.run}", "--beam=4", "--output=-", quiet=False)

@@ -16,9 +16,9 @@ from dclm_jax.data.readers import read_documents
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import significance
-from dclm_jax.experiments.reading_times import COMPARISONS, gains_of, words_of
+from dclm_jax.evaluation.reading_times import COMPARISONS, gains_of, words_of
+from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore
 from dclm_jax.language_model import LanguageModel
-from dclm_jax.score_types import DocumentScore, SentenceScore
 from tests.launch.support import launch
 
 pytest.importorskip("sentencex")

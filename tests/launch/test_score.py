@@ -13,7 +13,7 @@ import dclm_jax
 from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.readers import read_documents
-from dclm_jax.score_types import DocumentScore
+from dclm_jax.evaluation.score_types import DocumentScore
 from dclm_jax.tables import cell_text
 from tests.launch.support import REPOSITORY, TOLERANCE, copy_run, launch, scored
 

@@ -5,18 +5,17 @@ Shapes: T tokens, N words (rows of the input, of one or more tokens), X predicto
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import stats
 
 from dclm_jax.data.documents import Document, cell_text
 from dclm_jax.data.formats import require_columns
-from dclm_jax.data.vocabulary import SPECIAL_TOKENS
+from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation import significance
 from dclm_jax.tables import present
-from dclm_jax.text_scorer import TextScorer
 
 BASELINE = ("length", "log_frequency")
 COMPARISONS = {
@@ -31,8 +30,19 @@ COMPARISONS = {
 """Predictors of a linear model after BASELINE; the other linear model lacks the last predictor."""
 
 
+class SurprisalModel(Protocol):
+    """The part of `TextScorer` that this module uses."""
+
+    @property
+    def vocabulary(self) -> Vocabulary: ...
+
+    def surprisals(
+        self, documents: Sequence[Document], *, no_context_too: bool, measures: Sequence[str]
+    ) -> dict[str, np.ndarray]: ...
+
+
 def words_of(
-    models: Mapping[str, TextScorer],
+    models: Mapping[str, SurprisalModel],
     stories: Sequence[Document],
     time: str,
     columns: Sequence[str] = (),

@@ -6,7 +6,7 @@ Log-probabilities are natural logarithms (nats); a surprisal is a negative log-p
 
 import dataclasses
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -14,8 +14,7 @@ import numpy as np
 
 from dclm_jax.data.documents import Columns
 from dclm_jax.data.vocabulary import END_TOKEN, UNKNOWN
-from dclm_jax.errors import InputError, brief
-from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL, WORD_MEASURES
+from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,33 +64,6 @@ class SentenceScore:
         log_prob = math.fsum(-surprisal for surprisal in values[SURPRISAL])
         known = [*(ids != UNKNOWN).tolist(), True]
         return cls(log_prob, [*words, END_TOKEN], known, values)
-
-
-_COLUMNS = (
-    *("document", "sentence", "position", "word", "known"),
-    *("sentence_log_prob", "document_log_prob", *WORD_MEASURES),
-)
-RESULT_COLUMNS = (*_COLUMNS, *(f"{name}{NO_CONTEXT}" for name in _COLUMNS))
-
-
-def require_free_names(
-    columns: Iterable[str],
-    taken: Collection[str] = RESULT_COLUMNS,
-    where: str = "",
-) -> None:
-    """Raises an `InputError` if a column of the input has the name of a column of the result.
-
-    Args:
-      columns: names of columns of the input.
-      taken: names of columns of the result. A column of one of several runs is called NAME:RUN.
-      where: beginning of the message, the position of the columns.
-    """
-    for name in columns:
-        if any(f"{name}:".startswith(f"{column}:") for column in taken):
-            raise InputError(
-                f"{where}the column {brief(name)} of the input has the name of a column of the "
-                "result; rename or remove the column"
-            )
 
 
 class TokenScore(NamedTuple):

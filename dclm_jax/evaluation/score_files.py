@@ -1,32 +1,23 @@
-"""Scored documents and columns of their tables, as JSON lines, TSV or HTML."""
+"""Scored documents and columns of their tables, as JSON lines or TSV."""
 
 import itertools
 import math
-import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from dclm_jax.data.documents import Document, column_names
+from dclm_jax.data.documents import Document, column_names, require_free_names
 from dclm_jax.data.formats import listed
-from dclm_jax.errors import InputError
-from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL
-from dclm_jax.experiments import html
+from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL, WORD_MEASURES
+from dclm_jax.evaluation.score_types import DocumentScore, common_columns
 from dclm_jax.files import json_text
 from dclm_jax.log import logger
-from dclm_jax.score_types import DocumentScore, common_columns, require_free_names
 from dclm_jax.tables import present, separated
 
-FORMATS = ("jsonl", "tsv", "html")
-
-
-def format_of(path: str) -> str:
-    """The format of the extension of a path; JSON lines for other extensions."""
-    ending = pathlib.PurePath(path).suffix.removeprefix(".")
-    if ending == "csv":
-        raise InputError(
-            f"--output={path}: CSV output is not supported; use the extension .jsonl, .tsv or .html"
-        )
-    return ending if ending in FORMATS else FORMATS[0]
+_TOKEN_COLUMNS = "document", "sentence", "position", "word"
+_SUM_COLUMNS = "sentence_log_prob", "document_log_prob"
+_COLUMNS = (*_TOKEN_COLUMNS, "known", *_SUM_COLUMNS, *WORD_MEASURES)
+RESULT_COLUMNS = (*_COLUMNS, *(f"{name}{NO_CONTEXT}" for name in _COLUMNS))
+"""Names of columns of scores, which no column of the input may have."""
 
 
 def carry(documents: Iterable[Document]) -> tuple[list[str], Iterator[Document]]:
@@ -37,7 +28,7 @@ def carry(documents: Iterable[Document]) -> tuple[list[str], Iterator[Document]]
     documents = iter(documents)
     first = list(itertools.islice(documents, 1))
     repeated = [name for document in first for name in column_names(document)]
-    require_free_names(repeated)
+    require_free_names(repeated, RESULT_COLUMNS)
 
     def carried() -> Iterator[Document]:
         is_reported = False
@@ -62,40 +53,20 @@ class Layout(NamedTuple):
       measures: names of all measures of every target, surprisals included.
       columns: names of the columns of the input.
       matmul_precision: precision of products in the model; None for n-gram models.
-      title: title of an HTML file, without the precision.
     """
 
     measures: Sequence[str]
     columns: Sequence[str]
     matmul_precision: str | None
-    title: str
 
 
-def lines(file_format: str, scores: Iterable[DocumentScore], layout: Layout) -> Iterator[str]:
-    """Yields the text of a file in parts, for streamed documents.
-
-    Args:
-      file_format: one of `FORMATS`.
-      scores: the scores of the documents.
-      layout: the content of the file.
-    """
-    if file_format == "tsv":
-        yield from _tsv_lines(scores, layout)
-    elif file_format == "jsonl":
-        yield from (_json_line(score, layout) for score in scores)
-    else:
-        title = layout.title
-        if layout.matmul_precision:
-            title += f" (matmul precision: {layout.matmul_precision})"
-        compared = f"{SURPRISAL}{NO_CONTEXT}" in layout.measures
-        yield html.head(title, compared=compared)
-        for score in scores:
-            yield html.document([""], [score])
-        yield html.foot()
+def json_lines(scores: Iterable[DocumentScore], layout: Layout) -> Iterator[str]:
+    """The JSON object of each document, for streamed documents."""
+    for score in scores:
+        yield json_text(_json_object(score, layout)) + "\n"
 
 
-def _json_line(score: DocumentScore, layout: Layout) -> str:
-    """The JSON object of one document."""
+def _json_object(score: DocumentScore, layout: Layout) -> dict[str, Any]:
     common, varying = common_columns(score)
     sentences = []
     for number, sentence in enumerate(score.sentences):
@@ -106,7 +77,7 @@ def _json_line(score: DocumentScore, layout: Layout) -> str:
         if varying:
             record["columns"] = {name: score.columns[name][number] for name in varying}
         sentences.append(record)
-    document = {
+    return {
         "id": score.id,
         **({"columns": common} if common else {}),
         "unit": "nats",
@@ -114,14 +85,11 @@ def _json_line(score: DocumentScore, layout: Layout) -> str:
         "log_prob": score.log_prob,
         "sentences": sentences,
     }
-    return json_text(document) + "\n"
 
 
-def _tsv_lines(scores: Iterable[DocumentScore], layout: Layout) -> Iterator[str]:
+def tsv_lines(scores: Iterable[DocumentScore], layout: Layout) -> Iterator[str]:
     """The names of columns, and one row per target (word or END)."""
-    first = ["document", "sentence", "position", "word"]
-    sums = ["sentence_log_prob", "document_log_prob"]
-    yield separated([*first, *layout.measures, "known", *sums, *layout.columns])
+    yield separated([*_TOKEN_COLUMNS, *layout.measures, "known", *_SUM_COLUMNS, *layout.columns])
     for score in scores:
         for name, sentence, position, word, known, measures, columns in score.rows():
             values = [

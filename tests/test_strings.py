@@ -8,11 +8,11 @@ import jax
 import numpy as np
 import pytest
 
+from dclm_jax import strings
 from dclm_jax.data.corpus import TrainingText
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.vocabulary import END_TOKEN
 from dclm_jax.errors import InputError
-from dclm_jax.experiments import strings
 from tests import oracles
 from tests.exhaustive import also
 from tests.models.support import random_params, small_model
