@@ -174,6 +174,7 @@ def _parse_tagged(text: Text) -> Iterator[Document]:
 def _parse_prose(text: Text) -> Iterator[Document]:
     for block in _blocks(text.lines, lambda line: _is_divider(line, text.notes)):
         if paragraphs := list(_blocks(block, _is_blank)):
+            text.notes.has_paragraphs |= len(paragraphs) > 1
             texts = [" ".join(line.strip() for _, line in lines) for lines in paragraphs]
             yield _divided(text, f"{text.label}:{paragraphs[0][0].number}", texts)
 

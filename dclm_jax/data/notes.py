@@ -28,9 +28,14 @@ _NOTES = {
 
 
 class Notes:
-    """Counts of omitted and unusual text in an input."""
+    """Counts of omitted and unusual text in an input.
+
+    Attributes:
+      has_paragraphs: whether a document of the format prose has several paragraphs.
+    """
 
     def __init__(self):
+        self.has_paragraphs = False
         self._counts: collections.Counter[str] = collections.Counter()
         self._sizes: collections.Counter[str] = collections.Counter()
         self._largest: dict[str, tuple[int, str]] = {}

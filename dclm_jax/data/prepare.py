@@ -412,9 +412,7 @@ def _end(inputs: Mapping[str, _Input], plan: _Plan) -> TextOptions:
         _require_effect(plan.text, plan.options, formats)
         is_raw = any(text.reader.has_raw_text for text in inputs.values())
         format = "prose" if is_raw else "tagged" if "tagged" in formats else "lines"
-    options = dataclasses.replace(plan.text, format=format)
-    # The vocabulary stores the unknown token of tokenized text.
-    return options if format == "prose" else dataclasses.replace(options, unknown_token=None)
+    return dataclasses.replace(plan.text, format=format)
 
 
 def _divided(numbered: NumberedText, plan: _Plan) -> NumberedText:

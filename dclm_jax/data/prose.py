@@ -91,6 +91,9 @@ class Tokenizer:
         # sacremoses deletes control characters and uses "DOTMULTI" as an internal mark.
         spaced = text.split()
         tokens = list(self._moses.tokenize(text, escape=False))
+        # sacremoses splits an apostrophe from a word only before another character.
+        if tokens and len(tokens[-1]) > 1 and tokens[-1].endswith("'"):
+            tokens[-1:] = tokens[-1][:-1], "'"
         if "".join(tokens) == "".join(spaced):
             return tokens
         if len(spaced) == 1:

@@ -90,7 +90,7 @@ class TextReader:
         self._joined_by = joined_by
         self.notes = Notes()
         self._ids: dict[str, str] = {}
-        self._has_documents = False
+        self._num_documents = self._num_sentences = 0
 
     @functools.cached_property
     def tokenizer(self) -> prose.Tokenizer:
@@ -160,15 +160,22 @@ class TextReader:
             self.empty_sentences += len(sentences) - len(written)
             self.empty_documents += not written
             if written or keep_empty:
-                self._has_documents = True
+                self._num_documents += 1
+                self._num_sentences += len(written)
                 yield Document(name, written, tags, rows, row_of_word)
 
     def finish(self, name: str | pathlib.Path, level: int = logging.INFO) -> None:
         """Refuses an input without documents, and logs the notes."""
-        if not self._has_documents:
+        if not self._num_documents:
             raise InputError(f"{name}: has no documents; expected text")
         for note in self.notes.lines():
             logger.log(level, f"{name}: {note}")
+        if self.notes.has_paragraphs:
+            logger.info(
+                f"{name}: documents: {self._num_documents:,}, with {self._num_sentences:,} "
+                "sentences; a blank line ends a paragraph, and only a line that begins with = ends "
+                "a document"
+            )
 
 
 def _of_written(words: list[list[str]], values: list[list[Read]] | None) -> list[list[Read]] | None:

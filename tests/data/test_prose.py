@@ -1,10 +1,15 @@
 """Raw prose, divided into sentences and words, and the embedded addresses."""
 
+import dataclasses
+import json
+
 import pytest
 
 from dclm_jax.data.corpora import sotu
 from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.documents import Document
+from dclm_jax.data.readers import read_documents
+from dclm_jax.data.vocabulary import UNKNOWN
 from tests.data.support import contents, make_corpus, read, sentences_of, write
 
 CURLY = "“Don’t (ever) go…” he said — twice – and «left»\u00a0; ‘it’ was the dog’s"
@@ -36,6 +41,36 @@ def test_prose_is_split_into_sentences_and_words(tmp_path):
         Document("t.txt:1", first),
         Document("t.txt:7", [["second", "document", "."]]),
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("8' x 10'", ["8", "'", "x", "10", "'"]),
+        ("the dogs'", ["the", "dogs", "'"]),
+        ("He said 'no.'", ["He", "said", "'", "no", ".", "'"]),
+        ("6''", ["6", "'", "'"]),
+        ("'", ["'"]),
+    ],
+)
+def test_an_apostrophe_at_the_end_is_a_word_as_within_the_text(tmp_path, text, words):
+    assert sentences_of(write(tmp_path / "t.txt", f"{text}\n"), "prose") == [[words]]
+    within = sentences_of(write(tmp_path / "t.txt", f"{text} (yes\n"), "prose")
+    assert within == [[[*words, "(", "yes"]]]
+    record = json.dumps({"text": text})
+    assert sentences_of(write(tmp_path / "t.jsonl", record)) == [[words]]
+
+
+def test_a_note_says_what_divides_prose(tmp_path, caplog):
+    path = write(tmp_path / "t.txt", "It was. We left.\n\nIt slept.\n=\nYes.\n")
+    assert len(read(path, "prose")) == 2
+    assert caplog.messages == [
+        f"{path}: documents: 2, with 4 sentences; a blank line ends a paragraph, and only a line "
+        "that begins with = ends a document"
+    ]
+    caplog.clear()
+    read(write(path, "It was. We left.\n\n"), "prose")
+    assert not caplog.messages
 
 
 def test_other_spellings_of_the_unknown_token(tmp_path):
@@ -71,6 +106,23 @@ def test_the_unknown_token_of_raw_text_is_one_word_that_is_unknown(tmp_path, tok
     assert corpus.vocabulary.unknown_token == token
     # A run reads other text in the same way.
     assert corpus.manifest.text.unknown_token == token
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".jsonl", ".csv", ".tsv"])
+def test_a_corpus_of_words_keeps_the_unknown_token_of_raw_text(tmp_path, suffix):
+    path = write(tmp_path / "t.txt", "the <unk> left .\n")
+    make_corpus({"train": path}, tmp_path / "corpus", unknown_token="<unk>")
+    corpus = open_corpus(tmp_path / "corpus", "train")
+    raw = {
+        ".txt": "the <unk> left.\n",
+        ".jsonl": '{"text": "the <unk> left."}\n',
+        ".csv": "text\nthe <unk> left.\n",
+        ".tsv": "text\nthe <unk> left.\n",
+    }
+    options = dataclasses.replace(corpus.manifest.text, format="prose")
+    (document,) = read_documents(write(tmp_path / f"raw{suffix}", raw[suffix]), options)
+    ids = corpus.vocabulary.encode(document.sentences[0])
+    assert ids.tolist() == corpus.document(0)[0].tolist() and ids[1] == UNKNOWN
 
 
 def test_every_file_of_a_folder_is_a_document(tmp_path):

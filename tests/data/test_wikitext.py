@@ -85,8 +85,8 @@ def test_the_original_tokens_are_counted_and_unknown_words_are_the_texts(folder,
     tokens, manifest = original(min_count=1)
     assert tokens == TOKENS | {"train": TOKENS["train"] + len(TEST_WORDS.split()) + 1}
     assert manifest.options["unknown_token"] == "<unk>"
-    # A run reads other text as lines of words.
-    assert manifest.text == TextOptions()
+    # A run reads other text as lines of words, and <unk> in raw text as a word.
+    assert manifest.text == TextOptions(unknown_token="<unk>")
     assert manifest.splits["train"].oov_tokens == 1
     assert len(ids_of(tmp_path / "out")["test"]) == 2
     # Of another text than the original one the number would say nothing.
