@@ -22,10 +22,10 @@ from dclm_jax.evaluation import datasets, perplexity
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.log import logger
 
-Sentence = str | Sequence[str]
+SentenceText = str | Sequence[str]
 """Words separated by spaces, or a list of words."""
-Documents = Iterable[Document | Sequence[Sentence]]
-AnyDocument = TypeVar("AnyDocument", bound=Document | Sequence[Sentence])
+Documents = Iterable[Document | Sequence[SentenceText]]
+AnyDocument = TypeVar("AnyDocument", bound=Document | Sequence[SentenceText])
 OfSentence = TypeVar("OfSentence")
 
 _EXAMPLES = 5
@@ -118,7 +118,7 @@ def encoded(
 
 
 def words_of(
-    document: Document | Sequence[Sentence], what: str = "a document is"
+    document: Document | Sequence[SentenceText], what: str = "a document is"
 ) -> list[list[str]]:
     """The words of the sentences of a document; messages begin with `what`."""
     sentences = document.sentences if isinstance(document, Document) else document

@@ -63,7 +63,9 @@ Number = Annotated[float, Range(-sys.float_info.max, sys.float_info.max, "a fini
 Share = Annotated[float, Range(0, 1, "a number from 0 to 1")]
 Rate = Annotated[float, Range(0, math.nextafter(1, 0), "a number of at least 0 and below 1")]
 Finite = Annotated[float, Range(0, sys.float_info.max, "a finite number of at least 0")]
-Scale = Annotated[float, Range(math.nextafter(0, 1), sys.float_info.max, "a finite number above 0")]
+FinitePositive = Annotated[
+    float, Range(math.nextafter(0, 1), sys.float_info.max, "a finite number above 0")
+]
 Positive = Annotated[float, Range(math.nextafter(0, 1), math.inf, "a number above 0")]
 
 

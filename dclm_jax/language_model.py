@@ -26,7 +26,7 @@ from dclm_jax.decoding import generation
 from dclm_jax.decoding.choices import GREEDY, Decoding
 from dclm_jax.decoding.generation import Limits
 from dclm_jax.decoding.ordering import DEFAULT_BEAM, Ordered, order_sentences
-from dclm_jax.encoding import AnyDocument, Documents, OfSentence, Sentence, encoded, words_of
+from dclm_jax.encoding import AnyDocument, Documents, OfSentence, SentenceText, encoded, words_of
 from dclm_jax.errors import InputError, brief, require_at_least
 from dclm_jax.evaluation import distributions
 from dclm_jax.evaluation.distributions import DIVERGENCE, SURPRISAL, Measured, surprisal_columns
@@ -87,7 +87,7 @@ class DocumentState:
     lm: "NeuralModel"
     state: Any = dataclasses.field(repr=False)
 
-    def read(self, *sentences: Sentence) -> "DocumentState":
+    def read(self, *sentences: SentenceText) -> "DocumentState":
         """The state after these further sentences."""
         return self.after(self.lm.encode(sentences))
 
@@ -98,7 +98,7 @@ class DocumentState:
         return DocumentState(self.lm, self.lm.reader.read(self.state, [ids])[0])
 
     def score(
-        self, candidates: Sequence[Sentence], *, no_context_too: bool = False
+        self, candidates: Sequence[SentenceText], *, no_context_too: bool = False
     ) -> list[SentenceScore]:
         """The score of each candidate as the next sentence. A candidate without words has the
         log-probability of END directly after START.
@@ -117,7 +117,7 @@ class DocumentState:
         measures = (dict(zip(names, values, strict=True)) for values in zip(*nll, strict=True))
         return list(map(SentenceScore.of, words, ids, measures))
 
-    def next_words(self, prefix: Sentence = "", k: int = 10) -> list[tuple[str, float]]:
+    def next_words(self, prefix: SentenceText = "", k: int = 10) -> list[tuple[str, float]]:
         """The k likeliest next words with their log-probabilities in nats, likeliest first.
 
         Args:
@@ -193,8 +193,8 @@ class NeuralModel(ScoringModel):
         self, documents: Iterable[OfSentence], *, no_context_too: bool
     ) -> Iterator[tuple[OfSentence, list[Measured]]]:
         """Documents with the measures of the distribution of every target; see
-        `evaluation.distributions.measure`."""
-        return distributions.measure(
+        `evaluation.distributions.measure_documents`."""
+        return distributions.measure_documents(
             self.model,
             self.params,
             documents,
@@ -259,7 +259,7 @@ class NeuralModel(ScoringModel):
                 yield document.passed, list(itertools.islice(spelled, samples))
             first += len(window)
 
-    def to_words(self, text: generation.Text) -> GeneratedText:
+    def to_words(self, text: generation.Generated) -> GeneratedText:
         """A generated text as words, with its scores."""
         sentences = [
             SentenceScore.of(self.vocabulary.decode(ids.tolist()), ids, {SURPRISAL: -log_probs})
@@ -308,7 +308,7 @@ class LanguageModel(NeuralModel, SentenceModel):
         """The model and its parameters."""
         return self.model, self.params
 
-    def read(self, sentences: Document | Sequence[Sentence] = ()) -> DocumentState:
+    def read(self, sentences: Document | Sequence[SentenceText] = ()) -> DocumentState:
         """The state after the first sentences of a document, as `score` takes it."""
         return DocumentState(self, self.without_context()).after(self.encode(sentences))
 
@@ -323,7 +323,7 @@ class LanguageModel(NeuralModel, SentenceModel):
             raise InputError(f"the text has {1 + len(others)} documents; expected one")
         return self.read(document)
 
-    def attention(self, document: Document | Sequence[Sentence]) -> list[SentenceAttention]:
+    def attention(self, document: Document | Sequence[SentenceText]) -> list[SentenceAttention]:
         """The attention weights of every target of a document, as `score` takes it; see
         `Reader.attention`. A sentence without words has no targets and no positions."""
         (passed,) = self._encoded([document])
@@ -343,7 +343,9 @@ class LanguageModel(NeuralModel, SentenceModel):
             attention.append(SentenceAttention([*targets, END_TOKEN], positions, weights))
         return passed.aligned(attention, SentenceAttention([], [], np.zeros((0, 0), np.float32)))
 
-    def order(self, sentences: Document | Sequence[Sentence], beam: int = DEFAULT_BEAM) -> Ordered:
+    def order(
+        self, sentences: Document | Sequence[SentenceText], beam: int = DEFAULT_BEAM
+    ) -> Ordered:
         """The likeliest order of a document's sentences, see `decoding.ordering`.
 
         Returns:
@@ -412,8 +414,8 @@ class Autoencoder(NeuralModel):
 
     def read(
         self,
-        source: Document | Sequence[Sentence],
-        sentences: Document | Sequence[Sentence] = (),
+        source: Document | Sequence[SentenceText],
+        sentences: Document | Sequence[SentenceText] = (),
     ) -> DocumentState:
         """The state after a source and the first sentences of its document, which are documents as
         `score` takes them."""
@@ -504,10 +506,10 @@ def restore(
 
 def _restored(folder: Path, batch_size: int, matmul_precision: str) -> ScoringModel:
     text = read_training_text(folder)
-    if read_config(folder)["model"]["name"] == ngram.NAME:
-        counted = ngram.restore_run(folder)
+    if read_config(folder)["model"]["name"] == ngram.NGRAM:
+        counted = ngram.restore_ngram(folder)
         return NGramModel(
-            name=ngram.NAME,
+            name=ngram.NGRAM,
             num_parameters=sum(counted.counts),
             vocabulary=counted.vocabulary,
             config=counted.config,

@@ -46,7 +46,7 @@ from dclm_jax.errors import InputError, brief, did_you_mean, importing
 from dclm_jax.language_model import restore
 from dclm_jax.log import logger
 from dclm_jax.nn.precision import SCORING_PRECISION
-from dclm_jax.strings import Continuation
+from dclm_jax.strings import ContinuationScore
 from dclm_jax.text_scorer import DEFAULT_BATCH_SIZE, TextScorer
 
 NAME = "dclm_jax"
@@ -127,9 +127,11 @@ class HarnessModel(LM):
 model_registry.register(NAME, target=f"dclm_jax.lm_eval:{HarnessModel.__name__}")
 
 
-def _unknown_answers(requests: Sequence[Instance], scores: Sequence[Continuation]) -> Iterator[str]:
+def _unknown_answers(
+    requests: Sequence[Instance], scores: Sequence[ContinuationScore]
+) -> Iterator[str]:
     """A warning for each task with items whose answers OOV words make equal for the model."""
-    items: dict[str, dict[Any, list[Continuation]]] = collections.defaultdict(dict)
+    items: dict[str, dict[Any, list[ContinuationScore]]] = collections.defaultdict(dict)
     for request, score in zip(requests, scores, strict=True):
         task = items[str(request.task_name)]
         task.setdefault(request.doc_id, []).append(score)
@@ -143,7 +145,7 @@ def _unknown_answers(requests: Sequence[Instance], scores: Sequence[Continuation
             )
 
 
-def _is_chance(answers: Sequence[Continuation]) -> bool:
+def _is_chance(answers: Sequence[ContinuationScore]) -> bool:
     """Whether no answer of an item can be distinguished from the other answers, or from other
     words if there is only one answer."""
     if len(answers) == 1:

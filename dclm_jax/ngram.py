@@ -39,10 +39,10 @@ from dclm_jax.data.vocabulary import END, START, Vocabulary
 from dclm_jax.errors import InputError, importing, require_at_least
 from dclm_jax.evaluation.scoring import Scored, sentences_to_score
 from dclm_jax.log import job_logger
-from dclm_jax.training.config import difference_text, differences
+from dclm_jax.training.config import changed_keys, difference_text
 from dclm_jax.training.workdir import CONFIG_FILE, TEXT_FILE, VOCABULARY_FILE, read_config
 
-NAME = "ngram"
+NGRAM = "ngram"
 ARPA_FILE = "model.arpa"
 BINARY_FILE = "model.binary"
 KENLM_BIN = "KENLM_BIN"
@@ -142,7 +142,7 @@ class NGramScorer:
         return (np.array(log10, np.float64) * -math.log(10)).astype(np.float32)
 
 
-def train(
+def train_ngram(
     data_directory: str | os.PathLike[str],
     workdir: str | os.PathLike[str],
     *,
@@ -164,7 +164,7 @@ def train(
     data = open_corpus(data_directory, "train")
     target = pathlib.Path(workdir).absolute()
     config = {
-        "model": {"name": NAME, "order": order},
+        "model": {"name": NGRAM, "order": order},
         "data": {"directory": storage.absolute(data_directory)},
     }
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
@@ -196,7 +196,7 @@ def train(
     return counts
 
 
-def restore_run(workdir: str | os.PathLike[str]) -> NGramRun:
+def restore_ngram(workdir: str | os.PathLike[str]) -> NGramRun:
     """The n-gram model of a workdir."""
     workdir = pathlib.Path(workdir)
     config = read_config(workdir)
@@ -248,7 +248,7 @@ def _require_same(workdir: pathlib.Path, config: Mapping[str, Any], vocabulary: 
         raise InputError(f"{workdir}: exists and has no run; choose a new --workdir")
     model = read_config(workdir)["model"]
     saved = {"model": {key: model.get(key) for key in config["model"]}}
-    if different := differences(saved, {"model": config["model"]}):
+    if different := changed_keys(saved, {"model": config["model"]}):
         raise InputError(
             f"{workdir} already contains a different run ({difference_text(different)}). Choose a "
             "new --workdir"

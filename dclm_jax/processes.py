@@ -21,7 +21,7 @@ from jax.experimental import multihost_utils
 
 from dclm_jax.errors import InputError
 
-Tree = TypeVar("Tree")
+TreeT = TypeVar("TreeT")
 
 DEVICES = "devices"
 """Name of the axis over devices, of `jax.pmap` and of meshes."""
@@ -105,7 +105,7 @@ def gather(content: bytes) -> list[bytes]:
     return [row[:size].tobytes() for row, size in zip(rows, sizes_P, strict=True)]
 
 
-def together(action: Callable[[], Tree]) -> Tree:
+def together(action: Callable[[], TreeT]) -> TreeT:
     """The local result of `action`, after it has succeeded in every process. Every process must
     call it.
 
@@ -141,7 +141,7 @@ def by_first(function: Callable[..., Any]) -> Callable[..., Any]:
     return shared
 
 
-def from_first(tree: Tree) -> Tree:
+def from_first(tree: TreeT) -> TreeT:
     """Sends the first process's arrays to all processes. Every process must call it.
 
     Args:
@@ -161,7 +161,7 @@ def stop_agreed() -> bool:
     return multihost_utils.reached_preemption_sync_point(next(_calls))
 
 
-def on_local_devices(tree: Tree) -> Tree:
+def on_local_devices(tree: TreeT) -> TreeT:
     """Copies of arrays on every local device, for a `pmap` with `in_axes=None`."""
     mesh = jax.sharding.Mesh(np.array(jax.local_devices()), (DEVICES,))
     return jax.device_put(tree, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec()))

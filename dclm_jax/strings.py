@@ -25,19 +25,19 @@ import numpy as np
 
 from dclm_jax.data import formats
 from dclm_jax.data.documents import Document
+from dclm_jax.data.prose import WordLists
 from dclm_jax.data.readers import TextReader
 from dclm_jax.data.vocabulary import END, UNKNOWN, Vocabulary
 from dclm_jax.text_scorer import TextScorer
 
-Sentences = list[list[str]]
-Divide = Callable[[str], Sentences]
+Divide = Callable[[str], WordLists]
 """A function that divides a string into sentences of words."""
 _NEXT_WORD = " We"
 _STRINGS = 1024
 """Number of divided strings in memory: the answers to a question share their context."""
 
 
-class Continuation(NamedTuple):
+class ContinuationScore(NamedTuple):
     """The score of a continuation.
 
     Attributes:
@@ -71,7 +71,7 @@ class _Part(NamedTuple):
         return [*self.sentences[-1].tolist(), END][self.first : self.last]
 
 
-def sentences_of(lm: TextScorer, text: str) -> Sentences:
+def sentences_of(lm: TextScorer, text: str) -> WordLists:
     """The words of the sentences of a string."""
     reader = TextReader(lm.string_options())
     if reader.options.format == "prose":
@@ -87,7 +87,7 @@ def _is_complete(divide: Divide, text: str) -> bool:
     return len(divide(text + _NEXT_WORD)) > len(divide(text))
 
 
-def score(lm: TextScorer, requests: Iterable[tuple[str, str]]) -> list[Continuation]:
+def score(lm: TextScorer, requests: Iterable[tuple[str, str]]) -> list[ContinuationScore]:
     """The scores of continuations.
 
     Args:
@@ -106,7 +106,7 @@ def score(lm: TextScorer, requests: Iterable[tuple[str, str]]) -> list[Continuat
             is_likeliest = (sentence["rank"][targets] == 1).all()
             greedy = greedy and bool(is_likeliest) and UNKNOWN not in part.targets
             ids += part.targets
-        continuations.append(Continuation(math.fsum(log_probs), greedy, tuple(ids)))
+        continuations.append(ContinuationScore(math.fsum(log_probs), greedy, tuple(ids)))
     return continuations
 
 

@@ -34,20 +34,20 @@ from dclm_jax.encoding import (
     OfSentence,
     OovWords,
     PassedDocument,
-    Sentence,
+    SentenceText,
     dataset_of,
     encoded,
     words_of,
 )
 from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation import datasets, distributions, interpolation, measures, minimal_pairs
-from dclm_jax.evaluation.adaptation import Adaptation, adapt
+from dclm_jax.evaluation.adaptation import Adaptation, adaptive_scorer
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.distributions import (
     DIVERGENCE,
     SURPRISAL,
     Measured,
-    column_names,
+    measure_columns,
     surprisal_columns,
 )
 from dclm_jax.evaluation.minimal_pairs import Choice, Outcome
@@ -142,7 +142,7 @@ class ScoringModel(abc.ABC):
     def _dataset(self, documents: Documents | Dataset) -> Dataset:
         return dataset_of(self.vocabulary, documents, self.oov_words())
 
-    def encode(self, document: Document | Sequence[Sentence]) -> list[np.ndarray]:
+    def encode(self, document: Document | Sequence[SentenceText]) -> list[np.ndarray]:
         """The word ids of a document's sentences; sentences without words are omitted."""
         (passed,) = self._encoded([document])
         return passed.sentences
@@ -194,7 +194,7 @@ class ScoringModel(abc.ABC):
           the documents' tables (strings; None where a document has no cell).
         """
         names = surprisal_columns(no_context_too=no_context_too)
-        names += column_names(measures, no_context_too=no_context_too)
+        names += measure_columns(measures, no_context_too=no_context_too)
         scores = self.score(documents, no_context_too=no_context_too, measures=measures)
         rows = [row for score in scores for row in score.rows()]
         carried = dict.fromkeys(name for row in rows for name in row.columns)
@@ -235,7 +235,7 @@ class ScoringModel(abc.ABC):
           One score per document, with the Document's id, or with its position from 0, as its name.
         """
         surprisals = surprisal_columns(no_context_too=no_context_too)
-        others = column_names(measures, no_context_too=no_context_too)
+        others = measure_columns(measures, no_context_too=no_context_too)
         without_words = SentenceScore(0.0, [], [], {name: [] for name in [*surprisals, *others]})
         passed = self._encoded(documents)
         for document, measured in self._measured(passed, surprisals, others):
@@ -265,7 +265,7 @@ class ScoringModel(abc.ABC):
         self, documents: Iterable[OfSentence], *, no_context_too: bool
     ) -> Iterator[tuple[OfSentence, list[Measured]]]:
         """Documents with the measures of the distribution of every target
-        (`evaluation.distributions.measure`), which only a single neural model has."""
+        (`evaluation.distributions.measure_documents`), which only a single neural model has."""
         others = ", ".join(distributions.WORD_MEASURES[1:])
         raise InputError(
             f"{self.title} scores only the words of a text, so that {others} are not known; "
@@ -298,7 +298,9 @@ class TextScorer(ScoringModel):
 
     kind: ClassVar[str] = "a language model"
 
-    def minimal_pairs(self, choices: Iterable[Choice | Sequence[Sentence]]) -> Iterator[Outcome]:
+    def minimal_pairs(
+        self, choices: Iterable[Choice | Sequence[SentenceText]]
+    ) -> Iterator[Outcome]:
         """Chooses among alternative sentences; input may be larger than memory.
 
         Args:
@@ -308,7 +310,9 @@ class TextScorer(ScoringModel):
         scored = self.scorer.score(self._requests(choices))
         return minimal_pairs.outcomes(scored, end_is_target=self.scorer.objective == "words")
 
-    def _requests(self, choices: Iterable[Choice | Sequence[Sentence]]) -> Iterator[Continuation]:
+    def _requests(
+        self, choices: Iterable[Choice | Sequence[SentenceText]]
+    ) -> Iterator[Continuation]:
         """The documents to score, one per alternative."""
         oov = self.oov_words()
         for passed in choices:
@@ -379,11 +383,11 @@ class TextScorer(ScoringModel):
           kind: "cache" (neural), "unigram" (cache) or "dynamic" (evaluation).
           tune_on: documents, as `score` takes them, on which missing numbers of the setting are
             tuned; they should differ from the measured documents.
-          data, label, on_document: as for `evaluation.adaptation.adapt`.
+          data, label, on_document: as for `evaluation.adaptation.adaptive_scorer`.
           **setting: weight, theta, window and strength of a neural cache, weight and strength of a
             unigram cache, rate and decay of dynamic evaluation.
         """
-        make_scorer, adaptation = adapt(
+        make_scorer, adaptation = adaptive_scorer(
             self,
             kind,
             setting,

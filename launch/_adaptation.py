@@ -49,7 +49,7 @@ _NUMBERS = {
         ),
     )
 }
-SETTINGS = (ADAPT, *_NUMBERS.values())
+SETTING_FLAGS = (ADAPT, *_NUMBERS.values())
 _PREFIXES = {"cache": "cache", "unigram": "cache", "dynamic": "dynamic"}
 _TUNED_ON = "valid"
 """The split that tunes settings of --adapt, and the weight of --interpolate."""

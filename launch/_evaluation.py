@@ -125,7 +125,7 @@ def open_split(
     """
     vocabulary = runs[0].lm.vocabulary
     if text is None:
-        return datasets.open_split(vocabulary, directory_of(runs), name)
+        return datasets.open_split(vocabulary, corpus_directory(runs), name)
     return datasets.open_text(vocabulary, text, text_reader([run.lm for run in runs]))
 
 
@@ -227,7 +227,7 @@ def notify_of_saved(store: Store) -> None:
         logger.info(store.note)
 
 
-def directory_of(runs: Sequence[Subject]) -> str:
+def corpus_directory(runs: Sequence[Subject]) -> str:
     """--data, or the corpus that all runs were trained on."""
     return subjects.corpus_of(runs, flags.FLAGS.data)
 

@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> None:
     del argv
     data = _app.required("data", "DIR, a prepared corpus")
     workdir = _app.required("workdir", "DIR, the directory of the model")
-    counts = ngram.train(data, workdir, order=_ORDER.value)
+    counts = ngram.train_ngram(data, workdir, order=_ORDER.value)
     print(f"{workdir}: {sum(counts):,} n-grams of orders 1 to {len(counts)}")
     print(f"next: python -m launch.evaluate --workdir={workdir}")
 

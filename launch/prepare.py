@@ -30,7 +30,7 @@ from absl import flags
 from dclm_jax.data.corpora import COLLECTIONS
 from dclm_jax.data.corpus import open_corpus, statistics_table
 from dclm_jax.data.documents import TextOptions
-from dclm_jax.data.prepare import PrepareOptions, Source, prepare
+from dclm_jax.data.prepare import PrepareOptions, TextSource, prepare
 from dclm_jax.errors import InputError
 from launch import _app
 from launch._fields import define_fields, values_of
@@ -94,7 +94,7 @@ def _show(directory: str) -> None:
         print("\n" * (index > 0) + "\n".join(corpus.document_lines(index)))
 
 
-def _source() -> Source:
+def _source() -> TextSource:
     """The source of `prepare`."""
     if not _CORPUS.value:
         return values_of(_INPUTS)

@@ -63,7 +63,7 @@ def main(argv: Sequence[str]) -> None:
     runs = _evaluation.restore_all(TextScorer)
     models = {run.label: run.lm for run in runs}
     stories = list(_evaluation.read_text([*models.values()], path, joined_by=[_STORY.value]))
-    words = reading_times.words_of(models, stories, _TIME.value, _PREDICTORS.value)
+    words = reading_times.word_table(models, stories, _TIME.value, _PREDICTORS.value)
     gains, differences = reading_times.gains_of(words, list(models), _TIME.value, _PREDICTORS.value)
     table = [("predictor", "run", "nats per 1,000 words [95% interval]", "p (Holm)")]
     for gain in gains:

@@ -70,7 +70,7 @@ def main(argv: Sequence[str]) -> None:
     output, measures = _reconstruct() if flags.FLAGS["workdir"].present else _measure_outputs()
     summary = reconstruction.summarize(measures)
     if files.STDOUT not in (_METRICS.value, _OUTPUT.value):
-        print(reconstruction.table(output, summary))
+        print(reconstruction.reconstruction_table(output, summary))
     if _METRICS.value:
         value = {"input": flags.FLAGS.input, "output": output, **summary}
         files.write_json(_METRICS.value, value)
@@ -103,7 +103,7 @@ def _reconstruct() -> tuple[str, list[reconstruction.Measures]]:
             }
             file.write(files.json_text(record) + "\n")
             words = [sentence.tokens[:-1] for sentence in text.sentences]
-            measures.append(reconstruction.measure(Document(source.id, words), source))
+            measures.append(reconstruction.measure_output(Document(source.id, words), source))
             progress(number)
     return output, measures
 

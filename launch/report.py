@@ -49,7 +49,7 @@ from launch import _adaptation, _app, _evaluation
 from launch._fields import define_fields, values_of
 
 _evaluation.define_workdirs()
-for _name in ("batch_size", "matmul_precision", *(flag.name for flag in _adaptation.SETTINGS)):
+for _name in ("batch_size", "matmul_precision", *(flag.name for flag in _adaptation.SETTING_FLAGS)):
     flags.declare_key_flag(_name)
 _OUTPUT = flags.DEFINE_string("output", None, "Directory of the report.")
 _QUICK = flags.DEFINE_bool(

@@ -86,7 +86,7 @@ def main(argv: Sequence[str]) -> None:
     if _DOCUMENTS.value:
         division = nbest.read_division(_DOCUMENTS.value, lists)
     references = nbest.read_references(_REFERENCES.value, lists) if _REFERENCES.value else []
-    baseline = nbest.read_sentences(_BASELINE.value, lists) if _BASELINE.value else []
+    baseline = nbest.read_outputs(_BASELINE.value, lists) if _BASELINE.value else []
     runs = _evaluation.restore_all(SentenceModel)
     models = [run.lm for run in runs]
     text, readers = models[0].text, {run.label: run.lm.reader for run in runs}
@@ -121,7 +121,7 @@ def main(argv: Sequence[str]) -> None:
         statistics = metrics.list_statistics(hypotheses, references)
     if _TUNE.value:
         metric = METRICS[_OBJECTIVE.value]
-        weights = mert.tune(
+        weights = mert.tune_weights(
             decode,
             statistics[_OBJECTIVE.value],
             metric,
@@ -143,8 +143,8 @@ def main(argv: Sequence[str]) -> None:
     if references:
         single_lists = [[words] for words in baseline]
         others = metrics.list_statistics(single_lists, references) if baseline else {}
-        measured = metrics.measure(statistics, choices, others, division, seed=_SEED.value)
-        show(metrics.table(measured))
+        measured = metrics.measure_systems(statistics, choices, others, division, seed=_SEED.value)
+        show(metrics.systems_table(measured))
         value |= measured
     if _OUTPUT.value:
         with files.open_output(_OUTPUT.value) as file:

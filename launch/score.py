@@ -60,7 +60,7 @@ from dclm_jax.evaluation.distributions import (
     NO_CONTEXT,
     SURPRISAL,
     WORD_MEASURES,
-    column_names,
+    measure_columns,
     surprisal_columns,
 )
 from dclm_jax.evaluation.score_types import DocumentScore
@@ -98,7 +98,7 @@ def main(argv: Sequence[str]) -> None:
     _app.refuse_without("input", "join_rows")
     _evaluation.check_data_flags()
     file_format = _OUTPUT_FORMAT.value or _format_of(_OUTPUT.value)
-    others = column_names(_MEASURES.value, no_context_too=_NO_CONTEXT.value)
+    others = measure_columns(_MEASURES.value, no_context_too=_NO_CONTEXT.value)
     run = _evaluation.restore(ScoringModel)
     lm = run.lm
     # A document without words has a line, too, so that results can be joined with the text. An

@@ -21,7 +21,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation.minimal_pairs import read_alternatives
 from dclm_jax.rescoring import nbest
 from dclm_jax.training.config import default_config
-from dclm_jax.training.workdir import read_config, read_lines
+from dclm_jax.training.workdir import metrics_lines, read_config
 from tests.data import test_ted as ted
 from tests.data.support import read, write
 from tests.exhaustive import some
@@ -124,7 +124,7 @@ READERS = {
     "metrics": Reader(
         "metrics.jsonl",
         '{"kind": "valid", "step": 1, "tokens": 2, "seconds": 3, "perplexity": 4}\n',
-        lambda path: read_lines(path.parent),
+        lambda path: metrics_lines(path.parent),
     ),
     "configuration": Reader(
         "config.json",

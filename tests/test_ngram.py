@@ -285,7 +285,7 @@ def test_spellings_are_distinct_and_none_is_reserved():
 
 
 def test_train_writes_the_text_and_a_whole_workdir(tiny, fakes, tmp_path, caplog):
-    counts = ngram.train(tiny, tmp_path / "runs" / "kn", order=3)
+    counts = ngram.train_ngram(tiny, tmp_path / "runs" / "kn", order=3)
     assert counts == [6, 4, 2]
     workdir = tmp_path / "runs" / "kn"
     names = "config.json model.arpa model.binary text.json vocabulary.tsv"
@@ -315,7 +315,7 @@ def test_train_writes_the_text_and_a_whole_workdir(tiny, fakes, tmp_path, caplog
 
 def test_fallback_discounts_are_used_and_reported(tiny, fakes, tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("FAKE_FAILURE", "rerun with --discount_fallback")
-    ngram.train(tiny, tmp_path / "kn", order=3)
+    ngram.train_ngram(tiny, tmp_path / "kn", order=3)
     first, second = fakes.read_text().splitlines()
     assert second == f"{first} --discount_fallback"
     assert any("lmplz uses 0.5, 1 and 1.5" in line for line in caplog.messages)
@@ -343,7 +343,7 @@ def test_a_run_that_cannot_be_made_leaves_nothing(
     for name, value in variables.items():
         monkeypatch.setenv(name, value.replace("BIN", str(fakes.parent)))
     with pytest.raises(InputError, match=expected) as raised:
-        ngram.train(tiny, tmp_path / "runs" / "kn", order=order)
+        ngram.train_ngram(tiny, tmp_path / "runs" / "kn", order=order)
     assert "\n" not in str(raised.value)
     assert not list(tmp_path.glob("runs/*"))
 
@@ -351,7 +351,7 @@ def test_a_run_that_cannot_be_made_leaves_nothing(
 @pytest.fixture
 def run(tiny, fakes, tmp_path) -> Path:
     """A run with the model above."""
-    ngram.train(tiny, tmp_path / "kn", order=3)
+    ngram.train_ngram(tiny, tmp_path / "kn", order=3)
     return tmp_path / "kn"
 
 
@@ -366,7 +366,7 @@ def test_a_workdir_is_reused_or_refused(tiny, fakes, tmp_path, monkeypatch, capl
 
     def train(corpus=tiny, order=3, into=workdir):
         caplog.clear()
-        counts = ngram.train(corpus, into, order=order)
+        counts = ngram.train_ngram(corpus, into, order=order)
         return counts, list(caplog.messages)
 
     counts, _ = train()
@@ -399,7 +399,7 @@ def test_a_missing_package_is_one_clear_line(run, tiny, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "kenlm", None)
     for attempt in (
         lambda: dclm_jax.restore(run, NGramModel),
-        lambda: ngram.train(tiny, tmp_path / "new"),
+        lambda: ngram.train_ngram(tiny, tmp_path / "new"),
     ):
         with pytest.raises(InputError, match=r"pip install 'dclm_jax\[ngram\]'"):
             attempt()
@@ -426,7 +426,7 @@ def natural(toolkit, tmp_path_factory):
     lines = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ngram.job_logger, "info", lines.append)
-        ngram.train(corpus, root / "kn5")
+        ngram.train_ngram(corpus, root / "kn5")
     assert lines and not any("too small" in line for line in lines)
     return corpus, root / "kn5"
 
@@ -477,7 +477,7 @@ def test_probabilities_add_up_to_one(toolkit, tmp_path):
     ]
     documents = [list(filter(None, document)) for document in documents]
     corpus = prepared(tmp_path, list(filter(None, documents)), vocabulary=tmp_path / "words")
-    ngram.train(corpus, tmp_path / "kn", order=3)
+    ngram.train_ngram(corpus, tmp_path / "kn", order=3)
     lm = dclm_jax.restore(tmp_path / "kn", NGramModel)
     vocabulary = lm.vocabulary
     following = [word for word in range(len(vocabulary)) if word not in (START, END)]
@@ -495,7 +495,7 @@ def test_probabilities_add_up_to_one(toolkit, tmp_path):
 
 
 def test_a_small_corpus_makes_a_model(toolkit, tiny, tmp_path, caplog):
-    counts = ngram.train(tiny, tmp_path / "kn")
+    counts = ngram.train_ngram(tiny, tmp_path / "kn")
     assert len(counts) == 5 and counts[0] == 5
     assert any("too small" in line for line in caplog.messages)
     assert (

@@ -19,7 +19,7 @@ from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.documents import TEXT_FORMATS
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
-from dclm_jax.training.workdir import read_lines
+from dclm_jax.training.workdir import metrics_lines
 from tests.data.support import make_corpus, read, write
 
 REPOSITORY = Path(__file__).parents[1]
@@ -90,7 +90,7 @@ def read_all(folder: Path) -> None:
     texts = [functools.partial(read, folder / "text", format=format) for format in TEXT_FORMATS]
     readers = [
         lambda: dclm_jax.restore(folder / "run").perplexity([["a b", "b"]]),
-        lambda: read_lines(folder / "run"),
+        lambda: metrics_lines(folder / "run"),
         lambda: open_corpus(folder / "corpus", "train"),
         lambda: Vocabulary.load(folder / "corpus" / "vocabulary.tsv"),
         *texts,

@@ -65,7 +65,7 @@ def test_a_candidate_without_words_is_the_end_alone(name):
 
 
 def test_candidates_of_all_lengths_that_are_scored_in_parts_come_back_in_their_order(monkeypatch):
-    monkeypatch.setattr("dclm_jax.reading.continuations.ROWS", 8)
+    monkeypatch.setattr("dclm_jax.reading.continuations.SENTENCES_AT_ONCE", 8)
     monkeypatch.setattr("dclm_jax.reading.blocks.MAX_POSITIONS", 2 * 64)
     lm = language_model("ccdclm")
     candidates = [" ".join(["the", "cat"] * (1 + 7 * k % 23)) for k in range(9)]

@@ -22,7 +22,7 @@ from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.errors import InputError
 from dclm_jax.training import loop
 from dclm_jax.training.checkpoints import Checkpoints
-from dclm_jax.training.workdir import read_lines
+from dclm_jax.training.workdir import metrics_lines
 from tests.launch import support
 from tests.training.support import assert_same_bits, config, latest_state
 
@@ -173,8 +173,8 @@ def test_training_resumes_as_if_it_had_not_stopped(bucket, data, uninterrupted, 
     assert resumed == "resuming after step 8"
     with storage.fetched(run, list) as copy:
         assert_same_bits(latest_state(copy, 12), latest_state(uninterrupted, 12))
-        steps = [(line.kind, line.step) for line in read_lines(copy)]
-    assert steps == [(line.kind, line.step) for line in read_lines(uninterrupted)]
+        steps = [(line.kind, line.step) for line in metrics_lines(copy)]
+    assert steps == [(line.kind, line.step) for line in metrics_lines(uninterrupted)]
     with contextlib.closing(Checkpoints(f"{run}/checkpoints", "best", read_only=True)) as best:
         restored = best.restore(dclm_jax.restore(uninterrupted).params)
     assert restored is not None and restored[0] == dclm_jax.restore(uninterrupted).step

@@ -24,10 +24,10 @@ an accelerator and 340,000 reviews.
 
 import ml_collections
 
-from dclm_jax.models.autoencoder import MODELS
+from dclm_jax.models import MODELS
 from dclm_jax.training.config import default_config, require_known
 
-NAMES = tuple(model.name for model in MODELS)
+NAMES = tuple(name for name, model in MODELS.items() if model.reads_source)
 
 
 def get_config(model: str = "hierarchical_attention_autoencoder") -> ml_collections.ConfigDict:

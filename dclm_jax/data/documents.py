@@ -47,7 +47,8 @@ def columns(document: Document) -> Columns:
     """
     word_rows = document.row_of_word or [[0] * len(words) for words in document.sentences]
     cells_of = {
-        name: [cell_text(row.get(name)) for row in document.rows] for name in column_names(document)
+        name: [value_text(row.get(name)) for row in document.rows]
+        for name in column_names(document)
     }
     return {
         name: [
@@ -82,7 +83,7 @@ def require_free_names(
             )
 
 
-def cell_text(value: Any) -> str:
+def value_text(value: Any) -> str:
     """The text of a cell: the JSON of a value that is no string, nothing for null."""
     return value if isinstance(value, str) else "" if value is None else json_text(value)
 

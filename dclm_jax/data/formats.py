@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dclm_jax.data import prose
-from dclm_jax.data.documents import Document, TextFormat, TextOptions, cell_text
+from dclm_jax.data.documents import Document, TextFormat, TextOptions, value_text
 from dclm_jax.data.notes import Notes, composed
-from dclm_jax.data.text_files import Line
+from dclm_jax.data.text_files import TextLine
 from dclm_jax.errors import InputError, brief
 from dclm_jax.files import parse_json
 
@@ -51,7 +51,7 @@ class Text(NamedTuple):
         into one document. Empty for one document per row.
     """
 
-    lines: Iterator[Line]
+    lines: Iterator[TextLine]
     label: str
     source: str
     options: TextOptions
@@ -104,7 +104,7 @@ def _divided(
     return Document(name, sentences, rows=rows, row_of_word=row_of_word)
 
 
-def _rows_of_words(sentences: prose.Sentences, sizes: Sequence[int]) -> list[list[int]]:
+def _rows_of_words(sentences: prose.WordLists, sizes: Sequence[int]) -> list[list[int]]:
     """The row in which each word of a document begins, given the number of characters per row."""
     ends, first, indices = list(itertools.accumulate(sizes)), 0, []
     for words in sentences:
@@ -117,18 +117,20 @@ def _rows_of_words(sentences: prose.Sentences, sizes: Sequence[int]) -> list[lis
 # Lines.
 
 
-def _blocks(lines: Iterable[Line], is_boundary: Callable[[Line], bool]) -> Iterator[list[Line]]:
+def _blocks(
+    lines: Iterable[TextLine], is_boundary: Callable[[TextLine], bool]
+) -> Iterator[list[TextLine]]:
     """Runs of lines between boundaries."""
     for at_boundary, block in itertools.groupby(lines, is_boundary):
         if not at_boundary:
             yield list(block)
 
 
-def _is_blank(line: Line) -> bool:
+def _is_blank(line: TextLine) -> bool:
     return not line.text.strip()
 
 
-def _is_divider(line: Line, notes: Notes) -> bool:
+def _is_divider(line: TextLine, notes: Notes) -> bool:
     """Whether a line ends a document; notes count a title in it."""
     mark = _DIVIDER.match(line.text)
     if mark is None:
@@ -138,7 +140,7 @@ def _is_divider(line: Line, notes: Notes) -> bool:
     return True
 
 
-def _sentence_blocks(text: Text) -> Iterator[list[Line]]:
+def _sentence_blocks(text: Text) -> Iterator[list[TextLine]]:
     """The lines of each document of the formats lines and tagged."""
     return _blocks(text.lines, lambda line: _is_blank(line) or _is_divider(line, text.notes))
 
@@ -329,7 +331,7 @@ def _raw_documents(text: Text, kind: str, group: Iterable[Record]) -> Iterator[D
     of "id", or a run of consecutive records with equal values of `joined_by`."""
 
     def joined(record: Record) -> Sequence[Any]:
-        return [cell_text(record.cells[name]) for name in text.joined_by] or [record.number]
+        return [value_text(record.cells[name]) for name in text.joined_by] or [record.number]
 
     checked = (_with_raw_text(text, kind, record) for record in group)
     for key, regions in itertools.groupby(checked, joined):
@@ -379,7 +381,7 @@ def require_columns(names: Iterable[str], cells: Iterable[str], where: str) -> N
 
 def paragraphs(cell: str) -> prose.Paragraphs:
     """The paragraphs of a cell with raw text, divided by blank lines."""
-    return prose.paragraphs(_PARAGRAPH_BREAK.split(cell))
+    return prose.nonempty_paragraphs(_PARAGRAPH_BREAK.split(cell))
 
 
 def listed(names: Iterable[str]) -> str:

@@ -36,8 +36,8 @@ from dclm_jax.data.vocabulary import SPECIAL_TOKENS, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, brief, printable, require_at_least
 from dclm_jax.log import job_logger, logger
 
-PathLike = str | pathlib.Path
-Source = PathLike | Mapping[str, PathLike] | None
+TextPath = str | pathlib.Path
+TextSource = TextPath | Mapping[str, TextPath] | None
 
 DEFAULT_VOCAB_SIZE = 10_000
 _DEFAULT_FRACTIONS = (0.8, 0.1, 0.1)
@@ -82,7 +82,7 @@ class PrepareOptions:
     seed: int = 0
     vocab_size: int | None = None
     min_count: int | None = None
-    vocabulary: PathLike | None = None
+    vocabulary: TextPath | None = None
     encoding: str = UTF8
     split_documents_at: int | None = None
     min_words: int | None = None
@@ -109,8 +109,8 @@ DEFAULT_OPTIONS = PrepareOptions()
 
 
 def prepare(
-    source: Source,
-    output: PathLike,
+    source: TextSource,
+    output: TextPath,
     text: TextOptions = PLAIN,
     options: PrepareOptions = DEFAULT_OPTIONS,
     *,
@@ -189,7 +189,7 @@ class _Plan:
       vocabulary: the vocabulary that the options name, if any.
     """
 
-    inputs: dict[str, PathLike]
+    inputs: dict[str, TextPath]
     splits: list[str]
     text: TextOptions
     options: PrepareOptions
@@ -204,7 +204,9 @@ class _Plan:
         return options | {"collection": self.collection and self.collection.name}
 
 
-def _plan(source: Source, text: TextOptions, options: PrepareOptions, name: str | None) -> _Plan:
+def _plan(
+    source: TextSource, text: TextOptions, options: PrepareOptions, name: str | None
+) -> _Plan:
     """The plan, with defaults filled in and contradictions refused."""
     collection = _collection(name) if name else None
     if collection:
@@ -273,7 +275,7 @@ def _collection(name: str) -> Collection:
     return COLLECTIONS[name]
 
 
-def _folder(source: Source, collection: Collection) -> PathLike:
+def _folder(source: TextSource, collection: Collection) -> TextPath:
     """The folder of a named corpus."""
     name = collection.name
     if isinstance(source, Mapping):
@@ -285,7 +287,7 @@ def _folder(source: Source, collection: Collection) -> PathLike:
     return source or (collection.home() if collection.home else "")
 
 
-def _named(source: Source) -> dict[str, PathLike]:
+def _named(source: TextSource) -> dict[str, TextPath]:
     """The inputs by the names of `_Plan.inputs`."""
     if not isinstance(source, Mapping):
         return {_INPUT: source or ""}
@@ -325,12 +327,12 @@ class _Input:
       reader: reader of the input.
     """
 
-    path: PathLike
+    path: TextPath
     described: dict[str, Any]
     reader: TextReader
 
 
-def _open(path: PathLike, plan: _Plan) -> _Input:
+def _open(path: TextPath, plan: _Plan) -> _Input:
     reader = TextReader(plan.text, plan.options.encoding)
     if plan.collection:
         return _Input(path, plan.collection.describe(path), reader)
@@ -430,7 +432,7 @@ def _divided(numbered: NumberedText, plan: _Plan) -> NumberedText:
 
 
 def divide(
-    num_documents: int, fractions: Sequence[float], seed: int, source: PathLike
+    num_documents: int, fractions: Sequence[float], seed: int, source: TextPath
 ) -> np.ndarray:
     """The index of the split of each document, drawn at random."""
     bounds = np.rint(np.cumsum(fractions) * num_documents).astype(np.int64)

@@ -15,7 +15,7 @@ from dclm_jax.data.notes import composed
 from dclm_jax.errors import importing
 
 Paragraphs = list[str]
-Sentences = list[list[str]]
+WordLists = list[list[str]]
 
 # The time of sacremoses grows with the square of the number of words, and the time of sentencex
 # with the square of the number of unclosed quotations.
@@ -24,7 +24,7 @@ _LETTERS = [chr(number) for number in range(0x250, 0x2B0)]
 """Rare letters; one stands for the unknown token while a sentence is tokenized."""
 
 
-def paragraphs(pieces: Iterable[str]) -> Paragraphs:
+def nonempty_paragraphs(pieces: Iterable[str]) -> Paragraphs:
     """The pieces of running text that have words, with single spaces between words."""
     return [" ".join(piece.split()) for piece in pieces if piece.strip()]
 
@@ -53,7 +53,7 @@ class Tokenizer:
         # The tokenizer would make a word of a decomposed accent.
         return self._normalize(" ".join(composed(text.split(), self._unicode)))
 
-    def sentences(self, paragraphs: Paragraphs) -> Sentences:
+    def sentences(self, paragraphs: Paragraphs) -> WordLists:
         """The tokenized sentences of a document; no sentence crosses a paragraph."""
         sentences = itertools.chain.from_iterable(map(self._sentences, paragraphs))
         return [words for words in map(self._words, sentences) if words]

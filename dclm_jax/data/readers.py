@@ -13,11 +13,18 @@ from dclm_jax.data import formats, prose
 from dclm_jax.data.documents import PLAIN, Document, TextFormat, TextOptions
 from dclm_jax.data.formats import Text
 from dclm_jax.data.notes import Notes, as_words, note_unseen
-from dclm_jax.data.text_files import UTF8, Line, file_label, input_files, name_suffix, read_lines
+from dclm_jax.data.text_files import (
+    UTF8,
+    TextLine,
+    file_label,
+    input_files,
+    name_suffix,
+    read_lines,
+)
 from dclm_jax.errors import InputError
 from dclm_jax.log import logger
 
-Read = TypeVar("Read")
+Parsed = TypeVar("Parsed")
 
 _BY_NAME: dict[str, TextFormat] = {
     ".jsonl": "jsonl",
@@ -124,7 +131,7 @@ class TextReader:
             lines = read_lines(file, encoding=self.encoding)
             yield format, self.text(lines, file_label(file, path), str(file))
 
-    def text(self, lines: Iterator[Line], label: str, source: str) -> Text:
+    def text(self, lines: Iterator[TextLine], label: str, source: str) -> Text:
         """A text of the input; see `formats.Text`."""
         return Text(
             lines,
@@ -178,7 +185,9 @@ class TextReader:
             )
 
 
-def _of_written(words: list[list[str]], values: list[list[Read]] | None) -> list[list[Read]] | None:
+def _of_written(
+    words: list[list[str]], values: list[list[Parsed]] | None
+) -> list[list[Parsed]] | None:
     """The values of words that are not empty: words of only format characters are removed."""
     if values is None:
         return None
@@ -186,7 +195,7 @@ def _of_written(words: list[list[str]], values: list[list[Read]] | None) -> list
     return _not_empty([value for word, value in pair if word] for pair in pairs)
 
 
-def _not_empty(lists: Iterable[list[Read]]) -> list[list[Read]]:
+def _not_empty(lists: Iterable[list[Parsed]]) -> list[list[Parsed]]:
     return [items for items in lists if items]
 
 
@@ -199,14 +208,14 @@ def parse_documents(
     are warnings, which Python prints by default."""
     formats.require_characters(text, name)
     reader = TextReader(options)
-    lines = itertools.starmap(Line, enumerate(io.StringIO(text, newline=None), start=1))
+    lines = itertools.starmap(TextLine, enumerate(io.StringIO(text, newline=None), start=1))
     yield from reader.written(reader.parsed(options.format, reader.text(lines, name, name)))
     reader.finish(name, logging.WARNING)
 
 
 def corresponding(
-    texts: Sequence[Iterable[Read]], paths: Sequence[str | pathlib.Path]
-) -> Iterator[tuple[Read, ...]]:
+    texts: Sequence[Iterable[Parsed]], paths: Sequence[str | pathlib.Path]
+) -> Iterator[tuple[Parsed, ...]]:
     """Items at the same position in several texts, which must be read with `keep_empty`."""
     counts = [0] * len(texts)
     for items in itertools.zip_longest(*texts):

@@ -22,7 +22,7 @@ _UNPACK: dict[str, Callable[[BinaryIO], Any]] = {
 }
 
 
-class Line(NamedTuple):
+class TextLine(NamedTuple):
     """A line of a file, counted from 1."""
 
     number: int
@@ -81,7 +81,7 @@ def read_lines(
     *,
     encoding: str = UTF8,
     fallbacks: tuple[str, ...] = (),
-) -> Iterator[Line]:
+) -> Iterator[TextLine]:
     """The lines of a text file; files named .gz or .bz2 are decompressed.
 
     Args:
@@ -104,7 +104,7 @@ def read_lines(
 
 def decode(
     stream: BinaryIO, source: str, encoding: str = UTF8, fallbacks: tuple[str, ...] = ()
-) -> Iterator[Line]:
+) -> Iterator[TextLine]:
     """The lines of a stream with ends LF, CR LF or CR; each returned line ends in LF. See
     `read_lines`."""
     encoding = checked_encoding(encoding)
@@ -117,7 +117,7 @@ def decode(
         for number, line in enumerate(text, start=1):
             line = _decoded(line, f"{source}:{number}", encodings) if encodings else line
             # The byte order mark.
-            yield Line(number, line.removeprefix("\ufeff") if number == 1 else line)
+            yield TextLine(number, line.removeprefix("\ufeff") if number == 1 else line)
     except UnicodeError as error:
         raise InputError(
             f"{source}: not valid {encoding} after line {number} ({error}); change --encoding"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from dclm_jax import files
-from dclm_jax.data.text_files import Line, decode
+from dclm_jax.data.text_files import TextLine, decode
 from dclm_jax.errors import InputError, brief
 from dclm_jax.storage import PathLike
 
@@ -139,5 +139,5 @@ class Vocabulary:
         return cls(words, tuple(counts.values()), unknown_token)
 
 
-def _lines(path: PathLike) -> Iterator[Line]:
+def _lines(path: PathLike) -> Iterator[TextLine]:
     return decode(io.BytesIO(files.read_bytes(path)), str(path))

@@ -40,7 +40,7 @@ class Decoding:
     method: Method = "greedy"
     beam_width: files.Size = 5
     length_normalization: files.Finite = 0.0
-    temperature: files.Scale = 1.0
+    temperature: files.FinitePositive = 1.0
     top_k: files.Size | None = None
     top_p: Annotated[
         float, files.Range(math.nextafter(0, 1), 1, "a number above 0 and at most 1")

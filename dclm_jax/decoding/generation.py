@@ -41,7 +41,7 @@ from dclm_jax.reading.continuations import SentenceReader, filled_up
 from dclm_jax.reading.incremental import SentencePrefix
 from dclm_jax.reading.reader import Reader, ReaderState
 
-ROWS = 64
+DOCUMENTS_AT_ONCE = 64
 """Maximum number of documents generated at once; a power of two."""
 MAX_LOGITS = 2**26
 """Maximum R*V of a batch, which bounds memory; only a single document may exceed it."""
@@ -62,7 +62,7 @@ class Limits:
         files.require_valid(self)
 
 
-class Text(NamedTuple):
+class Generated(NamedTuple):
     """A generated text.
 
     Attributes:
@@ -133,7 +133,7 @@ class _Sentence(NamedTuple):
 
 def generate(
     start: ReaderState, decoding: Decoding, limits: Sequence[Limits], keys_B: jax.Array
-) -> list[Text]:
+) -> list[Generated]:
     """The best text after each of B states.
 
     Args:
@@ -145,7 +145,7 @@ def generate(
     reader = require_words(start.reader)
     state, capacity = _opened(start, decoding, limits, keys_B)
     program = compiled(_next_sentence, reader.model, static=(0, 1))
-    texts = [Text()] * (start.rows * decoding.width)
+    texts = [Generated()] * (start.rows * decoding.width)
     for number in range(max(limit.num_sentences for limit in limits)):
         state, *sentence = program(decoding, capacity, reader.params, state, number)
         texts = _extended_texts(texts, state.partials, *map(np.asarray, sentence))
@@ -162,7 +162,7 @@ def generate_many(
     decoding: Decoding,
     limits: Sequence[Limits],
     keys: jax.Array,
-) -> list[Text]:
+) -> list[Generated]:
     """A text for each of many documents; documents of similar size are generated together.
 
     Args:
@@ -172,11 +172,11 @@ def generate_many(
       limits, keys: one per document; keys from `random_keys`.
     """
     reads_source = reader.model.reads_source
-    texts = [Text()] * len(documents)
+    texts = [Generated()] * len(documents)
     sizes = [size_of(document, reads_source=reads_source) for document in documents]
     at_least_one = [(max(count, 1), longest, positions) for count, longest, positions in sizes]
     fitting = max(1, MAX_LOGITS // (decoding.width * reader.model.vocab_size))
-    max_rows = min(ROWS, 1 << (fitting.bit_length() - 1))
+    max_rows = min(DOCUMENTS_AT_ONCE, 1 << (fitting.bit_length() - 1))
     for batch, _ in batches_of_like_size(at_least_one, max_rows):
         rows = filled_up(batch)
         before = [documents[row] for row in rows]
@@ -384,8 +384,8 @@ def _folded(keys_R: jax.Array, number: jax.Array | int) -> jax.Array:
 
 
 def _extended_texts(
-    before: list[Text], partials: _Partials, tokens_NxR: np.ndarray, log_probs_NxR: np.ndarray
-) -> list[Text]:
+    before: list[Generated], partials: _Partials, tokens_NxR: np.ndarray, log_probs_NxR: np.ndarray
+) -> list[Generated]:
     """The texts extended by their new sentences."""
     row_R, decision_R = np.asarray(partials.row_R), np.asarray(partials.decision_R)
     after = []

@@ -8,19 +8,17 @@ beginning is read once for all its extensions. Of two beginnings with the same s
 same state of the model, only the likelier is retained.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dclm_jax.errors import InputError, require_at_least
+from dclm_jax.reading.blocks import Sentences
 from dclm_jax.reading.continuations import SentenceReader, log_probs_after, read_after
 
 MAX_OPTIMAL = 15
 """Maximum number of sentences for dynamic programming. Each further sentence doubles the time."""
 DEFAULT_BEAM = 16
-
-Sentences = Sequence[np.ndarray]
 
 
 class Ordered(NamedTuple):

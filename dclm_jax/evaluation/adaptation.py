@@ -158,14 +158,14 @@ def obstacle(lm: Adaptable, kind: str) -> str:
 
 def training_text(lm: Adaptable, kind: str, data: str | None) -> str:
     """The checksum of the training text that scales the steps of dynamic evaluation; empty for
-    other kinds. `adapt` documents the arguments."""
+    other kinds. `adaptive_scorer` documents the arguments."""
     if kind != "dynamic":
         return ""
     manifest = read_manifest(data or lm.config["data"]["directory"])
     return manifest.files.get(split_files("train")[0], "")
 
 
-def adapt(
+def adaptive_scorer(
     lm: Adaptable,
     kind: str,
     setting: Setting,

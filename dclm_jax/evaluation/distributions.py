@@ -48,7 +48,7 @@ def surprisal_columns(*, no_context_too: bool) -> list[str]:
     return [SURPRISAL, f"{SURPRISAL}{NO_CONTEXT}"] if no_context_too else [SURPRISAL]
 
 
-def column_names(measures: Sequence[str], *, no_context_too: bool) -> list[str]:
+def measure_columns(measures: Sequence[str], *, no_context_too: bool) -> list[str]:
     """The columns of measures other than surprisal, in their order: each measure, and the measure
     of q if `no_context_too`. The divergence is a single column."""
     if isinstance(measures, str):
@@ -67,7 +67,7 @@ def column_names(measures: Sequence[str], *, no_context_too: bool) -> list[str]:
     return [name for name in names if not name.startswith(SURPRISAL)]
 
 
-def measure(
+def measure_documents(
     model: DocumentModel,
     params: Params,
     documents: Iterable[Scored],

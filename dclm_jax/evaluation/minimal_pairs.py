@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dclm_jax.data import formats
-from dclm_jax.data.documents import Document, cell_text, require_free_names
+from dclm_jax.data.documents import Document, require_free_names, value_text
 from dclm_jax.data.readers import TextReader
 from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation import significance
@@ -91,7 +91,7 @@ def read_alternatives(path: str, names: Sequence[str], reader: TextReader) -> It
         if CONTEXT in texts:
             paragraphs = formats.paragraphs(texts[CONTEXT])
             context = written(CONTEXT, tokenizer.sentences(paragraphs))
-        columns = {name: cell_text(cells[name]) for name in cells if name not in texts}
+        columns = {name: value_text(cells[name]) for name in cells if name not in texts}
         yield Choice(alternatives, context, columns, where)
     if not count:
         raise InputError(f"{path} has no records; add one record per pair")
@@ -217,7 +217,7 @@ def require_group_columns(choices: Iterable[Choice], by: Sequence[str]) -> None:
             )
 
 
-def differences(runs: Sequence[Sequence[Outcome]], criterion: str) -> list[Difference]:
+def accuracy_differences(runs: Sequence[Sequence[Outcome]], criterion: str) -> list[Difference]:
     """The differences in accuracy between all pairs of runs, with the paired permutation test."""
     correct_DxX = _correct(runs, criterion)
     correct_DxX = correct_DxX[~np.isnan(correct_DxX[:, 0])]
@@ -245,7 +245,9 @@ class PairResults:
     ):
         self.labels, self.names, self.by, self.runs = labels, names, by, runs
         self.accuracies = accuracies(runs, by)
-        self.differences = {criterion: differences(runs, criterion) for criterion in CRITERIA}
+        self.differences = {
+            criterion: accuracy_differences(runs, criterion) for criterion in CRITERIA
+        }
 
     def text(self) -> str:
         """The tables for a terminal."""

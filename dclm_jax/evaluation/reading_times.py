@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy import stats
 
-from dclm_jax.data.documents import Document, cell_text
+from dclm_jax.data.documents import Document, value_text
 from dclm_jax.data.formats import require_columns
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.errors import InputError, brief
@@ -41,7 +41,7 @@ class SurprisalModel(Protocol):
     ) -> dict[str, np.ndarray]: ...
 
 
-def words_of(
+def word_table(
     models: Mapping[str, SurprisalModel],
     stories: Sequence[Document],
     time: str,
@@ -63,7 +63,7 @@ def words_of(
         for number, cells in enumerate(story.rows, start=1):
             where = f"story {brief(story.id)}, row {number}"
             require_columns([time, *columns], cells, where)
-            texts = [present(cell_text(cells[name])) for name in (time, *columns)]
+            texts = [present(value_text(cells[name])) for name in (time, *columns)]
             try:
                 numbers.append([float(text or "nan") for text in texts])
             except ValueError as error:

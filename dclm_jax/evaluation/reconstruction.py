@@ -70,7 +70,7 @@ class Measures(NamedTuple):
     alignment: Alignment | None
 
 
-def measure(output: Document, reference: Document) -> Measures:
+def measure_output(output: Document, reference: Document) -> Measures:
     """The measures of an output document against its input, the reference."""
     words, reference_words = (
         [word for sentence in document.sentences for word in sentence]
@@ -142,12 +142,12 @@ def evaluate_files(
             raise InputError(
                 f"{inputs}: {reference.id} has no words; remove the document from both texts"
             )
-        measures.append(measure(output, reference))
+        measures.append(measure_output(output, reference))
         on_document(len(measures))
     return measures
 
 
-def table(name: str, summary: Mapping[str, Any]) -> str:
+def reconstruction_table(name: str, summary: Mapping[str, Any]) -> str:
     """Aligned text: the columns of Table 3, and a row for the result of `summarize`."""
     header = ["", "BLEU", "ROUGE-1", "F1", "ROUGE-2", "F1", "ROUGE-W", "F1", "L", "unaligned"]
     rouges = [value for rouge in _ROUGES for value in summary[rouge].values()]

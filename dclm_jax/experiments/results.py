@@ -25,7 +25,7 @@ from dclm_jax.evaluation.perplexity import Perplexity, corpus_perplexities
 from dclm_jax.experiments.subjects import Subject, adapted
 from dclm_jax.log import logger
 from dclm_jax.training.config import flat
-from dclm_jax.training.workdir import CORPUS_FILE, METRICS_FILE, RESULT_FILE, read_lines
+from dclm_jax.training.workdir import CORPUS_FILE, METRICS_FILE, RESULT_FILE, metrics_lines
 
 VERSION = 6
 """Version of all saved results, in addition to the versions of some results."""
@@ -183,7 +183,7 @@ class Store:
 
         Args:
           subject: a subject without adaptation.
-          kind, setting, data: see `adaptation.adapt`.
+          kind, setting, data: see `adaptation.adaptive_scorer`.
           dataset: documents for tuning.
         """
         numbers = adaptation.complete(kind, setting)
@@ -293,7 +293,7 @@ def facts(run: Subject) -> dict[str, Any]:
             with files.reading(folder / CORPUS_FILE):
                 known["training_text"] = storage.file_sha256(folder / CORPUS_FILE)[:8]
         if (folder / METRICS_FILE).exists():
-            lines = read_lines(folder)
+            lines = metrics_lines(folder)
             evaluations = [line for line in lines if line.kind == "valid"]
             if not evaluations:
                 raise InputError(

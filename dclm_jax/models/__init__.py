@@ -8,11 +8,26 @@ from dclm_jax.models.base import DocumentModel
 from dclm_jax.nn.plan import default_plan
 
 _CLASSES: tuple[type[DocumentModel], ...] = (
-    *dclm.MODELS,
-    *larger_context.MODELS,
-    *hierarchical_rnn.MODELS,
-    *autoencoder.MODELS,
-    *pointer.MODELS,
+    dclm.RNNLM,
+    dclm.DRNNLM,
+    dclm.HRNNLM,
+    dclm.CCDCLM,
+    dclm.CODCLM,
+    dclm.ADCLM,
+    larger_context.RLM,
+    larger_context.BoWEF,
+    larger_context.BoWLF,
+    larger_context.SeqBoWEF,
+    larger_context.SeqBoWLF,
+    larger_context.SeqBoWATTEF,
+    larger_context.SeqBoWATTLF,
+    hierarchical_rnn.RNNLin,
+    hierarchical_rnn.RNNSLM,
+    hierarchical_rnn.HRNNLMTwoStep,
+    autoencoder.StandardAutoencoder,
+    autoencoder.HierarchicalAutoencoder,
+    autoencoder.HierarchicalAttentionAutoencoder,
+    pointer.PointerDRNNLM,
 )
 MODELS = {model.name: model for model in _CLASSES}
 

@@ -65,7 +65,7 @@ class _Autoencoder(DocumentModel, abc.ABC):
 
     cell: str = "lstm_linear_output"
     reverse: Literal["documents", "words", "sentences", "none"] = "documents"
-    initial_range: files.Scale = 0.08
+    initial_range: files.FinitePositive = 0.08
 
     further_objective = "ending"
     reads_source = True
@@ -255,9 +255,6 @@ class HierarchicalAttentionAutoencoder(HierarchicalAutoencoder):
         return context._replace(
             state=self._decode_sentence(params, context.state, e_BxH, gates_BxGH)
         )
-
-
-MODELS = (StandardAutoencoder, HierarchicalAutoencoder, HierarchicalAttentionAutoencoder)
 
 
 def required_source(model: DocumentModel, source: Source | None) -> Source:

@@ -34,7 +34,7 @@ from dclm_jax import files
 from dclm_jax.data.vocabulary import END
 from dclm_jax.errors import InputError
 from dclm_jax.nn import stack
-from dclm_jax.nn.cells import CELLS
+from dclm_jax.nn.cells import CELLS, Params
 from dclm_jax.nn.layers import Weight, glorot_uniform
 from dclm_jax.nn.plan import Plan, default_plan
 from dclm_jax.nn.precision import MatmulPrecision
@@ -43,7 +43,6 @@ from dclm_jax.nn.stack import StackInput, StackState
 
 # Layers are made one by one, and a configuration file may have any number.
 NumLayers = Annotated[int, files.Range(1, 1000, "a whole number from 1 to 1000")]
-Params = dict[str, Any]
 Context = Any  # The state between sentences, of a type that the model defines.
 
 

@@ -326,9 +326,6 @@ class HRNNLM(DocumentModel):
         return context.vector_BxH
 
 
-MODELS = (RNNLM, DRNNLM, HRNNLM, CCDCLM, CODCLM, ADCLM)
-
-
 def _joined(array_CxMxB: jax.Array) -> jax.Array:
     """The positions of all sentences on one axis, [C*M, B, ...]."""
     return array_CxMxB.reshape(-1, *array_CxMxB.shape[2:])

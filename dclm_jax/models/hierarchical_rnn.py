@@ -230,9 +230,6 @@ class HRNNLMTwoStep(_SentenceLevel, _WordLevel):
         return self.sentence_loss_weight * nll
 
 
-MODELS = (RNNLin, RNNSLM, HRNNLMTwoStep)
-
-
 def uniform_by_inputs(key: jax.Array, params: Params) -> Params:
     """The parameters with every matrix [I, O] drawn uniformly from [-1/I, 1/I]. I is the size of
     the input (section 4.3): V for words, H for hidden layers."""

@@ -313,9 +313,6 @@ class SeqBoWATTLF(SeqBoWATTEF, BoWLF):
     name = "rlm_seqbow_att_lf"
 
 
-MODELS = (RLM, BoWEF, BoWLF, SeqBoWEF, SeqBoWLF, SeqBoWATTEF, SeqBoWATTLF)
-
-
 def _sequence(context: Bags) -> tuple[jax.Array, jax.Array]:
     """Ps_j [C, B, P] for each sentence j, oldest first, and whether it exists [C, B]."""
     words_BxCx1 = jnp.maximum(context.words_BxC, 1)[..., None]

@@ -115,9 +115,6 @@ class PointerDRNNLM(DRNNLM):
         return super().vector(params, context.state)
 
 
-MODELS = (PointerDRNNLM,)
-
-
 def _newest(memory_MxB: jax.Array, new_NxB: jax.Array, count_B: jax.Array) -> jax.Array:
     """The last M entries of each batch element's memory followed by the first `count` of `new`."""
     entries = jnp.concatenate([memory_MxB, new_NxB.astype(memory_MxB.dtype)])

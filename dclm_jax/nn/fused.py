@@ -28,7 +28,7 @@ TILE = (8, 128)
 PRECISIONS = (None, "default", "highest")
 
 
-def scan(
+def kernel_scan(
     body: Callable[[Any, Any], tuple[Any, Any]], carry: Any, xs: Any, *, reverse: bool = False
 ) -> tuple[Any, Any]:
     """`lax.scan(body, carry, xs, reverse=reverse)`, as one kernel if a step fits into VMEM and

@@ -43,7 +43,7 @@ def rounded_product(a: jax.Array, b: jax.Array, dtype: jax.typing.DTypeLike) -> 
     return jnp.matmul(a.astype(dtype), b.astype(dtype), preferred_element_type=wider)
 
 
-def flat(array: jax.Array) -> jax.Array:
+def as_matrix(array: jax.Array) -> jax.Array:
     """[..., I] -> [F, I]."""
     return array.reshape(-1, array.shape[-1])
 
@@ -54,7 +54,7 @@ def _product_forward(a, weight):
 
 def _product_backward(factors, d_product):
     a, weight = factors
-    d_weight = rounded_product(flat(a).T, flat(d_product), weight.dtype)
+    d_weight = rounded_product(as_matrix(a).T, as_matrix(d_product), weight.dtype)
     return (
         rounded_product(d_product, weight.T, weight.dtype).astype(a.dtype),
         d_weight.astype(weight.dtype),
@@ -82,7 +82,7 @@ def _plus_bias_forward(x, bias_I):
 
 
 def _plus_bias_backward(_, d_sum):
-    rows_FxI = flat(d_sum)
+    rows_FxI = as_matrix(d_sum)
     return d_sum, vector_product(jnp.ones(len(rows_FxI), rows_FxI.dtype), rows_FxI)
 
 

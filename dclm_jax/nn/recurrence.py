@@ -19,15 +19,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dclm_jax.nn.layers import Weight, filled, flat, is_weight, rounded_product
+from dclm_jax.nn.layers import Weight, as_matrix, filled, is_weight, rounded_product
 from dclm_jax.nn.plan import Plan
 
-Step = Callable[[Any, Any, Any], tuple[Any, Any]]
+TokenStep = Callable[[Any, Any, Any], tuple[Any, Any]]
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def scan(
-    step: Step,
+    step: TokenStep,
     plan: Plan,
     params: Any,
     carry: Any,
@@ -57,7 +57,7 @@ def scan(
     return _loop(body, carry, xs, mask_NxB, plan)
 
 
-def without_unread(step: Step, params: Any, carry: Any, xs: Any) -> Any:
+def without_unread(step: TokenStep, params: Any, carry: Any, xs: Any) -> Any:
     """The `params` of a `scan`, with None for leaves that `step` does not read."""
     leaves, treedef = jax.tree.flatten(params, is_leaf=is_weight)
     jaxpr = jax.make_jaxpr(step)(params, carry, jax.tree.map(_without_first_axis, xs)).jaxpr
@@ -100,7 +100,7 @@ def _weights(params: Any) -> list[Weight]:
 
 
 def _with_products(
-    step: Step, params: Any, carry: Any, x: Any
+    step: TokenStep, params: Any, carry: Any, x: Any
 ) -> tuple[tuple[Any, Any], list[jax.Array]]:
     """The result of a step, and its products with weights."""
     weights, products = _weights(params), []
@@ -174,7 +174,7 @@ def _scan_backward(step, plan, residuals, cotangents):
     d_weights: list[Any] = [None] * len(weights)
     for number, a, d_product in zip(weight_of_product, factors, d_products, strict=True):
         dtype = weights[number].array.dtype
-        d_array = rounded_product(flat(a).T, flat(d_product), dtype).astype(dtype)
+        d_array = rounded_product(as_matrix(a).T, as_matrix(d_product), dtype).astype(dtype)
         before = d_weights[number]
         d_weights[number] = Weight(d_array if before is None else before.array + d_array)
     rest = iter(d_weights)
@@ -227,7 +227,7 @@ def _loop(
         # The import of Pallas takes 0.3 s, and only fused scans need it.
         from dclm_jax.nn import fused
 
-        return fused.scan(body, carry, xs, reverse=reverse)
+        return fused.kernel_scan(body, carry, xs, reverse=reverse)
     if not plan.stops_early:
         return jax.lax.scan(body, carry, xs, reverse=reverse, unroll=plan.unrolled_steps)
     num_steps = _num_steps(mask_NxB)

@@ -8,7 +8,7 @@ import numpy as np
 
 from dclm_jax.reading.blocks import batches_of_like_size, power_of_two, size_of
 
-ROWS = 256
+SENTENCES_AT_ONCE = 256
 """Maximum number of sentences scored at once; a power of two."""
 
 
@@ -73,7 +73,7 @@ def score_after(
             shared[index] = _shared_targets(sentences[before], sentences[index])
     scores: list[Any] = [None] * len(sentences)
     sizes = [size_of([words]) for words in sentences]
-    for batch, _ in batches_of_like_size(sizes, ROWS):
+    for batch, _ in batches_of_like_size(sizes, SENTENCES_AT_ONCE):
         filled = filled_up(batch)
         _, nll = reader.read(
             state.take([rows[index] for index in filled]),

@@ -10,7 +10,7 @@ from dclm_jax.data.batches import Batch
 from dclm_jax.models.bags import bag_targets, bags_nll
 from dclm_jax.models.base import Context, DocumentModel, Params, Pointer, Source
 from dclm_jax.nn.hashing import hashed_logits
-from dclm_jax.nn.layers import Weight, flat, fold, product, unfold
+from dclm_jax.nn.layers import Weight, as_matrix, fold, product, unfold
 from dclm_jax.nn.softmax import (
     Copies,
     OutputInputs,
@@ -97,7 +97,7 @@ def batch_likelihood(
     if is_of_bags:
         bags = model.bags(params, read.contexts)
         if masks is not None:
-            bags = bags._replace(features_FxD=bags.features_FxD * flat(masks.features))
+            bags = bags._replace(features_FxD=bags.features_FxD * as_matrix(masks.features))
         _, is_word_RxN = bag_targets(targets, mask)
         with_words = jnp.sum(jnp.any(is_word_RxN, axis=1))
         nll = bags_nll(bags, targets, mask, model.plan, per_word=True)
@@ -277,16 +277,18 @@ def output_inputs(
             shared = hashed_logits(output.bigrams, tokens.reshape(-1, 1), model.vocab_size)
         if read.pointer is not None:
             copies = _copies(read.pointer)
-        return OutputInputs(flat(features), kernel_DxV, output.bias, shared, copies)
+        return OutputInputs(as_matrix(features), kernel_DxV, output.bias, shared, copies)
     sentences, length, rows, _ = features.shape
     if sentences * rows * model.vocab_size > model.plan.shared_logits:
         contexts = jnp.broadcast_to(contexts[:, None], (*features.shape[:3], contexts.shape[-1]))
         joined = jnp.concatenate([features, contexts], axis=-1)
-        return OutputInputs(flat(joined), jnp.concatenate([kernel_DxV, kernel_ExV]), output.bias)
+        return OutputInputs(
+            as_matrix(joined), jnp.concatenate([kernel_DxV, kernel_ExV]), output.bias
+        )
     shared = RowLogits(
-        product(flat(contexts), kernel_ExV), _sentence_index(sentences, length, rows)
+        product(as_matrix(contexts), kernel_ExV), _sentence_index(sentences, length, rows)
     )
-    return OutputInputs(flat(features), kernel_DxV, output.bias, shared)
+    return OutputInputs(as_matrix(features), kernel_DxV, output.bias, shared)
 
 
 def _copies(pointer: Pointer) -> Copies:
@@ -294,7 +296,7 @@ def _copies(pointer: Pointer) -> Copies:
     words_RxM = fold(pointer.words_MxB).T
     sentence_F = _sentence_index(*pointer.log_share_NxB.shape)
     return Copies(
-        pointer.log_share_NxB.reshape(-1), flat(pointer.weights_NxBxM), words_RxM, sentence_F
+        pointer.log_share_NxB.reshape(-1), as_matrix(pointer.weights_NxBxM), words_RxM, sentence_F
     )
 
 

@@ -44,7 +44,7 @@ class Tuned(NamedTuple):
     value: float
 
 
-def tune(
+def tune_weights(
     decode: Callable[[np.ndarray], tuple[Sequence[int], Sequence[np.ndarray]]],
     statistics: Sequence[np.ndarray],
     metric: Metric,
@@ -83,7 +83,7 @@ def tune(
     return max(rounds, key=lambda tuned: metric.sign * tuned.value)
 
 
-def joined(features: Sequence[np.ndarray], statistics: Sequence[np.ndarray]) -> Lists:
+def join_lists(features: Sequence[np.ndarray], statistics: Sequence[np.ndarray]) -> Lists:
     """`Lists` of segments, float [K, F] and int [K, Q], each with its own K."""
     ends = np.cumsum(list(map(len, features)))
     first_S = np.concatenate([[0], ends[:-1]])
@@ -113,7 +113,7 @@ def maximize(
       restarts: number of random weights.
     """
     # Random weights and directions are in units of the standard deviation of each feature.
-    lists = joined([list_KxF - list_KxF.mean(axis=0) for list_KxF in features], statistics)
+    lists = join_lists([list_KxF - list_KxF.mean(axis=0) for list_KxF in features], statistics)
     spread_F = np.sqrt(np.mean(lists.features_NxF**2, axis=0))
     # A feature that is constant in each list differs from its mean by rounding at most.
     varies_F = spread_F > 1e-9 * np.max(np.abs(np.concatenate(features)), axis=0)

@@ -17,7 +17,7 @@ from dclm_jax.errors import importing
 from dclm_jax.tables import aligned
 
 _ORDERS = 4
-TEST_SETS = 1000
+BOOTSTRAP_SETS = 1000
 """Number of resampled test sets of a bootstrap test."""
 
 Statistics = Mapping[str, Sequence[np.ndarray]]
@@ -118,7 +118,7 @@ def picked(statistics: Sequence[np.ndarray], choices: Sequence[int]) -> np.ndarr
     return np.array([rows[choice] for rows, choice in zip(statistics, choices, strict=True)])
 
 
-def measure(
+def measure_systems(
     statistics: Statistics,
     choices: Sequence[int],
     baseline: Statistics,
@@ -127,8 +127,8 @@ def measure(
     seed: int,
 ) -> dict[str, Any]:
     """The metrics of the systems "first" (1-best), "random", "rescored" (the choices), "oracle"
-    and, if given, "baseline" for a result file. They are compared as in `compare` with "baseline",
-    or with "first" without a baseline.
+    and, if given, "baseline" for a result file. They are compared as in `compare_systems` with
+    "baseline", or with "first" without a baseline.
 
     Args:
       statistics: from `list_statistics`.
@@ -138,7 +138,8 @@ def measure(
 
     Returns:
       Under "rows" for each system the share of segments without word errors ("right"), and the
-      result of `compare` by metric. The system that others are compared with has only the "value".
+      result of `compare_systems` by metric. The system that others are compared with has only the
+      "value".
     """
     sizes = list(map(len, statistics["wer"]))
     random = np.random.default_rng(seed).integers(sizes).tolist()
@@ -159,12 +160,12 @@ def measure(
         rows[row] = {"right": float(np.mean(errors_SxQ[:, 0] == 0))}
         for name, metric in METRICS.items():
             pair = systems[name][row], systems[name][compared_with]
-            compared = compare(metric, *pair, division, seed=seed)
+            compared = compare_systems(metric, *pair, division, seed=seed)
             rows[row][name] = {"value": compared["value"]} if row == compared_with else compared
-    return {"compared_with": compared_with, "bootstrap": TEST_SETS, "rows": rows}
+    return {"compared_with": compared_with, "bootstrap": BOOTSTRAP_SETS, "rows": rows}
 
 
-def compare(
+def compare_systems(
     metric: Metric,
     ours_SxQ: np.ndarray,
     theirs_SxQ: np.ndarray,
@@ -195,18 +196,20 @@ def compare(
     ]
     units = (ours_DxQ, theirs_DxQ) if len(division) > 1 else (ours_SxQ, theirs_SxQ)
     count = len(units[0])
-    draws_RxU = np.random.default_rng(seed).multinomial(count, [1 / count] * count, size=TEST_SETS)
+    draws_RxU = np.random.default_rng(seed).multinomial(
+        count, [1 / count] * count, size=BOOTSTRAP_SETS
+    )
     pairs = zip(draws_RxU @ units[0], draws_RxU @ units[1], strict=True)
     worse = sum(metric.sign * (metric.score(a) - metric.score(b)) <= 0 for a, b in pairs)
     return {
         "value": metric.score(ours_SxQ.sum(axis=0)),
         "improved": float(np.mean(better)),
-        "p": (1 + worse) / (1 + TEST_SETS),
+        "p": (1 + worse) / (1 + BOOTSTRAP_SETS),
     }
 
 
-def table(measured: Mapping[str, Any]) -> str:
-    """Aligned text of a result of `measure`, one row per system."""
+def systems_table(measured: Mapping[str, Any]) -> str:
+    """Aligned text of a result of `measure_systems`, one row per system."""
     header = ["", "reference chosen"]
     for metric in METRICS.values():
         header += [metric.name, "documents better", "p"]

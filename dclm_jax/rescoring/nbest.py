@@ -26,7 +26,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from dclm_jax.data.text_files import Line, read_lines
+from dclm_jax.data.text_files import TextLine, read_lines
 from dclm_jax.errors import InputError, brief
 from dclm_jax.log import logger
 
@@ -84,7 +84,7 @@ def read_nbest(path: str) -> NBestList:
     """Reads a list of Moses, a list of Kaldi or a folder of Kaldi, according to its content. A
     note in the log counts features that some hypotheses lack."""
     folder = pathlib.Path(path)
-    lines: list[Line] = [] if folder.is_dir() else _lines_with_text(path, "hypothesis")
+    lines: list[TextLine] = [] if folder.is_dir() else _lines_with_text(path, "hypothesis")
     if not lines:
         hypotheses = _kaldi_folder(folder)
     elif SEPARATOR in lines[0].text:
@@ -147,7 +147,7 @@ def read_division(path: str, nbest: NBestList) -> list[range]:
     return [range(positions[0], positions[-1] + 1) for positions in documents.values()]
 
 
-def read_sentences(path: str, nbest: NBestList) -> list[list[str]]:
+def read_outputs(path: str, nbest: NBestList) -> list[list[str]]:
     """The output of another system: one line of words, possibly empty, per segment of a list."""
     lines = list(read_lines(pathlib.Path(path)))
     _require_count(path, lines, len(nbest.segments), f"segments of {nbest.path}")
@@ -156,7 +156,7 @@ def read_sentences(path: str, nbest: NBestList) -> list[list[str]]:
 
 def read_references(path: str, nbest: NBestList) -> list[list[str]]:
     """The references of a list, one line per segment; at least one reference has words."""
-    references = read_sentences(path, nbest)
+    references = read_outputs(path, nbest)
     if not any(references):
         raise InputError(
             f"{path}: all {len(references)} references are empty, so that there is no error rate; "
@@ -165,14 +165,14 @@ def read_references(path: str, nbest: NBestList) -> list[list[str]]:
     return references
 
 
-def _lines_with_text(path: str, what: str) -> list[Line]:
+def _lines_with_text(path: str, what: str) -> list[TextLine]:
     lines = [line for line in read_lines(pathlib.Path(path)) if line.text.strip()]
     if not lines:
         raise InputError(f"{path}: has no line of text; expected one per {what}")
     return lines
 
 
-def _require_count(path: str, lines: Sequence[Line], count: int, what: str) -> None:
+def _require_count(path: str, lines: Sequence[TextLine], count: int, what: str) -> None:
     if len(lines) != count:
         raise InputError(
             f"{path}: has {len(lines)} lines; expected one for each of the {count} {what}"
@@ -200,7 +200,7 @@ def _sizes(hypotheses: Sequence[_Hypothesis]) -> dict[str, int]:
     return {name: len(hypothesis.features[name]) for name, hypothesis in first.items()}
 
 
-def _moses(lines: Iterable[Line], path: str) -> Iterator[_Hypothesis]:
+def _moses(lines: Iterable[TextLine], path: str) -> Iterator[_Hypothesis]:
     expected = ["0"]
     for number, text in lines:
         place = f"{path}:{number}"
@@ -240,7 +240,7 @@ def _add_moses_features(features: dict[str, list[float]], text: str, place: str)
             )
 
 
-def _kaldi(lines: Iterable[Line], path: str) -> Iterator[_Hypothesis]:
+def _kaldi(lines: Iterable[TextLine], path: str) -> Iterator[_Hypothesis]:
     seen: set[str] = set()
     segment, count = "", 0
     for number, text in lines:

@@ -47,7 +47,7 @@ _DOCUMENTS = 256
 _WORDS = "words"
 """The name of the feature with the number of words of a hypothesis."""
 
-Document = Sequence[Segment[np.ndarray]]
+SegmentedDocument = Sequence[Segment[np.ndarray]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,7 +157,7 @@ class Rescorer:
 
 def search(
     readers: Sequence[SentenceReader[Any]],
-    documents: Sequence[Document],
+    documents: Sequence[SegmentedDocument],
     weights: np.ndarray,
     *,
     beam: int | None = 1,
@@ -199,7 +199,7 @@ def search(
 
 def _search(
     readers: Sequence[SentenceReader[Any]],
-    documents: Sequence[Document],
+    documents: Sequence[SegmentedDocument],
     weights: np.ndarray,
     context_order: int | None,
     beam: int | None,

@@ -203,7 +203,7 @@ def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return leaves
 
 
-def differences(saved: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+def changed_keys(saved: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """The saved and the given value of each key that affects results and has different values."""
     before, now = flat(saved), flat(given)
     return {
@@ -214,7 +214,7 @@ def differences(saved: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str,
 
 
 def difference_text(different: Mapping[str, tuple[Any, Any]]) -> str:
-    """The first of `differences` and the number of the others, for a message."""
+    """The first of `changed_keys` and the number of the others, for a message."""
     (key, (before, now)), *others = different.items()
     more = f"; {len(others)} more differences" if others else ""
     return f"{key}: {brief(before)} saved, {brief(now)} given{more}"
@@ -228,7 +228,7 @@ def incompatible(saved: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     """
     decays = given["optimizer"]["schedule"] == "cosine"
     obstacles = {}
-    for key, (before, now) in differences(saved, given).items():
+    for key, (before, now) in changed_keys(saved, given).items():
         longer = now == 0 or (type(before) is type(now) is int and 0 < before <= now)
         if not (key == "training.patience" and longer or key in _STEPS and not decays):
             obstacles[key] = before, now

@@ -24,7 +24,7 @@ def with_leaves(tree: Any, leaves: Mapping[str, Any]) -> Any:
     return jax.tree.unflatten(jax.tree.structure(tree), list(leaves.values()))
 
 
-def choose(patterns: str, paths: Collection[str]) -> frozenset[str]:
+def frozen_paths(patterns: str, paths: Collection[str]) -> frozenset[str]:
     """The paths that match a pattern of `training.frozen`.
 
     Args:

@@ -41,7 +41,7 @@ from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.nn.precision import SCORING_PRECISION
 from dclm_jax.reading.likelihoods import earlier_sentences
 from dclm_jax.training.config import RunConfig, validated
-from dclm_jax.training.freezing import by_path, choose
+from dclm_jax.training.freezing import by_path, frozen_paths
 from dclm_jax.training.interruption import interruption
 from dclm_jax.training.optimizer import (
     create_optimizer,
@@ -62,13 +62,13 @@ from dclm_jax.training.step import (
     spread_rows,
 )
 from dclm_jax.training.warm_start import Start, start_from
-from dclm_jax.training.workdir import Result, located, require_trainable
+from dclm_jax.training.workdir import TrainingResult, located, require_trainable
 
 
 def train(
     config: ConfigDict | Mapping[str, Any],
     workdir: storage.PathLike,
-) -> Result:
+) -> TrainingResult:
     """Trains a model, or resumes a run, and returns the result.
 
     In a job of several processes every process calls this function; the first process writes.
@@ -102,7 +102,7 @@ def train(
                 if stop:
                     ending = "interrupted"
                     break
-        result = Result(ending, run.step, progress.best_step, progress.best_perplexity)
+        result = TrainingResult(ending, run.step, progress.best_step, progress.best_perplexity)
         writer.finish(result)
     job_logger.info(f"{_ending(result, job)}; workdir {workdir}")
     return result
@@ -169,7 +169,7 @@ def first_shapes(
 
     def make(key: jax.Array) -> TrainState:
         params = model.init(key)
-        return first_state(params, optimizer, choose(frozen, by_path(params)))
+        return first_state(params, optimizer, frozen_paths(frozen, by_path(params)))
 
     with warnings.catch_warnings():
         # JAX warns of sizes that no memory holds; `compiled_step` refuses them.
@@ -448,7 +448,7 @@ def _start_lines(job: Job, state: TrainState, start: Start) -> Iterator[str]:
     yield f"matmul precision: {job.model.matmul_precision}; in validation {SCORING_PRECISION}"
 
 
-def _ending(result: Result, job: Job) -> str:
+def _ending(result: TrainingResult, job: Job) -> str:
     best = f"best validation {job.measure} {result.best_perplexity:.2f} at step {result.best_step}"
     if result.ending == "interrupted":
         return f"interrupted and saved at step {result.step}; the same command resumes the run"

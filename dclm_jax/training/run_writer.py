@@ -19,7 +19,7 @@ from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.models.base import Params
 from dclm_jax.training.checkpoints import Checkpoints
-from dclm_jax.training.config import differences, incompatible
+from dclm_jax.training.config import changed_keys, incompatible
 from dclm_jax.training.step import TrainState
 from dclm_jax.training.workdir import (
     CHECKPOINTS_FOLDER,
@@ -31,14 +31,14 @@ from dclm_jax.training.workdir import (
     RESULT_FILE,
     TEXT_FILE,
     VOCABULARY_FILE,
-    Result,
+    TrainingResult,
     read_config,
     trained_steps,
 )
 
 
 @dataclasses.dataclass
-class Progress:
+class RunProgress:
     """Numbers of a run, saved with its state.
 
     best_perplexity, best_step: value and step of the best validation perplexity.
@@ -88,7 +88,7 @@ class RunWriter(contextlib.AbstractContextManager):
 
     def begin(
         self, config: Mapping[str, Any], corpus: Corpus, total_steps: int, state: TrainState
-    ) -> tuple[TrainState, Progress]:
+    ) -> tuple[TrainState, RunProgress]:
         """Locks the workdir, writes the first files of a new run or compares existing files, and
         returns the newest sound state and its progress, in all processes.
 
@@ -111,17 +111,17 @@ class RunWriter(contextlib.AbstractContextManager):
             self._write_first_files(config, corpus, total_steps)
             self._best = enter(contextlib.closing(Checkpoints(folder, "best")))
             self._latest = enter(contextlib.closing(Checkpoints(folder, "latest")))
-            progress = Progress()
+            progress = RunProgress()
             if (restored := self._latest.restore(state)) is not None:
                 step, state, values = restored
                 text, place = files.json_text(values), str(folder / "latest")
-                progress = files.parse_json(text, place, Progress, exact=True)
+                progress = files.parse_json(text, place, RunProgress, exact=True)
                 self._latest.delete_after(step)
                 self._best.delete_after(step)
             self._metrics = enter(MetricsLog(self._folder, int(state.step)))
             return dataclasses.asdict(progress)
 
-        progress = Progress(**open_run())
+        progress = RunProgress(**open_run())
         return processes.from_first(state), progress
 
     def _write_first_files(
@@ -161,7 +161,7 @@ class RunWriter(contextlib.AbstractContextManager):
                     f"{directory} has changed since this run began: the checksum of {name} differs "
                     f"from {folder / CORPUS_FILE}; choose a new --workdir or restore the corpus"
                 )
-        is_changed = bool(differences(saved, config))
+        is_changed = bool(changed_keys(saved, config))
         if is_changed and (done := trained_steps(folder)) > total_steps:
             raise InputError(
                 f"{self.workdir} has a run of {done:,} steps, but training.epochs and "
@@ -175,7 +175,7 @@ class RunWriter(contextlib.AbstractContextManager):
             self._metrics.write(kind, step, **values)
 
     @processes.by_first
-    def save_latest(self, state: TrainState, progress: Progress) -> None:
+    def save_latest(self, state: TrainState, progress: RunProgress) -> None:
         """Saves a checkpoint for resuming; see `Checkpoints`."""
         self._latest.save(int(state.step), state, dataclasses.asdict(progress))
         self._metrics.upload()
@@ -186,7 +186,7 @@ class RunWriter(contextlib.AbstractContextManager):
         self._best.save(step, params, info)
 
     @processes.by_first
-    def finish(self, result: Result) -> None:
+    def finish(self, result: TrainingResult) -> None:
         """Waits until everything is on disk, then writes the result unless the run was
         interrupted."""
         self._latest.wait()

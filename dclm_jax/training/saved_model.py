@@ -20,7 +20,7 @@ import safetensors.numpy
 
 import dclm_jax
 from dclm_jax import files, storage
-from dclm_jax.data.corpus import TrainingText
+from dclm_jax.data.corpus import VOCABULARY_FILE, TrainingText
 from dclm_jax.data.documents import PLAIN
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError, brief
@@ -28,7 +28,6 @@ from dclm_jax.models.base import Params
 from dclm_jax.training.freezing import by_path, with_leaves
 
 CONFIG_FILE = "config.json"
-VOCABULARY_FILE = "vocabulary.tsv"
 TEXT_FILE = "text.json"
 CORPUS_FILE = "corpus.json"
 PARAMS_FILE = "params.safetensors"
@@ -44,7 +43,7 @@ class Facts:
     """The step and the validation perplexity of a run, and the fingerprint of its vocabulary."""
 
     step: files.Count
-    perplexity: files.Scale
+    perplexity: files.FinitePositive
     vocabulary: str
 
 

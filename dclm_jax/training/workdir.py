@@ -166,7 +166,7 @@ def _best_checkpoint(workdir: Path, template: Params) -> tuple[Path, int, Params
 
 
 @dataclasses.dataclass(frozen=True)
-class Line:
+class MetricsLine:
     """The values of one line of the metrics file that results need.
 
     Attributes:
@@ -184,17 +184,17 @@ class Line:
     perplexity: files.Positive
 
 
-def read_lines(workdir: Path) -> list[Line]:
+def metrics_lines(workdir: Path) -> list[MetricsLine]:
     """The lines of a run's metrics, at least one, in the order of their steps."""
     path = workdir / METRICS_FILE
-    lines = files.read_json_lines(path, Line, made_by="python -m launch.train")
+    lines = files.read_json_lines(path, MetricsLine, made_by="python -m launch.train")
     if not lines:
         raise InputError(f"{path}: has no line; train the run first")
     return lines
 
 
 @dataclasses.dataclass(frozen=True)
-class Result:
+class TrainingResult:
     """The outcome of a call of `train`.
 
     step: the last training step.
@@ -207,12 +207,12 @@ class Result:
     best_perplexity: files.Positive
 
 
-def read_result(workdir: Path) -> Result | None:
+def read_result(workdir: Path) -> TrainingResult | None:
     """The result of a finished run; None if the run has not finished."""
     path = workdir / RESULT_FILE
     if not path.exists():
         return None
-    result = files.read_json(path, Result, exact=True)
+    result = files.read_json(path, TrainingResult, exact=True)
     if result.ending == "interrupted":
         raise InputError(f"{path}: ending is 'interrupted'; expected finished or early_stop")
     return result

@@ -88,7 +88,9 @@ def test_documents_have_the_measures_of_their_sentences(name):
     model = small_model(name)
     params = random_params(model)
     documents = [[np.array(words) for words in document] for document in DOCUMENTS]
-    scored = distributions.measure(model, params, documents, no_context_too=True, batch_size=2)
+    scored = distributions.measure_documents(
+        model, params, documents, no_context_too=True, batch_size=2
+    )
     for (document, sentences), ids in zip(scored, DOCUMENTS, strict=True):
         assert [len(sentence) for sentence in sentences] == [9] * len(document)
         for t, (sentence, by_hand) in enumerate(
@@ -100,12 +102,13 @@ def test_documents_have_the_measures_of_their_sentences(name):
             if t == 0 or model.context_order == 0:
                 assert not sentence["divergence"].any()
                 assert sentence["entropy_no_context"].tolist() == sentence["entropy"].tolist()
-    whole = [*distributions.measure(model, params, documents, no_context_too=False)]
+    whole = [*distributions.measure_documents(model, params, documents, no_context_too=False)]
     assert set(whole[0][1][0]) == set(distributions.WORD_MEASURES) - {"divergence"}
     # Of a continuation the last sentence is measured, which may be the first of its document.
     for document, ids in zip(documents, DOCUMENTS, strict=True):
         request = [Continuation(document)]
-        ((_, [last]),) = distributions.measure(model, params, request, no_context_too=True)
+        scored = distributions.measure_documents(model, params, request, no_context_too=True)
+        ((_, [last]),) = scored
         by_hand = expected(model, params, ids)[-1]
         np.testing.assert_allclose(last["divergence"], by_hand["divergence"], rtol=1e-4, atol=2e-5)
 

@@ -13,7 +13,7 @@ from dclm_jax.evaluation.minimal_pairs import (
     TOTAL,
     Choice,
     accuracies,
-    differences,
+    accuracy_differences,
     outcomes,
 )
 from dclm_jax.evaluation.scoring import Continuation
@@ -106,10 +106,10 @@ def test_accuracies_of_groups_and_of_all_pairs():
             continue
         np.testing.assert_allclose(mean, correct[~is_apart].mean(axis=0))
         assert (low <= mean).all() and (mean <= high).all()
-    (pair,) = differences(runs, TOTAL)
+    (pair,) = accuracy_differences(runs, TOTAL)
     a, b = measured[-2].values_3xX[0]
     assert pair.difference == pytest.approx(a - b)
-    assert differences(runs[:1], TOTAL) == []
+    assert accuracy_differences(runs[:1], TOTAL) == []
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def tagged(sentences):
 
 
 def measure(output, reference):
-    return reconstruction.measure(tagged(output), tagged(reference))
+    return reconstruction.measure_output(tagged(output), tagged(reference))
 
 
 def counters(*sentences):
@@ -192,17 +192,18 @@ def test_documents_without_tags_have_no_penalty():
     swapped = tagged([["cat/NN", "sat/VBD"], ["dog/NN", "ran/VBD"]])
     without = document(swapped.sentences)
     for measures in (
-        reconstruction.measure(without, reference),
-        reconstruction.measure(swapped, document(reference.sentences)),
+        reconstruction.measure_output(without, reference),
+        reconstruction.measure_output(swapped, document(reference.sentences)),
     ):
-        assert measures[1:5] == reconstruction.measure(swapped, reference)[1:5]
+        assert measures[1:5] == reconstruction.measure_output(swapped, reference)[1:5]
         assert measures.alignment is None
         summary = summarize([measures])
         assert (summary["coherence"], summary["unaligned"]) == (None, None)
-        assert "no L without tags" in reconstruction.table("a", summary).splitlines()[-1]
+        table = reconstruction.reconstruction_table("a", summary)
+        assert "no L without tags" in table.splitlines()[-1]
     # The share is of the sentences of documents with tags.
-    unaligned = reconstruction.measure(tagged([["a/X"], ["dog/NN"]]), reference)
-    summary = summarize([unaligned, reconstruction.measure(without, reference)])
+    unaligned = reconstruction.measure_output(tagged([["a/X"], ["dog/NN"]]), reference)
+    summary = summarize([unaligned, reconstruction.measure_output(without, reference)])
     assert (summary["unaligned"], summary["sentences"]) == (0.5, 4)
 
 
@@ -219,7 +220,7 @@ def test_files_of_documents(tmp_path):
             next(read_documents(path, TextOptions("tagged"))) for path in (outputs, inputs)
         )
     )
-    assert measures[0][1:] == reconstruction.measure(output, reference)[1:]
+    assert measures[0][1:] == reconstruction.measure_output(output, reference)[1:]
     assert measures[0].alignment == (2, 0)
     assert (measures[1].bleu_statistics[0], measures[1].alignment) == (1, (None, 1))
     # Without tags the tokens are words.
@@ -242,7 +243,7 @@ def test_files_that_do_not_correspond(tmp_path):
 def test_tables():
     reference = [["dog/NN", "ran/VBD"], ["cat/NN", "sat/VBD"]]
     copy, short = (summarize([measure(output, reference)]) for output in (reference, reference[:1]))
-    lines = reconstruction.table("copy", copy).splitlines()
+    lines = reconstruction.reconstruction_table("copy", copy).splitlines()
     assert lines[0].split() == [
         *("BLEU", "ROUGE-1", "F1", "ROUGE-2", "F1", "ROUGE-W", "F1", "L", "unaligned", "words")
     ]
@@ -250,6 +251,7 @@ def test_tables():
     assert lines[2].split() == ["copy", *hundred, "0.000", "0.00%", "4"]
     note = "1 documents; L over 1 outputs of at least two sentences; inputs have 4 words"
     assert lines[3] == note
-    assert reconstruction.table("short", short).splitlines()[2].split()[0::8] == ["short", "-"]
+    row = reconstruction.reconstruction_table("short", short).splitlines()[2]
+    assert row.split()[0::8] == ["short", "-"]
     assert short["rouge_1"]["f1"] == pytest.approx(100 * 2 / 3)
     assert copy["bleu"] == pytest.approx(100)

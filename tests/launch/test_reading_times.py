@@ -16,7 +16,7 @@ from dclm_jax.data.readers import read_documents
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import significance
-from dclm_jax.evaluation.reading_times import COMPARISONS, gains_of, words_of
+from dclm_jax.evaluation.reading_times import COMPARISONS, gains_of, word_table
 from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore
 from dclm_jax.language_model import LanguageModel
 from tests.launch.support import launch
@@ -157,7 +157,7 @@ def test_rows_of_several_words_are_summed_and_follow_their_previous_row(monkeypa
         ),
     )
     story = Document("s", texts, rows=[{"time": t, "x": x} for t, x in cells], row_of_word=rows)
-    kept = words_of({"a": lm}, [story, story._replace(id="t")], "time", ["x"])
+    kept = word_table({"a": lm}, [story, story._replace(id="t")], "time", ["x"])
     # Rows 3 and 4 are OOV or follow an OOV word, row 5 has no time, and 6 and 7 have no x, or the
     # row before has none.
     places = {name: kept.pop(name).tolist() for name in list(kept)[:5]}

@@ -189,7 +189,7 @@ def test_measures_and_columns_stand_beside_the_words(raw, tmp_path):
 
 def test_only_surprisals_are_computed_as_before(space, text, monkeypatch):
     """Without other measures nothing else is computed, and no bit of a surprisal differs."""
-    monkeypatch.setattr("dclm_jax.language_model.distributions.measure", None)
+    monkeypatch.setattr("dclm_jax.language_model.distributions.measure_documents", None)
     flags = [f"--workdir={space.run}", f"--input={text}", "--no_context_too"]
     assert scored(*flags) == scored(*flags, "--measures=surprisal")
 

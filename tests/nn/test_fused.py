@@ -103,7 +103,7 @@ def test_a_precision_that_kernels_lack_is_a_loop():
     carry, xs = jnp.zeros((2, 2)), jnp.ones((3, 2, 2))
 
     def scan(carry, xs):
-        return fused.scan(lambda h, x: (x + h @ h, h), carry, xs)
+        return fused.kernel_scan(lambda h, x: (x + h @ h, h), carry, xs)
 
     for precision, count in (("highest", 1), ("high", 0)):
         with jax.default_matmul_precision(precision):
@@ -118,6 +118,6 @@ def test_steps_that_do_not_fit_are_a_loop(reverse):
     def scan(scanned, carry, xs):
         return scanned(lambda h, x: (h + x, h), carry, xs, reverse=reverse)
 
-    assert kernels_of(partial(scan, fused.scan), carry, xs) == 0
-    assert kernels_of(partial(scan, fused.scan), carry[:2], xs[:, :2]) == 1
-    jax.tree.map(close, scan(fused.scan, carry, xs), scan(jax.lax.scan, carry, xs))
+    assert kernels_of(partial(scan, fused.kernel_scan), carry, xs) == 0
+    assert kernels_of(partial(scan, fused.kernel_scan), carry[:2], xs[:, :2]) == 1
+    jax.tree.map(close, scan(fused.kernel_scan, carry, xs), scan(jax.lax.scan, carry, xs))

@@ -48,7 +48,7 @@ def test_the_line_search_finds_the_best_of_all_points_between_crossings(seed):
     weights, direction = rng.normal(size=(2, 2))
     points = between(crossings(features, weights, direction))
     best = max(metric_at(features, statistics, WER, weights + p * direction) for p in points)
-    lists = mert.joined(features, statistics)
+    lists = mert.join_lists(features, statistics)
     gamma, value = mert.line_search(lists, WER, weights, direction)
     assert value == pytest.approx(best, abs=1e-9)
     value_there = metric_at(features, statistics, WER, weights + gamma * direction)
@@ -80,11 +80,11 @@ def test_lines_of_one_segment_by_hand():
     # y = 1 - x until 0.5, y = 0.5 until 1.5, y = x - 1 from there; y = -1 is nowhere the highest.
     features = np.array([[1.0, -1.0], [0.5, 0.0], [-1.0, 1.0], [-1.0, 0.0]])
     statistics = np.array([[3, 10], [1, 10], [2, 10], [0, 10]])
-    lists = mert.joined([features], [statistics])
+    lists = mert.join_lists([features], [statistics])
     offset, slope = np.eye(2)
     assert mert.line_search(lists, WER, offset, slope) == (1.0, -10.0)
     # Without the middle one the outer ones cross at 1, and the right one goes on without end.
-    outer = mert.joined([features[[0, 2]]], [statistics[[0, 2]]])
+    outer = mert.join_lists([features[[0, 2]]], [statistics[[0, 2]]])
     assert mert.line_search(outer, WER, offset, slope) == (2.0, -20.0)
     # Where nothing depends on the direction the search stays where it is.
     assert mert.line_search(lists, WER, offset, 0 * slope) == (0.0, -30.0)
@@ -130,7 +130,7 @@ def test_what_is_decoded_decides_where_features_depend_on_what_is_chosen():
     def on_round(number, tuned):
         rounds.append((number, tuned.value))
 
-    tuned = mert.tune(decode, statistics, WER, np.array([2.0, 0.0]), on_round=on_round)
+    tuned = mert.tune_weights(decode, statistics, WER, np.array([2.0, 0.0]), on_round=on_round)
     assert weights_tried[0].tolist() == [1.0, 0.0]
     assert rounds[0] == (1, pytest.approx(45.0))
     assert [number for number, _ in rounds] == list(range(1, len(weights_tried) + 1))

@@ -15,7 +15,7 @@ BLEU, WER = METRICS["bleu"], METRICS["wer"]
 
 @pytest.fixture
 def many_test_sets(monkeypatch):
-    monkeypatch.setattr(metrics, "TEST_SETS", 4000)
+    monkeypatch.setattr(metrics, "BOOTSTRAP_SETS", 4000)
 
 
 def words(seed, count):
@@ -74,7 +74,7 @@ def test_documents_and_test_sets_of_empty_references_alone_are_compared(metric):
         for texts in ([[*"abcd"], [], []], [[*"abcd"], [*"x"], []])
     )
     division = [range(1), range(1, 2), range(2, 3)]
-    result = metrics.compare(metric, ours, theirs, division, seed=0)
+    result = metrics.compare_systems(metric, ours, theirs, division, seed=0)
     assert result["value"] == pytest.approx(100 if metric is BLEU else 0)
     assert result["improved"] == pytest.approx(1 / 3)
     # No better where the second document is not drawn.
@@ -119,16 +119,16 @@ def test_documents_are_compared():
     ours = np.array([[1, 10], [2, 10], [3, 10], [2, 10]])
     theirs = np.array([[4, 10], [0, 10], [2, 10], [3, 10]])
     documents = [range(2), range(2, 4)]
-    result = metrics.compare(WER, ours, theirs, documents, seed=0)
+    result = metrics.compare_systems(WER, ours, theirs, documents, seed=0)
     assert (result["value"], result["improved"]) == (20.0, 0.5)
     # No better if the second document is drawn twice, which is one test set in four.
     assert result["p"] == pytest.approx(0.25, abs=0.03)
     # By segments: the differences are -3, 2, 1 and -1, and all 4^4 test sets are as likely.
     drawn = list(map(sum, itertools.product([-3, 2, 1, -1], repeat=4)))
-    single = metrics.compare(WER, ours, theirs, [range(4)], seed=0)
+    single = metrics.compare_systems(WER, ours, theirs, [range(4)], seed=0)
     assert single["p"] == pytest.approx(np.mean(np.array(drawn) >= 0), abs=0.03)
     assert single["improved"] == 1.0
-    again = metrics.compare(WER, ours, theirs, [range(4)], seed=0)
+    again = metrics.compare_systems(WER, ours, theirs, [range(4)], seed=0)
     assert again == single
 
 

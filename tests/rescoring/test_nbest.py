@@ -189,11 +189,11 @@ def test_documents_that_are_not_those_of_the_list_are_refused(tmp_path, four, te
 
 def test_references_are_a_line_a_segment(tmp_path, four):
     path = str(write(tmp_path / "references", "a b\nc\nd\n e  f\n"))
-    assert nbest.read_sentences(path, four) == [["a", "b"], ["c"], ["d"], ["e", "f"]]
+    assert nbest.read_outputs(path, four) == [["a", "b"], ["c"], ["d"], ["e", "f"]]
     path = str(write(tmp_path / "references", "a\n\n \nd\n"))
     assert nbest.read_references(path, four) == [["a"], [], [], ["d"]]
     path = str(write(tmp_path / "references", "\n\n\n\n"))
-    assert nbest.read_sentences(path, four) == [[], [], [], []]
+    assert nbest.read_outputs(path, four) == [[], [], [], []]
 
 
 @pytest.mark.parametrize(

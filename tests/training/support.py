@@ -23,7 +23,7 @@ from dclm_jax.training.checkpoints import Checkpoints
 from dclm_jax.training.config import OptimizerConfig, default_config
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import TrainState, first_state
-from dclm_jax.training.workdir import Result, read_config
+from dclm_jax.training.workdir import TrainingResult, read_config
 
 WORDS = "a b c d e f g h i j".split()
 
@@ -123,7 +123,7 @@ def read_metrics(workdir: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
 
 
-def write_result(workdir: Path, result: Result) -> None:
+def write_result(workdir: Path, result: TrainingResult) -> None:
     (workdir / "result.json").write_text(json.dumps(dataclasses.asdict(result)))
 
 

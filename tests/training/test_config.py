@@ -10,8 +10,8 @@ from dclm_jax.models import MODELS
 from dclm_jax.nn.cells import CELLS
 from dclm_jax.nn.precision import MATMUL_PRECISIONS
 from dclm_jax.training.config import (
+    changed_keys,
     default_config,
-    differences,
     flat,
     incompatible,
     meanings,
@@ -83,9 +83,9 @@ def test_differences_name_keys_that_decide_the_result():
     old, new = make().to_dict(), make().to_dict()
     new["training"]["log_every"] = 1
     new["data"]["directory"] = "elsewhere"
-    assert not differences(old, new)
+    assert not changed_keys(old, new)
     new["model"]["hidden_dim"] = 7
-    assert differences(old, new) == {"model.hidden_dim": (128, 7)}
+    assert changed_keys(old, new) == {"model.hidden_dim": (128, 7)}
 
 
 @pytest.mark.parametrize("model", MODELS)

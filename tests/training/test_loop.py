@@ -22,8 +22,14 @@ from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.training import loop
 from dclm_jax.training.checkpoints import Checkpoints
 from dclm_jax.training.config import default_config
-from dclm_jax.training.run_writer import MetricsLog, Progress
-from dclm_jax.training.workdir import Line, Result, read_lines, read_result, restore_run
+from dclm_jax.training.run_writer import MetricsLog, RunProgress
+from dclm_jax.training.workdir import (
+    MetricsLine,
+    TrainingResult,
+    metrics_lines,
+    read_result,
+    restore_run,
+)
 from tests.exhaustive import also
 from tests.launch.support import fingerprint
 from tests.training.support import (
@@ -90,7 +96,7 @@ def test_interrupted_and_resumed_is_uninterrupted(
 
 
 def test_a_result_is_read_as_it_was_written_and_nothing_else(tmp_path):
-    path, result = tmp_path / "result.json", Result("early_stop", 12, 10, math.inf)
+    path, result = tmp_path / "result.json", TrainingResult("early_stop", 12, 10, math.inf)
     files.write_json(path, dataclasses.asdict(result))
     assert read_result(tmp_path) == result
     record = json.loads(path.read_text())
@@ -179,13 +185,13 @@ def test_metrics_have_null_for_a_perplexity_that_overflows(tmp_path):
     text = (tmp_path / "metrics.jsonl").read_text()
     values = '"loss": 800.0, "perplexity": null, "tokens": 5, "seconds": 0.5'
     assert text == f'{{"kind": "valid", "step": 1, {values}}}\n'
-    assert read_lines(tmp_path) == [Line("valid", 1, 5, 0.5, math.inf)]
+    assert metrics_lines(tmp_path) == [MetricsLine("valid", 1, 5, 0.5, math.inf)]
 
 
 def test_checkpoints_before_the_first_evaluation_are_json(tmp_path):
     tree = {"a": np.zeros(2)}
     with contextlib.closing(Checkpoints(tmp_path / "checkpoints", "latest")) as checkpoints:
-        checkpoints.save(1, tree, dataclasses.asdict(Progress()))
+        checkpoints.save(1, tree, dataclasses.asdict(RunProgress()))
         checkpoints.wait()
         restored = checkpoints.restore(tree)
     assert restored is not None and restored[2]["best_perplexity"] is None

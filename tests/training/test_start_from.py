@@ -430,7 +430,7 @@ def test_a_start_that_cannot_be_is_refused_and_nothing_is_made(data, source, tmp
     assert start(tmp_path / "young").startswith(f"{begins}{tmp_path / 'young'} has no checkpoint")
     counts = tmp_path / "counts"
     counts.mkdir()
-    kept = {"model": {"name": ngram.NAME, "order": 5}, "data": {"directory": "somewhere"}}
+    kept = {"model": {"name": ngram.NGRAM, "order": 5}, "data": {"directory": "somewhere"}}
     (counts / "config.json").write_text(json.dumps(kept))
     assert start(counts) == (
         f"{begins}{counts} has a model 'ngram', which has no parameters; choose another run"

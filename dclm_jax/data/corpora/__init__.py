@@ -145,7 +145,7 @@ _COLLECTIONS = (
         read=functools.partial(wikitext.read_articles, headings=True),
         parts=_named_first,
         text_format="lines",
-        facts=wikitext.count,
+        facts=wikitext.count_tokens,
         unknown_token=wikitext.UNKNOWN_TOKEN,
     ),
 )

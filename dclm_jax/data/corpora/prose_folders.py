@@ -46,6 +46,6 @@ def reader(
         for folder, file in ((folder, file) for folder, part in parts.items() for file in part):
             text = "".join(text for _, text in read_lines(file, fallbacks=fallbacks))
             name = printable(str(pathlib.PurePosixPath(folder, file.stem)))
-            yield Document(name, tokenizer.sentences(prose.paragraphs(divide(text))))
+            yield Document(name, tokenizer.sentences(prose.nonempty_paragraphs(divide(text))))
 
     return read

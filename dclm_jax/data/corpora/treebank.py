@@ -25,7 +25,7 @@ from typing import NamedTuple
 from dclm_jax.data.corpus import SPLITS
 from dclm_jax.data.documents import Document
 from dclm_jax.data.text_files import (
-    Line,
+    TextLine,
     files_in,
     input_files,
     is_compressed,
@@ -56,7 +56,7 @@ def read_ptb(root: str | pathlib.Path) -> Iterator[Document]:
     """The Wall Street Journal of the Penn Treebank, one document per file, called 00/wsj_0001."""
     for file in itertools.chain(*ptb_files(root).values()):
         trees = read_trees(read_lines(file, fallbacks=("latin-1",)), str(file))
-        yield document(f"{file.parent.name}/{file.stem}", trees)
+        yield tagged_document(f"{file.parent.name}/{file.stem}", trees)
 
 
 def ptb_split(section: str) -> int:
@@ -108,7 +108,7 @@ def read_nant(root: str | pathlib.Path) -> Iterator[Document]:
     """
     sentences = itertools.chain.from_iterable(map(_named_sentences, nant_files(root)))
     for name, group in itertools.groupby(sentences, key=lambda sentence: sentence[0]):
-        yield document(name, (tree for _, tree in group))
+        yield tagged_document(name, (tree for _, tree in group))
 
 
 def nant_files(root: str | pathlib.Path) -> list[pathlib.Path]:
@@ -118,13 +118,13 @@ def nant_files(root: str | pathlib.Path) -> list[pathlib.Path]:
     return [file for file in files if is_compressed(file)] or files
 
 
-def document(name: str, trees: Iterable[Tree]) -> Document:
+def tagged_document(name: str, trees: Iterable[Tree]) -> Document:
     """A document of trees, with tags."""
     trees = list(trees)
     return Document(name, [tree.words for tree in trees], [tree.tags for tree in trees])
 
 
-def read_trees(lines: Iterable[Line], source: str) -> Iterator[Tree]:
+def read_trees(lines: Iterable[TextLine], source: str) -> Iterator[Tree]:
     """Bracketed trees; a tree may span lines, and a line may have several trees.
 
     Args:
@@ -180,11 +180,11 @@ def _close(content: list[str], tree: Tree, *, is_root: bool, where: str) -> None
 def _named_sentences(file: pathlib.Path) -> Iterator[tuple[str, Tree]]:
     """The sentences of a file, each with the name of its document."""
 
-    def unexpected(line: Line, expected: str) -> InputError:
+    def unexpected(line: TextLine, expected: str) -> InputError:
         return InputError(f"{file}:{line.number}: expected {expected}, got {brief(line.text)}")
 
     lines = read_lines(file, fallbacks=("latin-1",))
-    lines = (Line(number, text.strip()) for number, text in lines if text.strip())
+    lines = (TextLine(number, text.strip()) for number, text in lines if text.strip())
     for line in lines:
         header = _HEADER.fullmatch(line.text)
         if header is None:

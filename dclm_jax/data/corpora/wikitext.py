@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from dclm_jax.data.corpus import SPLITS
 from dclm_jax.data.documents import Document
-from dclm_jax.data.text_files import Line, read_lines
+from dclm_jax.data.text_files import TextLine, read_lines
 from dclm_jax.errors import InputError
 
 UNKNOWN_TOKEN = "<unk>"
@@ -46,7 +46,7 @@ def article_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
     return parts
 
 
-def count(root: str | pathlib.Path) -> dict[str, dict[str, int]]:
+def count_tokens(root: str | pathlib.Path) -> dict[str, dict[str, int]]:
     """Per split: the number of articles, the number of tokens that published perplexities count
     (words and line ends), and the number of OOV words among these tokens."""
     articles, tokens, unknown = {}, {}, {}
@@ -93,9 +93,9 @@ class _Line(NamedTuple):
         return self.is_heading and self.words[1] != _HEADING
 
 
-def _parsed(lines: Iterable[Line]) -> Iterator[_Line]:
+def _parsed(lines: Iterable[TextLine]) -> Iterator[_Line]:
     before: list[str] = []
-    end = Line(0, "")
+    end = TextLine(0, "")
     for line, after in itertools.pairwise(itertools.chain(lines, [end])):
         words = line.text.split()
         is_alone = not before and not after.text.split()
