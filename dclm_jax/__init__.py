@@ -4,13 +4,12 @@
 returns the pretrained model. `restore(run, Autoencoder)` returns an autoencoder, and
 `restore(run, TextScorer)` a language model that may be an n-gram model. `Decoding` has the options
 of continuations, and `mix` combines two models: see `dclm_jax.language_model` and
-`dclm_jax.text_scorer`. `report(workdirs)` compares runs: see `dclm_jax.experiments.report`.
+`dclm_jax.text_scorer`.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dclm_jax.experiments.report import report
     from dclm_jax.language_model import (
         Autoencoder,
         Decoding,
@@ -28,17 +27,12 @@ __all__ = [
     "ScoringModel",
     "TextScorer",
     "mix",
-    "report",
     "restore",
 ]
 
 
 def __getattr__(name: str) -> Any:
     # Models and checkpoints take seconds to import, and preparing text needs neither.
-    if name == "report":
-        from dclm_jax.experiments import report
-
-        return report.report
     if name == "__version__":
         from importlib import metadata
 

@@ -53,6 +53,7 @@ from dclm_jax.text_scorer import (
 from dclm_jax.training import saved_model
 from dclm_jax.training.parameter_table import count_parameters
 from dclm_jax.training.workdir import (
+    located,
     opened,
     read_config,
     read_corpus_checksums,
@@ -300,7 +301,7 @@ class LanguageModel(NeuralModel, SentenceModel):
     kind: ClassVar[str] = "a neural language model"
 
     @property
-    def _reader(self) -> Reader:
+    def order_reader(self) -> Reader:
         return self.reader
 
     @property
@@ -496,7 +497,7 @@ def restore(
     """
     require_at_least("batch_size", batch_size, 1)
     with opened(workdir) as folder:
-        lm = _restored(folder, batch_size, matmul_precision)
+        lm = _restored(folder, batch_size, matmul_precision, os.fspath(located(workdir)))
     if not isinstance(lm, kind):
         raise InputError(
             f"{workdir} contains {lm.kind}; choose a workdir that contains {kind.kind}"
@@ -504,7 +505,7 @@ def restore(
     return lm
 
 
-def _restored(folder: Path, batch_size: int, matmul_precision: str) -> ScoringModel:
+def _restored(folder: Path, batch_size: int, matmul_precision: str, workdir: str) -> ScoringModel:
     text = read_training_text(folder)
     if read_config(folder)["model"]["name"] == ngram.NGRAM:
         counted = ngram.restore_ngram(folder)
@@ -516,6 +517,7 @@ def _restored(folder: Path, batch_size: int, matmul_precision: str) -> ScoringMo
             text=text,
             ngrams=counted.scorer,
             batch_size=batch_size,
+            workdir=workdir,
         )
     run = restore_run(folder)
     kind = Autoencoder if run.model.reads_source else LanguageModel
@@ -532,6 +534,7 @@ def _restored(folder: Path, batch_size: int, matmul_precision: str) -> ScoringMo
         params=run.params,
         matmul_precision=matmul_precision,
         batch_size=batch_size,
+        workdir=workdir,
     )
 
 

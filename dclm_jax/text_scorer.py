@@ -9,14 +9,12 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
 
-from dclm_jax.coherence.compare import OrderTest, compare
 from dclm_jax.coherence.measure import CoherenceOptions, CoherenceResults, measure_coherence
-from dclm_jax.coherence.results import OrderResult
 from dclm_jax.data.corpus import TrainingText
 from dclm_jax.data.documents import (
     PLAIN,
@@ -40,8 +38,8 @@ from dclm_jax.encoding import (
     words_of,
 )
 from dclm_jax.errors import InputError, brief
-from dclm_jax.evaluation import datasets, distributions, interpolation, measures, minimal_pairs
-from dclm_jax.evaluation.adaptation import Adaptation, adaptive_scorer
+from dclm_jax.evaluation import adaptation, datasets, distributions, interpolation, minimal_pairs
+from dclm_jax.evaluation.adaptation import Adaptation, Tuning
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.distributions import (
     DIVERGENCE,
@@ -50,11 +48,13 @@ from dclm_jax.evaluation.distributions import (
     measure_columns,
     surprisal_columns,
 )
+from dclm_jax.evaluation.interpolation import MixedScorer
 from dclm_jax.evaluation.minimal_pairs import Choice, Outcome
-from dclm_jax.evaluation.perplexity import Perplexity, corpus_perplexities
+from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.evaluation.score_files import RESULT_COLUMNS
 from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore
 from dclm_jax.evaluation.scoring import Continuation, WordScorer, with_no_context
+from dclm_jax.evaluation.target_sums import Targets, TargetSums
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.ngram import NGramScorer
 from dclm_jax.reading.continuations import SentenceReader
@@ -79,6 +79,7 @@ class ScoringModel(abc.ABC):
         no products, and for mixtures.
       batch_size: maximum number of documents scored or encoded together.
       adaptation: test-time adaptation to each scored document, if any.
+      workdir: workdir of the run; empty for a model without a run.
     """
 
     name: str
@@ -90,6 +91,7 @@ class ScoringModel(abc.ABC):
     matmul_precision: str | None = None
     batch_size: int = DEFAULT_BATCH_SIZE
     adaptation: Adaptation | None = None
+    workdir: str = ""
 
     kind: ClassVar[str] = "a model"
     """The kind of model in messages."""
@@ -118,6 +120,13 @@ class ScoringModel(abc.ABC):
     def title(self) -> str:
         """The name, and the kind of test-time adaptation, if any."""
         return f"{self.name} + {self.adaptation.kind}" if self.adaptation else self.name
+
+    @property
+    def label(self) -> str:
+        """The workdir, or the name of a model without a run, and the kind of test-time adaptation,
+        if any."""
+        name = self.workdir or self.name
+        return f"{name} + {self.adaptation.kind}" if self.adaptation else name
 
     @property
     def summary(self) -> str:
@@ -275,17 +284,11 @@ class ScoringModel(abc.ABC):
     def perplexity(self, documents: Documents | Dataset) -> Perplexity:
         """The perplexity of documents, as `score` takes them; documents without words are
         omitted."""
-        dataset = self._dataset(documents)
-        (measured,) = corpus_perplexities([self.scorer], dataset.documents)
-        return self.with_training_oov(dataclasses.replace(measured, **dataset.counts))
+        return self.target_sums(documents).perplexity
 
-    def measure(self, documents: Documents | Dataset) -> dict[str, Any]:
-        """The values of `evaluation.measures.MEASURES` by name, for documents as `perplexity` takes
-        them."""
-        new = [kind() for kind in measures.MEASURES]
-        dataset = self._dataset(documents)
-        corpus_perplexities([self.scorer], dataset.documents, measures=[new])
-        return {each.name: each.value() for each in new}
+    def target_sums(self, documents: Documents | Dataset) -> TargetSums:
+        """Sums by position and document, for documents as `perplexity` takes them."""
+        return Targets().measure(self, self._dataset(documents), lambda done: None)
 
     def with_training_oov(self, measured: Perplexity) -> Perplexity:
         """The perplexity with the OOV rate of the test split of the training corpus."""
@@ -339,25 +342,15 @@ class TextScorer(ScoringModel):
           **options: attributes of `CoherenceOptions`, such as permutations=20 or
             extra_tests=["insertion"].
         """
-        sentences = self._dataset(documents).sentences
+        dataset = self._dataset(documents)
         return measure_coherence(
-            sentences,
+            dataset.sentences,
             CoherenceOptions(**options),
-            functools.partial(self.compare_orders, sentences),
+            lambda test: test.measure(self, dataset, lambda done: None),
         )
 
-    def compare_orders(
-        self,
-        documents: Sequence[Sequence[np.ndarray]],
-        test: OrderTest[OfTest],
-        *,
-        on_document: OnDocument = lambda done: None,
-    ) -> OrderResult[OfTest]:
-        """Documents of word ids compared with the orders of a test; see `coherence.compare`."""
-        return compare(self.scorer, documents, test, reader=self._reader, on_document=on_document)
-
     @property
-    def _reader(self) -> Reader | None:
+    def order_reader(self) -> Reader | None:
         """The reader of a neural model without adaptation, which compares orders faster."""
         return None
 
@@ -373,7 +366,6 @@ class TextScorer(ScoringModel):
         *,
         tune_on: Documents | Dataset | None = None,
         data: str | None = None,
-        label: str | None = None,
         on_document: OnDocument = lambda done: None,
         **setting: float | None,
     ) -> "AdaptedModel":
@@ -383,50 +375,47 @@ class TextScorer(ScoringModel):
           kind: "cache" (neural), "unigram" (cache) or "dynamic" (evaluation).
           tune_on: documents, as `score` takes them, on which missing numbers of the setting are
             tuned; they should differ from the measured documents.
-          data, label, on_document: as for `evaluation.adaptation.adaptive_scorer`.
+          data: the prepared corpus whose training text scales the steps of dynamic evaluation; by
+            default the model's corpus.
+          on_document: called with the number of documents read to tune a setting.
           **setting: weight, theta, window and strength of a neural cache, weight and strength of a
             unigram cache, rate and decay of dynamic evaluation.
         """
-        make_scorer, adaptation = adaptive_scorer(
-            self,
-            kind,
-            setting,
-            tune_on=None if tune_on is None else self._dataset(tune_on),
-            data=data,
-            label=label,
-            on_document=on_document,
-        )
-        return AdaptedModel(
-            base=self,
-            make_scorer=make_scorer,
-            adaptation=adaptation,
-            name=self.name,
-            num_parameters=self.num_parameters,
-            vocabulary=self.vocabulary,
-            config=self.config,
-            text=self.text,
-            step=self.step,
-            matmul_precision=self.matmul_precision,
-            batch_size=self.batch_size,
-        )
+        tuning = Tuning.of(self, kind, setting, data)
+        chosen = tuning.given
+        if chosen is None:
+            if tune_on is None:
+                raise InputError(
+                    f"--adapt={kind}: {', '.join(tuning.missing)} missing; give numbers, or "
+                    "documents to tune on"
+                )
+            chosen = tuning.measure(self, self._dataset(tune_on), on_document)
+        return self.adapted(chosen, data)
+
+    def adapted(self, adaptation: Adaptation, data: str | None = None) -> "AdaptedModel":
+        """The model with this test-time adaptation; for `data` see `adapt`."""
+        fields: dict[str, Any] = {
+            field.name: getattr(self, field.name) for field in dataclasses.fields(ScoringModel)
+        }
+        fields["adaptation"] = adaptation
+        return AdaptedModel(**fields, base=self, data=data)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class ScorerOnly(TextScorer):
-    """A language model that can only score, such as a mixture; `make_scorer` makes its scorer at
-    first use."""
+class AdaptedModel(TextScorer):
+    """A model with test-time adaptation, which only scores.
 
-    make_scorer: Callable[[], WordScorer]
-
-    def _make_scorer(self) -> WordScorer:
-        return self.make_scorer()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class AdaptedModel(ScorerOnly):
-    """A model with test-time adaptation, and the model without it."""
+    Attributes:
+      base: the model without adaptation.
+      data: see `TextScorer.adapt`.
+    """
 
     base: TextScorer
+    data: str | None = None
+
+    def _make_scorer(self) -> WordScorer:
+        assert self.adaptation is not None
+        return adaptation.adapted_scorer(self.base, self.adaptation, self.data)
 
     def adapt(self, kind: str, **options: Any) -> NoReturn:
         """Refuses a second adaptation."""
@@ -437,6 +426,23 @@ class AdaptedModel(ScorerOnly):
     def fingerprint(self) -> str:
         """The fingerprint of the model without adaptation."""
         return self.base.fingerprint
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class MixtureModel(TextScorer):
+    """The mixture of two models, which only scores.
+
+    Attributes:
+      first, second: the models.
+      weight: the weight of the first model.
+    """
+
+    first: TextScorer
+    second: TextScorer
+    weight: float
+
+    def _make_scorer(self) -> MixedScorer:
+        return MixedScorer(self.first.scorer, self.second.scorer, self.weight)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -472,7 +478,7 @@ def mix(
     weight: float | None = None,
     *,
     tune_on: Documents | Dataset | None = None,
-) -> ScorerOnly:
+) -> MixtureModel:
     """The mixture p = w p_first + (1 - w) p_second for every target, which scores documents.
 
     Args:
@@ -491,25 +497,21 @@ def mix(
             "a mixture needs either a weight or documents to tune it on; pass weight=W or "
             "tune_on=documents"
         )
-    scorers = first.scorer, second.scorer
     if tune_on is not None:
+        scorers = first.scorer, second.scorer
         weight = interpolation.tune(scorers, first._dataset(tune_on)).weight
     assert weight is not None
-    make_scorer = functools.partial(_mixed_scorer, first, second, weight)
-    # A weight that is not between 0 and 1 is refused.
-    make_scorer()
-    return ScorerOnly(
+    mixture = MixtureModel(
         name="mixture",
         num_parameters=first.num_parameters + second.num_parameters,
         vocabulary=first.vocabulary,
         config={"weight": weight, "first": first.config, "second": second.config},
-        make_scorer=make_scorer,
         text=first.text,
         batch_size=first.batch_size,
+        first=first,
+        second=second,
+        weight=weight,
     )
-
-
-def _mixed_scorer(
-    first: TextScorer, second: TextScorer, weight: float
-) -> interpolation.MixedScorer:
-    return interpolation.MixedScorer(first.scorer, second.scorer, weight)
+    # The scorer refuses a weight that is not between 0 and 1.
+    _ = mixture.scorer
+    return mixture

@@ -1,15 +1,15 @@
 """Flags of test-time adaptation and its tuning, for the launchers that adapt runs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 
 from absl import flags
 
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import adaptation
+from dclm_jax.evaluation.adaptation import Tuning
 from dclm_jax.evaluation.datasets import Dataset
-from dclm_jax.experiments import subjects
-from dclm_jax.experiments.results import Store
-from dclm_jax.experiments.subjects import Subject
+from dclm_jax.evaluation.results import Results
+from dclm_jax.text_scorer import AdaptedModel, ScoringModel, TextScorer
 from launch import _evaluation
 
 ADAPT = flags.DEFINE_list(
@@ -109,24 +109,23 @@ def reads_split() -> bool:
     return _tunes() or "dynamic" in ADAPT.value
 
 
-def open_tuning(runs: Sequence[Subject]) -> Dataset:
+def open_tuning(models: Iterable[ScoringModel]) -> Dataset:
     """The documents to tune on."""
-    return _evaluation.open_split(runs, _TUNED_ON)
+    return _evaluation.open_split(models, _TUNED_ON)
 
 
-def adapt(runs: Sequence[Subject], store: Store) -> list[Subject]:
-    """All runs with each kind of adaptation of --adapt; settings without a flag are tuned."""
-    for run in runs:
-        for kind in ADAPT.value:
-            if reason := adaptation.obstacle(run.lm, kind):
-                raise InputError(f"--adapt={kind}: {run.label} {reason}")
-    return [_adapt_run(run, kind, runs, store) for kind in ADAPT.value for run in runs]
-
-
-def _adapt_run(run: Subject, kind: str, runs: Sequence[Subject], store: Store) -> Subject:
-    numbers = adaptation.complete(kind, settings(kind))
-    if None not in numbers.values():
-        return subjects.adapted(run, kind, numbers, data=flags.FLAGS.data)
-    adapted = store.adapted(run, kind, numbers, open_tuning(runs), flags.FLAGS.data)
-    assert adapted is not None
+def adapt(runs: Mapping[str, TextScorer], results: Results) -> dict[str, AdaptedModel]:
+    """All runs with each kind of adaptation of --adapt, by label; settings without a flag are
+    tuned."""
+    data, adapted = flags.FLAGS.data, {}
+    tunings = [
+        (label, lm, Tuning.of(lm, kind, settings(kind), data))
+        for kind in ADAPT.value
+        for label, lm in runs.items()
+    ]
+    for label, lm, tuning in tunings:
+        chosen = tuning.given
+        if chosen is None:
+            chosen = results.measured(lm, open_tuning(runs.values()), tuning)
+        adapted[f"{label} + {tuning.kind}"] = lm.adapted(chosen, data)
     return adapted

@@ -11,6 +11,7 @@ from absl import flags
 from rich import progress
 from rich.console import Console
 
+from dclm_jax import runs
 from dclm_jax.data.corpus import SPLITS, TrainingText
 from dclm_jax.data.documents import PLAIN, Document, TextOptions
 from dclm_jax.data.readers import TextReader, read_alike
@@ -19,9 +20,7 @@ from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import datasets, perplexity
 from dclm_jax.evaluation.datasets import Dataset
-from dclm_jax.experiments import subjects
-from dclm_jax.experiments.results import Store
-from dclm_jax.experiments.subjects import Subject
+from dclm_jax.evaluation.results import Results
 from dclm_jax.language_model import ModelT
 from dclm_jax.log import logger
 from dclm_jax.nn.precision import MATMUL_PRECISIONS, SCORING_PRECISION
@@ -79,22 +78,22 @@ def define_workdirs() -> None:
     )
 
 
-def restore(kind: type[ModelT]) -> Subject[ModelT]:
-    """The run of --workdir, which has this kind of model."""
-    (run,) = restore_all(kind)
-    return run
+def restore(kind: type[ModelT]) -> ModelT:
+    """The model of the run of --workdir, which has this kind of model."""
+    (lm,) = restore_all(kind).values()
+    return lm
 
 
-def restore_all(kind: type[ModelT]) -> list[Subject[ModelT]]:
-    """The run of --workdir, or the runs of --workdirs, which must have one vocabulary and this kind
-    of model."""
+def restore_all(kind: type[ModelT]) -> dict[str, ModelT]:
+    """The models of the run of --workdir, or of the runs of --workdirs, by label. The runs must
+    have one vocabulary and this kind of model."""
     if "workdirs" in flags.FLAGS and flags.FLAGS.workdirs is not None:
         _app.refuse_together("workdirs", "workdir")
-        workdirs = subjects.expand_workdirs(flags.FLAGS.workdirs.split(","))
+        workdirs = runs.expand_workdirs(flags.FLAGS.workdirs.split(","))
     else:
         workdirs = [_app.required("workdir", "RUN, the directory of a trained run")]
     precision = MATMUL_PRECISION.value
-    return subjects.restore_all(
+    return runs.restore_all(
         workdirs, kind, batch_size=_BATCH_SIZE.value, matmul_precision=precision
     )
 
@@ -111,22 +110,19 @@ def check_data_flags(*, other_split: bool = False) -> None:
     _app.refuse_without("input", *(flag.name for flag in _OF_TEXT))
 
 
-def open_split(
-    runs: Sequence[Subject],
-    name: str,
-    text: str | None = None,
-) -> Dataset:
-    """A split of --data, or of the corpus that all runs were trained on, or a text in its place.
+def open_split(models: Iterable[ScoringModel], name: str, text: str | None = None) -> Dataset:
+    """A split of --data, or of the corpus that all models were trained on, or a text in its place.
 
     Args:
-      runs: runs with one vocabulary.
+      models: models with one vocabulary.
       name: name of the split.
       text: path of the text, read with `text_options`.
     """
-    vocabulary = runs[0].lm.vocabulary
+    models = list(models)
+    vocabulary = models[0].vocabulary
     if text is None:
-        return datasets.open_split(vocabulary, corpus_directory(runs), name)
-    return datasets.open_text(vocabulary, text, text_reader([run.lm for run in runs]))
+        return datasets.open_split(vocabulary, runs.corpus_of(models, flags.FLAGS.data), name)
+    return datasets.open_text(vocabulary, text, text_reader(models))
 
 
 def text_reader(models: Sequence[ScoringModel], joined_by: Sequence[str] = ()) -> TextReader:
@@ -201,14 +197,13 @@ def text_options(*trained: TextOptions | None) -> TextOptions:
     return options
 
 
-def read_words(run: Subject, **more: Any) -> Iterator[Document]:
+def read_words(lm: ScoringModel, **more: Any) -> Iterator[Document]:
     """The documents of --input, or of --data and --split with <UNKNOWN> for OOV words; `more` are
     arguments of `read_text`."""
-    lm = run.lm
     if flags.FLAGS.input is not None:
         yield from read_text([lm], flags.FLAGS.input, **more)
         return
-    dataset = open_split([run], flags.FLAGS.split)
+    dataset = open_split([lm], flags.FLAGS.split)
     documents = (
         Document(document.id, list(map(lm.vocabulary.decode, document.sentences)))
         for document in dataset.documents
@@ -216,20 +211,10 @@ def read_words(run: Subject, **more: Any) -> Iterator[Document]:
     yield from counting_unknown(documents, _ids_of(lm), lm.text, dataset.title)
 
 
-def store() -> Store:
-    """The results of runs; missing results are measured and saved."""
-    return Store(progress=Progress)
-
-
-def notify_of_saved(store: Store) -> None:
+def notify_of_saved(results: Results) -> None:
     """Logs the names of the results that were read and not measured."""
-    if store.note:
-        logger.info(store.note)
-
-
-def corpus_directory(runs: Sequence[Subject]) -> str:
-    """--data, or the corpus that all runs were trained on."""
-    return subjects.corpus_of(runs, flags.FLAGS.data)
+    if results.note:
+        logger.info(results.note)
 
 
 class Progress(progress.Progress):

@@ -8,8 +8,8 @@ The accuracy is the percentage of permutations that are less probable than their
 is 50%, and ties count half. Every document of at least two sentences is compared with fixed random
 permutations. --bootstrap (Ji et al. 2015, section 4.2) resamples test sets with replacement,
 shuffles each of their documents, and prints the mean and standard deviation of accuracy over test
-sets. Tables then have a row for each experiment; differences between runs use only the fixed
-permutations.
+sets. Tables then have a row for each experiment; differences between runs use the fixed
+permutations, unless --permutations=0.
 
 --extra_tests adds harder tests. A test omits the documents that are too short for it.
 
@@ -32,19 +32,18 @@ bootstrap, and "fixed" has the result of the fixed permutations. "first_sentence
 """
 
 import dataclasses
+import functools
 from collections.abc import Sequence
-from typing import Any
 
 from absl import flags
 
 from dclm_jax import files
 from dclm_jax.coherence import measure
-from dclm_jax.coherence.compare import OrderTest
 from dclm_jax.coherence.measure import CoherenceOptions
-from dclm_jax.coherence.results import OrderResult
 from dclm_jax.evaluation.datasets import Dataset
-from dclm_jax.experiments.subjects import Subject
+from dclm_jax.evaluation.results import Results
 from dclm_jax.log import logger
+from dclm_jax.runs import run_json
 from dclm_jax.text_scorer import TextScorer
 from launch import _app, _cluster, _evaluation
 from launch._fields import define_fields, values_of
@@ -60,30 +59,28 @@ _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is 
 def main(argv: Sequence[str]) -> None:
     del argv
     _cluster.join()
-    options, store = _options(), _evaluation.store()
-    runs = _evaluation.restore_all(TextScorer)
-    dataset = _open(runs)
-
-    def results_of(run: Subject) -> measure.CoherenceResults:
-        def measured(test: OrderTest[Any]) -> OrderResult[Any]:
-            result = store.order_test(run, dataset, test)
-            assert result is not None
-            return result
-
-        return measure.measure_coherence(dataset.sentences, options, measured)
-
-    results = {run.label: results_of(run) for run in runs}
-    _evaluation.notify_of_saved(store)
-    for shuffle in results[runs[0].label].too_short:
+    options, saved = _options(), Results(_evaluation.Progress)
+    models = _evaluation.restore_all(TextScorer)
+    dataset = _open([*models.values()])
+    results = {
+        label: measure.measure_coherence(
+            dataset.sentences, options, functools.partial(saved.measured, lm, dataset)
+        )
+        for label, lm in models.items()
+    }
+    _evaluation.notify_of_saved(saved)
+    for shuffle in next(iter(results.values())).too_short:
         logger.info(f"no document has {shuffle.minimum}; {shuffle.name} are not measured")
     pairs = measure.paired(results)
     if _OUTPUT.value != files.STDOUT:
-        for run in runs:
-            print(run.lm.summary, results[run.label], sep="\n")
+        for label, lm in models.items():
+            print(lm.summary, results[label], sep="\n")
         for lines in (measure.table(results), measure.paired_table(results, pairs)):
             print(*(["", *lines] if lines else []), sep="\n")
     if _OUTPUT.value:
-        values = [results[run.label].to_json() | run.to_json() | dataset.source for run in runs]
+        values = [
+            results[label].to_json() | run_json(lm) | dataset.source for label, lm in models.items()
+        ]
         files.write_json(_OUTPUT.value, measure.joined(results, values, pairs))
 
 
@@ -94,11 +91,11 @@ def _options() -> CoherenceOptions:
     return CoherenceOptions(**values_of(_OPTIONS))
 
 
-def _open(runs: Sequence[Subject]) -> Dataset:
+def _open(models: Sequence[TextScorer]) -> Dataset:
     """The documents of --input, or of --data and --split."""
-    dataset = _evaluation.open_split(runs, flags.FLAGS.split, flags.FLAGS.input)
+    dataset = _evaluation.open_split(models, flags.FLAGS.split, flags.FLAGS.input)
     counted = _evaluation.counting_unknown(
-        dataset.documents, lambda document: document.sentences, runs[0].lm.text, dataset.title
+        dataset.documents, lambda document: document.sentences, models[0].text, dataset.title
     )
     # Text is read once.
     documents = list(counted)

@@ -49,16 +49,18 @@ the "tuning" of this object has all tried settings, the best first.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from absl import flags
 
 from dclm_jax import files
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import interpolation
-from dclm_jax.experiments import figures
-from dclm_jax.experiments.evaluation import context_figure, evaluate
+from dclm_jax.evaluation.results import Results
 from dclm_jax.log import logger
+from dclm_jax.report import figures
+from dclm_jax.report.perplexities import context_figure, measure_perplexities
 from dclm_jax.text_scorer import ScoringModel, TextScorer
 from launch import _adaptation, _app, _cluster, _evaluation
 
@@ -84,7 +86,7 @@ def main(argv: Sequence[str]) -> None:
     _cluster.join()
     _check_flags()
     needs_scorer = _INTERPOLATE.value or _adaptation.ADAPT.value
-    runs = _evaluation.restore_all(TextScorer if needs_scorer else ScoringModel)
+    runs: Any = _evaluation.restore_all(TextScorer if needs_scorer else ScoringModel)
     if _INTERPOLATE.value and len(runs) != 2:
         raise InputError(
             f"--interpolate mixes two runs; found {len(runs)}; choose two as --workdirs=A,B"
@@ -92,29 +94,27 @@ def main(argv: Sequence[str]) -> None:
     if _PLOT.value and not _BY_POS.value:
         # Refuse a figure that cannot be drawn before the perplexities are measured.
         context_figure(runs, [math.nan] * len(runs))
-    values, store = flags.FLAGS, _evaluation.store()
-    dataset = _evaluation.open_split(runs, values.split, values.input)
-    mixture = _tuned(runs) if _INTERPOLATE.value else None
-    adapted = _adaptation.adapt(runs, store)
-    evaluation = evaluate(
+    values, results = flags.FLAGS, Results(_evaluation.Progress)
+    dataset = _evaluation.open_split(runs.values(), values.split, values.input)
+    perplexities = measure_perplexities(
         runs,
         dataset,
-        store=store,
-        adapted=adapted,
-        mixture=mixture,
-        by_pos=_BY_POS.value,
+        results,
+        mixture=_tuned(runs.values()) if _INTERPOLATE.value else None,
+        adapted=_adaptation.adapt(runs, results),
+        tags=_BY_POS.value,
     )
-    _evaluation.notify_of_saved(store)
+    _evaluation.notify_of_saved(results)
     to_stdout = _OUTPUT.value == files.STDOUT
     if not to_stdout:
-        print(evaluation)
-    elif warning := evaluation.perplexities[0].warning:
-        logger.warning(warning)
+        print(perplexities)
+    elif perplexities.warning:
+        logger.warning(perplexities.warning)
     if _OUTPUT.value:
-        files.write_json(_OUTPUT.value, evaluation.to_json())
+        files.write_json(_OUTPUT.value, perplexities.to_json())
     if _PLOT.value:
         # The figure is last: if it cannot be drawn, the measurements are saved.
-        evaluation.plot(_PLOT.value)
+        perplexities.plot(_PLOT.value)
         if not to_stdout:
             print(f"Plot: {_PLOT.value}")
 
@@ -127,10 +127,9 @@ def _check_flags() -> None:
         figures.check_target(_PLOT.value)
 
 
-def _tuned(runs: Sequence[_evaluation.Subject]) -> interpolation.Mixture:
-    tuning = _adaptation.open_tuning(runs)
+def _tuned(models: Iterable[ScoringModel]) -> interpolation.Mixture:
+    scorers, tuning = [lm.scorer for lm in models], _adaptation.open_tuning(models)
     with _evaluation.Progress("tuning", tuning.num_documents) as progress:
-        scorers = [run.lm.scorer for run in runs]
         return interpolation.tune(scorers, tuning, on_document=progress)
 
 

@@ -53,7 +53,7 @@ _OUTPUT = flags.DEFINE_string(
 def main(argv: Sequence[str]) -> None:
     del argv
     decoding = _decoding.decoding(_SAMPLES)
-    lm, path = _evaluation.restore(LanguageModel).lm, _CONTEXT.value
+    lm, path = _evaluation.restore(LanguageModel), _CONTEXT.value
     if not path or (os.path.isfile(path) and not os.path.getsize(path)):
         documents = iter([readers.Document("new", [])])
     else:

@@ -37,6 +37,7 @@ from dclm_jax.evaluation.minimal_pairs import (
     require_free_columns,
     require_group_columns,
 )
+from dclm_jax.runs import run_json
 from dclm_jax.text_scorer import TextScorer
 from launch import _app, _evaluation
 
@@ -64,10 +65,10 @@ def main(argv: Sequence[str]) -> None:
     names = _ALTERNATIVES.value
     if len(names) < 2:
         raise InputError(f"--alternatives={','.join(names)}: name two or more columns")
-    runs = _evaluation.restore_all(TextScorer)
-    first = runs[0].lm
+    models = _evaluation.restore_all(TextScorer)
+    first, *_ = models.values()
     counted = _evaluation.counting_unknown(
-        read_alternatives(path, names, _evaluation.text_reader([run.lm for run in runs])),
+        read_alternatives(path, names, _evaluation.text_reader([*models.values()])),
         lambda record: map(first.vocabulary.encode, [*record.context, *record.alternatives]),
         first.text,
         path,
@@ -76,20 +77,20 @@ def main(argv: Sequence[str]) -> None:
     require_group_columns(choices, _BY.value)
     if _OUTPUT.value:
         require_free_columns(choices, names)
-    outcomes = [[] for _ in runs]
-    with _evaluation.Progress("scoring", len(choices) * len(runs)) as progress:
-        for run, run_outcomes in zip(runs, outcomes, strict=True):
-            for outcome in run.lm.minimal_pairs(choices):
+    outcomes = [[] for _ in models]
+    with _evaluation.Progress("scoring", len(choices) * len(models)) as progress:
+        for lm, run_outcomes in zip(models.values(), outcomes, strict=True):
+            for outcome in lm.minimal_pairs(choices):
                 run_outcomes.append(outcome)
                 progress(sum(map(len, outcomes)))
-    results = PairResults([run.label for run in runs], names, _BY.value, outcomes)
+    results = PairResults(list(models), names, _BY.value, outcomes)
     to_stderr = files.STDOUT in (_OUTPUT.value, _METRICS.value)
     print(results.text(), file=sys.stderr if to_stderr else sys.stdout)
     if _OUTPUT.value:
         with files.open_output(_OUTPUT.value) as file:
             file.writelines(results.lines())
     if _METRICS.value:
-        value = {"runs": [run.to_json() for run in runs], "input": path, **results.to_json()}
+        value = {"runs": list(map(run_json, models.values())), "input": path, **results.to_json()}
         files.write_json(_METRICS.value, value)
 
 

@@ -30,6 +30,7 @@ from dclm_jax import files
 from dclm_jax.decoding.ordering import DEFAULT_BEAM
 from dclm_jax.decoding.reordering import measure_orders, measures_table, reorder
 from dclm_jax.language_model import LanguageModel
+from dclm_jax.runs import run_json
 from dclm_jax.tables import aligned
 from launch import _app, _evaluation
 
@@ -52,11 +53,11 @@ def main(argv: Sequence[str]) -> None:
     del argv
     _app.refuse_without("shuffle", "metrics")
     _evaluation.check_data_flags()
-    run = _evaluation.restore(LanguageModel)
-    documents = list(_evaluation.read_words(run))
+    lm = _evaluation.restore(LanguageModel)
+    documents = list(_evaluation.read_words(lm))
     with _evaluation.Progress("ordering", len(documents)) as progress:
         reordered = reorder(
-            functools.partial(run.lm.order, beam=_BEAM.value),
+            functools.partial(lm.order, beam=_BEAM.value),
             documents,
             shuffle_seed=_SEED.value if _SHUFFLE.value else None,
             on_document=progress,
@@ -72,7 +73,7 @@ def main(argv: Sequence[str]) -> None:
     measured, chance = measure_orders(reordered, _SEED.value)
     num_optimal = sum(document.ordered.is_optimal for document in reordered)
     lines = [
-        run.lm.summary,
+        lm.summary,
         *aligned(measures_table({"model": measured, "chance": chance})),
         f"{measured.documents:,} documents of two or more sentences, "
         f"{len(documents) - measured.documents:,} shorter; {num_optimal:,} optimal orders, "
@@ -82,7 +83,7 @@ def main(argv: Sequence[str]) -> None:
     print("\n".join(lines), file=sys.stderr if to_stderr else sys.stdout)
     if _METRICS.value:
         value = {**measured._asdict(), "chance": chance._asdict(), "exact": num_optimal}
-        value |= {"beam": _BEAM.value, "seed": _SEED.value, **run.to_json()}
+        value |= {"beam": _BEAM.value, "seed": _SEED.value, **run_json(lm)}
         value |= {name: flags.FLAGS[name].value for name in ("input", "data", "split")}
         files.write_json(_METRICS.value, value)
 

@@ -28,8 +28,8 @@ for model in rnnlm pointer_drnnlm; do
 done
 
 # Results are saved in the runs: only runs that were trained since are measured again.
-launch report --workdirs="$folder/rnnlm,$folder/pointer_drnnlm" --output="$folder" \
-  --html="$folder/report.html" --bootstrap=100 --permutation_pool=2
+launch report --workdirs="$folder/rnnlm,$folder/pointer_drnnlm" --measure \
+  --output="$folder" --html="$folder/report.html" --bootstrap=100 --permutation_pool=2
 
 echo
 head -n 1 "$folder/report.md"

@@ -43,6 +43,7 @@ from absl import flags
 from dclm_jax import files
 from dclm_jax.evaluation import reading_times
 from dclm_jax.evaluation.significance import interval_text
+from dclm_jax.runs import run_json
 from dclm_jax.tables import aligned, separated
 from dclm_jax.text_scorer import TextScorer
 from launch import _app, _evaluation
@@ -60,8 +61,7 @@ _WORDS = flags.DEFINE_string("words", None, "TSV file for the words and their pr
 def main(argv: Sequence[str]) -> None:
     del argv
     path = _app.required("input", "PATH, a table of words")
-    runs = _evaluation.restore_all(TextScorer)
-    models = {run.label: run.lm for run in runs}
+    models = _evaluation.restore_all(TextScorer)
     stories = list(_evaluation.read_text([*models.values()], path, joined_by=[_STORY.value]))
     words = reading_times.word_table(models, stories, _TIME.value, _PREDICTORS.value)
     gains, differences = reading_times.gains_of(words, list(models), _TIME.value, _PREDICTORS.value)
@@ -81,7 +81,7 @@ def main(argv: Sequence[str]) -> None:
             file.writelines(map(separated, [words, *rows]))
     if _OUTPUT.value:
         value = {
-            "runs": [run.to_json() for run in runs],
+            "runs": list(map(run_json, models.values())),
             "input": path,
             "words": len(words["word"]),
             "gains": gains,

@@ -40,7 +40,6 @@ from dclm_jax.data.documents import Document
 from dclm_jax.data.text_files import STDIN
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import reconstruction
-from dclm_jax.experiments.subjects import Subject
 from dclm_jax.language_model import DEFAULT_MAX_LENGTH_RATIO, Autoencoder
 from dclm_jax.rescoring import metrics
 from launch import _app, _decoding, _evaluation
@@ -81,12 +80,12 @@ def _reconstruct() -> tuple[str, list[reconstruction.Measures]]:
     _app.refuse_together("workdir", "outputs")
     output = _app.required("output", "FILE for the reconstructed documents")
     _evaluation.check_data_flags()
-    decoding, subject = _decoding.decoding(), _evaluation.restore(Autoencoder)
+    decoding, lm = _decoding.decoding(), _evaluation.restore(Autoencoder)
     # Refuse a missing package before the documents are reconstructed.
     metrics.bleu_statistics([], [])
     measures = []
-    reconstructed = subject.lm.reconstruct(
-        _documents(subject),
+    reconstructed = lm.reconstruct(
+        _documents(lm),
         decoding,
         max_length_ratio=_MAX_LENGTH_RATIO.value,
         seed=_decoding.SEED.value,
@@ -108,9 +107,9 @@ def _reconstruct() -> tuple[str, list[reconstruction.Measures]]:
     return output, measures
 
 
-def _documents(subject: Subject) -> Iterator[Document]:
+def _documents(lm: Autoencoder) -> Iterator[Document]:
     """The documents to reconstruct."""
-    for document in _evaluation.read_words(subject, keep_empty=True):
+    for document in _evaluation.read_words(lm, keep_empty=True):
         if not document.sentences:
             raise InputError(
                 f"{flags.FLAGS.input}: document {document.id} has no words; remove it or add its "

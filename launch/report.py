@@ -1,11 +1,11 @@
 """Compares trained runs by perplexity, coherence and context ablation, in tables and figures.
 
-    python -m launch.report --workdirs='runs/ptb/*' --output=reports/ptb
-    python -m launch.report --workdirs=runs/rnnlm,runs/adclm --output=reports/two \\
-        --html=reports/two.html
-    python -m launch.report --workdirs='runs/ptb/*' --quick
+    python -m launch.report --workdirs='runs/ptb/*'
+    python -m launch.report --workdirs='runs/ptb/*' --measure --output=reports/ptb
+    python -m launch.report --workdirs=runs/rnnlm,runs/adclm --measure --html=reports/two.html
 
-All runs are measured on the same corpus:
+The report has the results that are saved in RUN/results, and names missing results. --measure
+measures missing results first, all runs on the same corpus:
 
     perplexity         validation and test (Ji et al. 2015, Table 2), also by position in the
                        sentence and in the document
@@ -14,19 +14,18 @@ All runs are measured on the same corpus:
     learning curves    validation log-likelihood by training steps (Ji et al. 2015, Figure 3)
 
 Runs that differ only in training.seed are one row, with means and standard deviations over seeds.
-Columns have the hyper-parameters that differ between rows. z-tests compare the perplexity of each
-row with rnnlm, and the coherence of each row with rnnlm, drnnlm and hrnnlm. --baseline replaces the
-baselines of perplexity and of coherence. 95% intervals are from a bootstrap over the test
-documents, paired where two rows are compared.
+Columns have the hyper-parameters that differ between rows. z-tests over documents compare the
+perplexity of each row with rnnlm, and the coherence of each row with rnnlm, drnnlm and hrnnlm.
+--baseline replaces the baselines of perplexity and of coherence. 95% intervals are from a bootstrap
+over the test documents, paired where two rows are compared.
 
 If a model reaches 75% with only the first sentence moved, coherence is also measured with the first
 sentence fixed. --fix_first=N fixes N sentences in all tests. --adapt adds test perplexity and
 coherence with test-time adaptation, tuned on the validation set (launch.evaluate --help).
 
 --output is a folder with report.md, report.tex (for booktabs), report.json (all numbers) and the
-figures. --html adds one file that needs no network, with the first three test documents word by
-word. Results are saved in RUN/results. A repeated command measures only results that are missing or
-out of date; --quick measures nothing.
+figures. --html is one file that needs no network; with --measure it has the first three test
+documents word by word.
 
 Coherence takes most of the time. It takes --permutation_pool times the time of a test perplexity,
 or --bootstrap times if --permutation_pool is 0. For rnnlm and codclm without adaptation it takes
@@ -42,8 +41,9 @@ from collections.abc import Iterator, Sequence
 from absl import flags
 
 from dclm_jax.data.documents import OnDocument
-from dclm_jax.experiments.report import Options, of_runs
-from dclm_jax.experiments.results import Store
+from dclm_jax.evaluation.results import Results
+from dclm_jax.report.report import make
+from dclm_jax.report.results import Options
 from dclm_jax.text_scorer import TextScorer
 from launch import _adaptation, _app, _evaluation
 from launch._fields import define_fields, values_of
@@ -52,9 +52,6 @@ _evaluation.define_workdirs()
 for _name in ("batch_size", "matmul_precision", *(flag.name for flag in _adaptation.SETTING_FLAGS)):
     flags.declare_key_flag(_name)
 _OUTPUT = flags.DEFINE_string("output", None, "Directory of the report.")
-_QUICK = flags.DEFINE_bool(
-    "quick", False, "Report saved results and measure nothing; cells without a result are blank."
-)
 _OPTIONS = define_fields(Options, omitted=["adaptations"])
 _HTML = flags.DEFINE_string("html", None, "HTML report, a single file that needs no network.")
 
@@ -63,16 +60,17 @@ def main(argv: Sequence[str]) -> None:
     del argv
     options = _options()
     _app.required("workdirs", "A,B with the directories of runs, or 'runs/*'")
-    if not _QUICK.value:
-        _app.required("output", "DIR for the report, or --quick to print saved results")
-    of_runs(
-        _evaluation.restore_all(TextScorer),
+    models = [*_evaluation.restore_all(TextScorer).values()]
+    report, lines = make(
+        models,
         options,
-        Store(not _QUICK.value, progress=_timed),
+        Results(_timed),
         _OUTPUT.value or None,
         _HTML.value,
         command=shlex.join(["python", "-m", "launch.report", *sys.argv[1:]]),
     )
+    # The tables are printed last, because the reader of a pipe, such as head, may end early.
+    print(report.text(), *lines, sep="\n", flush=True)
 
 
 @contextlib.contextmanager

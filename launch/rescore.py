@@ -39,6 +39,7 @@ from dclm_jax.log import logger
 from dclm_jax.rescoring import mert, metrics, nbest
 from dclm_jax.rescoring.metrics import METRICS
 from dclm_jax.rescoring.search import Rescorer
+from dclm_jax.runs import run_json
 from dclm_jax.text_scorer import SentenceModel
 from launch import _app, _evaluation
 
@@ -87,12 +88,10 @@ def main(argv: Sequence[str]) -> None:
         division = nbest.read_division(_DOCUMENTS.value, lists)
     references = nbest.read_references(_REFERENCES.value, lists) if _REFERENCES.value else []
     baseline = nbest.read_outputs(_BASELINE.value, lists) if _BASELINE.value else []
-    runs = _evaluation.restore_all(SentenceModel)
-    models = [run.lm for run in runs]
-    text, readers = models[0].text, {run.label: run.lm.reader for run in runs}
-    rescorer = Rescorer(
-        readers, models[0].vocabulary, lists, division, options=text.options or PLAIN
-    )
+    models = _evaluation.restore_all(SentenceModel)
+    first, *_ = models.values()
+    text, readers = first.text, {label: lm.reader for label, lm in models.items()}
+    rescorer = Rescorer(readers, first.vocabulary, lists, division, options=text.options or PLAIN)
     trained_oov_rate = text.unknown_rates.get("test")
     if warning := perplexity.warning(rescorer.oov_rate, trained_oov_rate, lists.path):
         logger.warning(warning)
@@ -110,8 +109,8 @@ def main(argv: Sequence[str]) -> None:
         with _evaluation.Progress("rescoring", len(division)) as progress:
             return rescorer.decode(weights, beam=beam, on_document=progress)
 
-    for run in runs:
-        show(f"{run.label}: {run.lm.summary}")
+    for label, lm in models.items():
+        show(f"{label}: {lm.summary}")
     documents = "one document; --documents=FILE names the document of each segment"
     documents = f"{len(division):,} documents" if _DOCUMENTS.value else documents
     show(f"{len(lists.segments):,} segments of {documents}")
@@ -137,7 +136,7 @@ def main(argv: Sequence[str]) -> None:
         "documents": len(division),
         "search": "viterbi" if _VITERBI.value else f"beam of {_BEAM.value}",
         "weights": dict(zip(rescorer.names, weights.tolist(), strict=True)),
-        "runs": [run.to_json() for run in runs],
+        "runs": list(map(run_json, models.values())),
         "seed": _SEED.value,
     }
     if references:

@@ -64,9 +64,9 @@ from dclm_jax.evaluation.distributions import (
     surprisal_columns,
 )
 from dclm_jax.evaluation.score_types import DocumentScore
-from dclm_jax.experiments import html
 from dclm_jax.files import open_output
 from dclm_jax.language_model import Autoencoder
+from dclm_jax.report import page
 from dclm_jax.text_scorer import ScoringModel
 from launch import _app, _cluster, _evaluation
 
@@ -99,12 +99,11 @@ def main(argv: Sequence[str]) -> None:
     _evaluation.check_data_flags()
     file_format = _OUTPUT_FORMAT.value or _format_of(_OUTPUT.value)
     others = measure_columns(_MEASURES.value, no_context_too=_NO_CONTEXT.value)
-    run = _evaluation.restore(ScoringModel)
-    lm = run.lm
+    lm = _evaluation.restore(ScoringModel)
     # A document without words has a line, too, so that results can be joined with the text. An
     # autoencoder cannot read such a document.
     documents = _evaluation.read_words(
-        run, keep_empty=not isinstance(lm, Autoencoder), joined_by=_JOIN.value
+        lm, keep_empty=not isinstance(lm, Autoencoder), joined_by=_JOIN.value
     )
     columns, documents = score_files.carry(documents)
     layout = score_files.Layout(
@@ -145,10 +144,10 @@ def _parts(
     else:
         if layout.matmul_precision:
             title += f" (matmul precision: {layout.matmul_precision})"
-        yield html.head(title, compared=f"{SURPRISAL}{NO_CONTEXT}" in layout.measures)
+        yield page.head(title, compared=f"{SURPRISAL}{NO_CONTEXT}" in layout.measures)
         for score in scores:
-            yield html.document([""], [score])
-        yield html.foot()
+            yield page.document([""], [score])
+        yield page.foot()
 
 
 if __name__ == "__main__":

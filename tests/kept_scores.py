@@ -118,7 +118,7 @@ _COMMANDS = {
     "--method=sample --top_p=0.9 --output=OUT",
     "reconstruct": "reconstruct --workdir=runs/hierarchical_autoencoder --input=valid.txt "
     "--output=OUT",
-    "report": "report --workdirs=runs/ccdclm,runs/rnnlm --output=report --bootstrap=20 "
+    "report": "report --workdirs=runs/ccdclm,runs/rnnlm --measure --output=report --bootstrap=20 "
     "--permutation_pool=2",
 }
 _RESULT_OF = {"report": "report/report.json"}

@@ -24,7 +24,8 @@ LAYERS = [
     ("encoding",),
     ("text_scorer",),
     ("language_model",),
-    ("experiments", "strings"),
+    ("runs", "strings"),
+    ("report",),
     ("lm_eval",),
     ("launch",),
 ]

@@ -141,5 +141,6 @@ def test_quickstart_trains_and_reports_in_a_folder_relative_to_the_caller(tree, 
                 for model in ("rnnlm", "pointer_drnnlm")
             ),
             f"python -m launch.report --workdirs={folder}/rnnlm,{folder}/pointer_drnnlm "
-            f"--output={folder} --html={folder}/report.html --bootstrap=100 --permutation_pool=2",
+            f"--measure --output={folder} --html={folder}/report.html "
+            "--bootstrap=100 --permutation_pool=2",
         ]

@@ -27,7 +27,7 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
-from dclm_jax.coherence.compare import Fixed, compare
+from dclm_jax.coherence.compare import Fixed, compare_orders
 from dclm_jax.data.corpus import Corpus, open_corpus
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.permutations import Shuffle, numbered
@@ -165,7 +165,7 @@ def main(directory: str, kind: str) -> None:
     corpus, valid, test = (open_corpus(directory, split) for split in ("train", "valid", "test"))
     baseline: Any = train(corpus, valid, kind)
     documents = [test.document(index) for index in range(test.num_documents)]
-    result = compare(baseline, documents, Fixed(Shuffle(), SEED, permutations=20)).result
+    result = compare_orders(baseline, documents, Fixed(Shuffle(), SEED, permutations=20)).result
     print(f"{kind}: accuracy {result.mean:.2%}, standard deviation {result.sd:.2%}")
 
 

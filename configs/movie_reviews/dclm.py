@@ -9,7 +9,7 @@ can be used:
         python -m launch.train --config=configs/movie_reviews/dclm.py:$model \
             --config.data.directory=data/film --workdir=runs/film/$model
     done
-    python -m launch.report --workdirs='runs/film/*' --output=reports/film \
+    python -m launch.report --workdirs='runs/film/*' --measure --output=reports/film \
         --permutation_pool=20
 
 The settings differ from configs/ptb/paper.py in these values: four epochs of 2,735 steps, no

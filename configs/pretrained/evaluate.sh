@@ -13,7 +13,7 @@ for source in sotu wikitext film_reviews; do
   python -m launch.prepare --valid="$sources/valid-$source.jsonl" --test="$sources/test-$source.jsonl" \
     --vocabulary=dclm_jax/pretrained/english/vocabulary.tsv --lowercase --normalize --unicode=nfc \
     --unknown_token='<unk>' --output="$output/data/$source"
-  python -m launch.report --workdirs="english,$baseline" --data="$output/data/$source" \
+  python -m launch.report --workdirs="english,$baseline" --measure --data="$output/data/$source" \
     --output="$output/$source" --bootstrap=100 --permutation_pool=2
 done
 

@@ -9,7 +9,8 @@ codclm or ccdclm.
         python -m launch.train --config=configs/ptb/paper.py:$model --workdir=runs/ptb/$model-0 \
             --config.data.directory=data/ptb --config.training.seed=0
     done
-    python -m launch.report --workdirs='runs/ptb/*' --output=reports/ptb --permutation_pool=20
+    python -m launch.report --workdirs='runs/ptb/*' --measure --output=reports/ptb \
+        --permutation_pool=20
 
 The paper selects K and H for each model on the validation split from 32 to 256; grid.txt has the
 flags of these 36 combinations, one per line, for launch/slurm/train.sbatch.

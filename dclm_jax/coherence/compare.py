@@ -1,7 +1,7 @@
 """Tests of local coherence: is a document likelier than its sentences in another order?
 
-A test samples orders and summarizes their scores; `compare` scores the orders of any test, such as
-`Fixed(permutations=20)`, or `Fixed(Shuffle(swap=True))` for swaps.
+A test samples orders and summarizes their scores; `compare_orders` scores the orders of any test,
+such as `Fixed(permutations=20)`, or `Fixed(Shuffle(swap=True))` for swaps.
 
 The tests follow Barzilay and Lapata (2008) and Ji et al. (2015), section 4.2, without supervised
 training: the order with the higher likelihood counts as coherent. A permutation is never the
@@ -26,7 +26,9 @@ from dclm_jax.coherence.results import Coherence, DocumentOutcome, Insertion, Or
 from dclm_jax.coherence.scoring import Orders, log_probs
 from dclm_jax.data.documents import OnDocument
 from dclm_jax.errors import InputError, require_at_least
+from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.permutations import Moves, Shuffle, first_moved
+from dclm_jax.evaluation.results import Evaluation
 from dclm_jax.evaluation.scoring import Document, SentenceScorer
 from dclm_jax.reading.continuations import SentenceReader
 from dclm_jax.reading.reader import Reader
@@ -40,30 +42,46 @@ ResultT = TypeVar("ResultT")
 
 
 @dataclasses.dataclass(frozen=True)
-class OrderTest(abc.ABC, Generic[ResultT]):
+class OrderTest(Evaluation[OrderResult[ResultT]], Generic[ResultT]):
     """A test: the orders that documents are compared with, and the summary of the outcomes.
 
     Attributes:
       shuffle: the movable sentences; documents with too few sentences are omitted.
       result_type: the type of the summary.
-      name: name of the test in messages.
-      reports_documents: whether the result has the outcome of every document.
+      test: name of the test in messages.
     """
 
     shuffle: Shuffle = Shuffle()
+    name: ClassVar[str] = "coherence"
+    version: ClassVar[int] = 4
     result_type: ClassVar[Any] = Coherence
-    name: ClassVar[str]
-    reports_documents: ClassVar[bool] = True
+    test: ClassVar[str]
 
     @property
     def title(self) -> str:
         """The test and the movable sentences, for messages."""
-        parts = ["coherence", self.name]
+        parts = [self.name, self.test]
         if self.shuffle.block > 1 or self.shuffle.swap:
             parts.append(self.shuffle.name)
         if fixed := self.shuffle.fix_first:
             parts.append("first sentence fixed" if fixed == 1 else f"{fixed} sentences fixed")
         return ", ".join(parts)
+
+    def num_documents(self, dataset: Dataset) -> int:
+        """The number of documents that are long enough."""
+        return sum(map(self.shuffle.fits, dataset.sentences))
+
+    def measure(self, lm: Any, dataset: Dataset, on_document: OnDocument) -> OrderResult[ResultT]:
+        """The result of a `TextScorer`, see `compare_orders`."""
+        return compare_orders(
+            lm.scorer, dataset.sentences, self, reader=lm.order_reader, on_document=on_document
+        )
+
+    def to_json(self, result: OrderResult[ResultT]) -> dict[str, Any]:
+        return dataclasses.asdict(result)
+
+    def from_json(self, value: dict[str, Any]) -> OrderResult[ResultT]:
+        return OrderResult.from_json(value, self.result_type)
 
     @property
     def is_local(self) -> bool:
@@ -98,7 +116,7 @@ class Comparisons(NamedTuple):
     outcomes: list[np.ndarray]
 
 
-def compare(
+def compare_orders(
     scorer: SentenceScorer,
     documents: Sequence[Document],
     test: OrderTest[ResultT],
@@ -106,7 +124,7 @@ def compare(
     reader: SentenceReader[Any] | None = None,
     on_document: OnDocument = lambda done: None,
 ) -> OrderResult[ResultT]:
-    """The result of a test and, if the test reports them, the outcome of every document.
+    """The result of a test, and the outcome of every document.
 
     Args:
       documents: usually a split; documents that are too short for the test are omitted.
@@ -125,7 +143,7 @@ def compare(
     compared = Comparisons(fitting, len(documents) - len(fitting), [], [])
     local_reader = reader if test.is_local and isinstance(reader, Reader) else None
     by_document = []
-    if scorer.context_order == 0 and not test.reports_documents:
+    if scorer.context_order == 0:
         # Without context all orders of a document are equally likely.
         scored = (np.zeros(1 + len(orders)) for orders in test.orders(fitting))
     else:
@@ -134,8 +152,7 @@ def compare(
         outcomes = test.outcomes(scores)
         compared.log_probs.append(scores)
         compared.outcomes.append(outcomes)
-        if test.reports_documents:
-            by_document.append(DocumentOutcome(index, len(outcomes), float(outcomes.sum())))
+        by_document.append(DocumentOutcome(index, len(outcomes), float(outcomes.sum())))
         on_document(len(compared.log_probs))
     return OrderResult(test.summary(compared), by_document)
 
@@ -189,7 +206,7 @@ class Fixed(_Drawn[Coherence]):
     """A fixed number of permutations per document."""
 
     permutations: int = 20
-    name = "fixed permutations"
+    test = "fixed permutations"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -220,8 +237,7 @@ class Bootstrap(_Drawn[Coherence]):
 
     replicates: int = 1000
     permutation_pool: int = 0
-    name = "bootstrap"
-    reports_documents = False
+    test = "bootstrap"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -276,9 +292,8 @@ class FirstSentence(_Drawn[float]):
     """
 
     positions: int = FIRST_POSITIONS
-    name = "first sentence moved"
+    test = "first sentence moved"
     result_type = float
-    reports_documents = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -304,7 +319,7 @@ class Insert(OrderTest[Insertion]):
     ties are broken at random. Only `fix_first` of the shuffle is used.
     """
 
-    name = "insertion"
+    test = "insertion"
     result_type = Insertion
 
     @property

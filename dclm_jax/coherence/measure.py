@@ -105,9 +105,9 @@ class CoherenceResults:
 
     @property
     def by_document(self) -> dict[str, OrderResult[Any]]:
-        """For each test the result with an outcome of every document."""
-        last = {name: results[-1] for name, results in self.tests.items()}
-        return {name: result for name, result in last.items() if result.documents}
+        """For each test the result whose documents are compared: of the fixed permutations, if they
+        are measured."""
+        return {name: results[-1] for name, results in self.tests.items()}
 
     def to_json(self) -> dict[str, Any]:
         """The result with all sentences permuted, and the results of the extra tests by name."""

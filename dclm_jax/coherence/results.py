@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, Self, TypeVar
 
+import numpy as np
+
 from dclm_jax.evaluation.permutations import Shuffle
 
 FIRST_DECIDES = 0.75
@@ -131,11 +133,15 @@ class DocumentOutcome:
 
 @dataclasses.dataclass(frozen=True)
 class OrderResult(Generic[ResultT]):
-    """The result of a test and, if all models have the same number of orders per document, the
-    outcome of each tested document."""
+    """The result of a test, and the outcome of each tested document."""
 
     result: ResultT
     documents: Sequence[DocumentOutcome]
+
+    @property
+    def accuracies(self) -> np.ndarray:
+        """The accuracy on each tested document, float64 [D]."""
+        return np.array([outcome.correct / outcome.pairs for outcome in self.documents])
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], kind: Callable[..., ResultT]) -> Self:

@@ -13,8 +13,8 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -26,7 +26,8 @@ from dclm_jax.evaluation import interpolation
 from dclm_jax.evaluation.caches import CachedScorer, CacheSetting, neural_cache, unigram_cache
 from dclm_jax.evaluation.datasets import Dataset, Encoded, require_vocabulary
 from dclm_jax.evaluation.dynamic import DynamicScorer, root_mean_square
-from dclm_jax.evaluation.perplexity import corpus_perplexities
+from dclm_jax.evaluation.perplexity import perplexity_of
+from dclm_jax.evaluation.results import Evaluation
 from dclm_jax.evaluation.scoring import WordScorer
 from dclm_jax.models.base import DocumentModel, Params
 
@@ -105,16 +106,6 @@ class Adaptation:
         source = self.tuned_on.get("input") or self.tuned_on.get("split")
         return ", ".join(numbers) + (f", tuned on {source}" if self.trials else "")
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any], tuned_on: dict[str, Any]) -> "Adaptation":
-        """The inverse of `dataclasses.asdict`. None stands for an infinite perplexity, which JSON
-        cannot represent."""
-        trials = [
-            {name: math.inf if number is None else number for name, number in trial.items()}
-            for trial in value["trials"]
-        ]
-        return cls(value["kind"], value["setting"], trials, tuned_on, value["training_text"])
-
     def to_json(self) -> dict[str, Any]:
         """The kind, the setting and, if it was tuned, all trials."""
         value: dict[str, Any] = {"adapt": self.kind, "setting": self.setting}
@@ -158,56 +149,101 @@ def obstacle(lm: Adaptable, kind: str) -> str:
 
 def training_text(lm: Adaptable, kind: str, data: str | None) -> str:
     """The checksum of the training text that scales the steps of dynamic evaluation; empty for
-    other kinds. `adaptive_scorer` documents the arguments."""
+    other kinds; for `data` see `Tuning`."""
     if kind != "dynamic":
         return ""
     manifest = read_manifest(data or lm.config["data"]["directory"])
     return manifest.files.get(split_files("train")[0], "")
 
 
-def adaptive_scorer(
-    lm: Adaptable,
-    kind: str,
-    setting: Setting,
-    *,
-    tune_on: Dataset | None = None,
-    data: str | None = None,
-    label: str | None = None,
-    on_document: OnDocument = lambda done: None,
-) -> tuple[Callable[[], WordScorer], Adaptation]:
-    """A function that makes the scorer of an adaptive model, and the model's adaptation.
+@dataclasses.dataclass(frozen=True)
+class Tuning(Evaluation[Adaptation]):
+    """The choice of the missing numbers of a setting on documents that are not evaluated.
 
-    Args:
+    Attributes:
       kind: one of SETTINGS.
-      setting: numbers by name; missing numbers are tuned.
+      setting: result of `complete`; numbers that are None are tuned.
       data: the prepared corpus whose training text scales the steps of dynamic evaluation; by
         default the model's corpus.
-      label: the model's name in messages.
-      on_document: called with the number of documents read to tune a setting.
+      training_text: result of `training_text`.
     """
-    numbers = complete(kind, setting)
-    if reason := obstacle(lm, kind):
-        raise InputError(f"--adapt={kind}: {label or lm.name} {reason}")
-    missing = [name for name, value in numbers.items() if value is None]
-    if missing and tune_on is None:
-        raise InputError(
-            f"--adapt={kind}: {', '.join(missing)} missing; give numbers, or documents to tune on"
+
+    kind: str
+    setting: Setting
+    data: str | None = None
+    training_text: str = ""
+
+    name: ClassVar[str] = "adaptation"
+    version: ClassVar[int] = 2
+
+    @classmethod
+    def of(cls, lm: Adaptable, kind: str, setting: Setting, data: str | None) -> "Tuning":
+        """The tuning of the missing numbers of a setting. Wrong numbers, and a model that does not
+        support the kind of adaptation, are refused."""
+        numbers = complete(kind, setting)
+        if reason := obstacle(lm, kind):
+            raise InputError(f"--adapt={kind}: {lm.name} {reason}")
+        return cls(kind, numbers, data, training_text(lm, kind, data))
+
+    @property
+    def missing(self) -> list[str]:
+        """The names of the numbers that are tuned."""
+        return [name for name, value in self.setting.items() if value is None]
+
+    @property
+    def given(self) -> Adaptation | None:
+        """The adaptation if no number is missing, else None."""
+        numbers = {name: value for name, value in self.setting.items() if value is not None}
+        if self.missing:
+            return None
+        return Adaptation(self.kind, numbers, training_text=self.training_text)
+
+    @property
+    def title(self) -> str:
+        return f"tuning of {self.kind}"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "setting": dict(self.setting),
+            "grid": GRIDS[self.kind],
+            "training_text": self.training_text,
+        }
+
+    def num_documents(self, dataset: Dataset) -> int | None:
+        # Dynamic evaluation reads some of the documents several times.
+        return None if self.kind == "dynamic" else dataset.num_documents
+
+    def measure(self, lm: Any, dataset: Dataset, on_document: OnDocument) -> Adaptation:
+        trials = _adaptable(lm, self.kind, self.data).tune(
+            dataset.documents, self.setting, on_document
         )
+        numbers = {
+            name: trials[0][name] if value is None else value
+            for name, value in self.setting.items()
+        }
+        return Adaptation(self.kind, numbers, trials, dataset.source, self.training_text)
 
-    @functools.cache
-    def adaptable() -> _Dynamic | _Cached:
-        if kind == "dynamic":
-            return _Dynamic(lm, data, label or lm.name)
-        return _Cached(lm, kind)
+    def to_json(self, result: Adaptation) -> dict[str, Any]:
+        return dataclasses.asdict(result)
 
-    trials = []
-    if missing and tune_on is not None:
-        trials = adaptable().tune(tune_on.documents, numbers, on_document)
-        numbers |= {name: trials[0][name] for name in missing}
-    values = {name: value for name, value in numbers.items() if value is not None}
-    source = tune_on.source if trials and tune_on is not None else {}
-    adaptation = Adaptation(kind, values, trials, source, training_text(lm, kind, data))
-    return lambda: adaptable().scorer(values), adaptation
+    def from_json(self, value: dict[str, Any]) -> Adaptation:
+        # None stands for an infinite perplexity, which JSON cannot represent.
+        trials = [
+            {name: math.inf if number is None else number for name, number in trial.items()}
+            for trial in value["trials"]
+        ]
+        return Adaptation(**{**value, "trials": trials})
+
+
+def adapted_scorer(lm: Adaptable, adaptation: Adaptation, data: str | None) -> WordScorer:
+    """The scorer of a model that adapts; for `data` see `Tuning`."""
+    return _adaptable(lm, adaptation.kind, data).scorer(adaptation.setting)
+
+
+def _adaptable(lm: Adaptable, kind: str, data: str | None) -> "_Dynamic | _Cached":
+    return _Dynamic(lm, data) if kind == "dynamic" else _Cached(lm, kind)
 
 
 class _Cached:
@@ -260,7 +296,7 @@ class _Cached:
 class _Dynamic:
     """A model and the root mean square of its gradients on training text."""
 
-    def __init__(self, lm: Adaptable, data: str | None, label: str):
+    def __init__(self, lm: Adaptable, data: str | None):
         directory = data or lm.config["data"]["directory"]
         training = open_corpus(directory, "train")
         require_vocabulary(training, directory, lm.vocabulary)
@@ -269,7 +305,7 @@ class _Dynamic:
         model, params = neural
         scale = root_mean_square(model, params, map(training.document, order))
         self._scorer = functools.partial(DynamicScorer, model, params, scale)
-        self._name = f"{label} + dynamic"
+        self._name = f"{lm.name} + dynamic"
 
     def scorer(self, setting: dict[str, float]) -> WordScorer:
         return self._scorer(setting["rate"], setting["decay"], name=self._name)
@@ -294,9 +330,7 @@ class _Dynamic:
                     continue
                 scorer = self._scorer(rate, decay, name=f"{self._name} (tuning)")
                 try:
-                    (measured,) = corpus_perplexities(
-                        [scorer], first_documents, on_document=on_document
-                    )
+                    measured = perplexity_of(scorer, first_documents, on_document=on_document)
                     perplexities[rate, decay] = measured.perplexity
                 except DivergenceError as diverged:
                     perplexities[rate, decay], error = math.inf, diverged

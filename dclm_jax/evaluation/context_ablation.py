@@ -5,13 +5,71 @@ same sentences in other contexts shows the contribution of the context. The targ
 that the perplexities are comparable.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
+from dclm_jax import files
+from dclm_jax.data.documents import OnDocument
+from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.permutations import Shuffle
-from dclm_jax.evaluation.perplexity import corpus_perplexities
-from dclm_jax.evaluation.scoring import Document, WordScorer
+from dclm_jax.evaluation.perplexity import perplexity_of
+from dclm_jax.evaluation.results import Evaluation
+from dclm_jax.evaluation.scoring import Document
+from dclm_jax.files import Positive
+
+
+@dataclasses.dataclass(frozen=True)
+class ContextPerplexities:
+    """Perplexities of the same sentences in other contexts.
+
+    Attributes:
+      shuffled: the sentences of each document are shuffled.
+      mixed: the context is from other documents; documents have their original lengths.
+      none: every sentence is a document.
+    """
+
+    shuffled: Positive
+    mixed: Positive
+    none: Positive
+
+
+@dataclasses.dataclass(frozen=True)
+class ContextAblation(Evaluation[ContextPerplexities]):
+    """Perplexities in each of ARRANGEMENTS; for a model without context its perplexity.
+
+    Attributes:
+      seed: random seed for the arrangements, which are equal for every model.
+    """
+
+    seed: int = 0
+
+    name: ClassVar[str] = "context"
+
+    @property
+    def title(self) -> str:
+        return "context ablation"
+
+    def measure(self, lm: Any, dataset: Dataset, on_document: OnDocument) -> ContextPerplexities:
+        if lm.scorer.context_order == 0:
+            measured = perplexity_of(lm.scorer, dataset.documents, on_document=on_document)
+            return ContextPerplexities(*[measured.perplexity] * len(ARRANGEMENTS))
+        return ContextPerplexities(
+            **{
+                name: perplexity_of(
+                    lm.scorer, arrange(dataset.sentences, np.random.default_rng(self.seed))
+                ).perplexity
+                for name, arrange in ARRANGEMENTS.items()
+            }
+        )
+
+    def to_json(self, result: ContextPerplexities) -> dict[str, Any]:
+        return dataclasses.asdict(result)
+
+    def from_json(self, value: dict[str, Any]) -> ContextPerplexities:
+        return files.converted(value, ContextPerplexities, self.title, "")
 
 
 def _shuffled(documents: Sequence[Document], rng: np.random.Generator) -> list[Document]:
@@ -30,18 +88,4 @@ ARRANGEMENTS: dict[str, Callable[[Sequence[Document], np.random.Generator], list
     "mixed": _mixed,
     "none": lambda documents, _: [[sentence] for document in documents for sentence in document],
 }
-"""Functions that arrange the sentences of documents:
-
-shuffled: shuffled within their document.
-mixed: with context from other documents, in documents of the original lengths.
-none: with no context.
-"""
-
-
-def rearranged(
-    scorer: WordScorer, documents: Sequence[Document], arrangement: str, seed: int
-) -> float:
-    """The perplexity of the sentences of `documents` in one of `ARRANGEMENTS`."""
-    arranged = ARRANGEMENTS[arrangement](documents, np.random.default_rng(seed))
-    (measured,) = corpus_perplexities([scorer], arranged)
-    return measured.perplexity
+"""Functions that arrange the sentences of documents, by the names of `ContextPerplexities`."""

@@ -5,6 +5,7 @@ on text that is not evaluated.
 """
 
 import functools
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from scipy import optimize
 from dclm_jax.data.documents import OnDocument
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.datasets import Dataset
-from dclm_jax.evaluation.perplexity import Perplexity, empty_sums, score_together
+from dclm_jax.evaluation.perplexity import Perplexity, empty_sums
 from dclm_jax.evaluation.scoring import Scored, WordScorer
 
 
@@ -47,7 +48,7 @@ class MixedScorer:
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
         """Scores documents like `Scorer.score`."""
-        for document, scores in score_together(self._scorers, documents):
+        for document, scores in _score_together(self._scorers, documents):
             yield document, list(map(self._mixture, *scores))
 
 
@@ -63,7 +64,7 @@ def tune(
     Documents are read once; memory has their words and the nats of every target under both models.
     """
     totals, scored = [empty_sums(scorers)] * 3, []
-    for document, scores in score_together(scorers, dataset.documents):
+    for document, scores in _score_together(scorers, dataset.documents):
         scored.append((document, scores))
         on_document(len(scored))
     a, b = (
@@ -118,3 +119,14 @@ def best_weight(a: np.ndarray, b: np.ndarray) -> float:
         return 0.0 if first <= 0 else 1.0
     weight: Any = optimize.bisect(slope, 0.0, 1.0, xtol=2.0**-40)
     return weight
+
+
+def _score_together(
+    scorers: Sequence[WordScorer], documents: Iterable[Scored]
+) -> Iterator[tuple[Scored, list[list[np.ndarray]]]]:
+    """Documents with their scores by each model. Documents that a scorer reads ahead are buffered
+    for the other scorers, so that documents are read once."""
+    ahead = itertools.tee(documents, len(scorers))
+    scores = [scorer.score(stream) for scorer, stream in zip(scorers, ahead, strict=True)]
+    for pairs in zip(*scores, strict=True):
+        yield pairs[0][0], [nll for _, nll in pairs]

@@ -1,12 +1,8 @@
-"""Corpus perplexity, with the counts that comparisons with other perplexities need.
-
-`corpus_perplexities` is the pass over all targets that every perplexity comes from.
-"""
+"""Corpus perplexity, with the counts that comparisons with other perplexities need."""
 
 import dataclasses
-import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,9 +10,7 @@ import numpy as np
 from dclm_jax.data.documents import OnDocument
 from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.measures import Measure
-from dclm_jax.evaluation.parts_of_speech import TagSums
-from dclm_jax.evaluation.scoring import Scored, WordScorer, sentences_to_score
+from dclm_jax.evaluation.scoring import WordScorer, sentences_to_score
 
 COUNTING_RULES = {
     "words": "END is predicted and counted, START never is",
@@ -183,42 +177,19 @@ class Perplexity:
         return "\n".join([*lines, self.description])
 
 
-def corpus_perplexities(
-    scorers: Sequence[WordScorer],
+def perplexity_of(
+    scorer: WordScorer,
     documents: Iterable[Any],
     *,
-    mixture: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
-    by_tag: TagSums | None = None,
-    measures: Sequence[Sequence[Measure]] = (),
     on_document: OnDocument = lambda done: None,
-) -> list[Perplexity]:
-    """The perplexities of models that share one vocabulary on the same documents, scored whole.
-
-    Args:
-      documents: a stream of documents, as `Scorer.score` takes them; for `by_tag` with tags.
-      mixture: the nats of a mixture of two models from the nats of each, for a sentence. If given,
-        the mixture is evaluated as a third model.
-      by_tag: sums by part of speech, to which the documents are added for all models.
-      measures: further measures of each model, to which every document is added.
-    """
-    totals = [empty_sums(scorers)] * (len(scorers) + (mixture is not None))
-    if by_tag is not None and totals[0].objective != "words":
-        raise InputError("the models predict bags of words; choose models that predict words")
-    for document, scores in score_together(scorers, documents):
-        if mixture is not None:
-            scores = [*scores, list(map(mixture, *scores))]
-        sentences, _ = sentences_to_score(document)
-        totals = [total.add(document, nll) for total, nll in zip(totals, scores, strict=True)]
-        for model_measures, nll in zip(measures, scores, strict=False):
-            if totals[0].objective == "bags":
-                nll = [words_and_end[:-1] for words_and_end in nll]
-            for model_measure in model_measures:
-                model_measure.add(sentences, nll)
-        if by_tag is not None:
-            by_tag.add(document.tags, scores)
-        on_document(totals[0].documents)
-    totals[0].require_words("score")
-    return totals
+) -> Perplexity:
+    """The perplexity of documents, as `Scorer.score` takes them, scored whole."""
+    total = empty_sums([scorer])
+    for document, nll in scorer.score(documents):
+        total = total.add(document, nll)
+        on_document(total.documents)
+    total.require_words("score")
+    return total
 
 
 def empty_sums(scorers: Sequence[WordScorer]) -> Perplexity:
@@ -230,17 +201,6 @@ def empty_sums(scorers: Sequence[WordScorer]) -> Perplexity:
             "comparable; choose models with one objective"
         )
     return Perplexity(vocabulary_size=first.vocab_size, objective=first.objective)
-
-
-def score_together(
-    scorers: Sequence[WordScorer], documents: Iterable[Scored]
-) -> Iterator[tuple[Scored, list[list[np.ndarray]]]]:
-    """Documents with their scores by each model. Documents that a scorer reads ahead are buffered
-    for the other scorers, so that documents are read once."""
-    ahead = itertools.tee(documents, len(scorers))
-    scores = [scorer.score(stream) for scorer, stream in zip(scorers, ahead, strict=True)]
-    for pairs in zip(*scores, strict=True):
-        yield pairs[0][0], [nll for _, nll in pairs]
 
 
 def warning(oov_rate: float, own_oov_rate: float | None, text: str = "") -> str:

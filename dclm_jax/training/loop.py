@@ -34,7 +34,7 @@ from dclm_jax.data.corpus import (
 )
 from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.evaluation.datasets import documents_of
-from dclm_jax.evaluation.perplexity import Perplexity, corpus_perplexities
+from dclm_jax.evaluation.perplexity import Perplexity, perplexity_of
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.log import job_logger, logger
 from dclm_jax.models.base import DocumentModel, Params
@@ -369,7 +369,7 @@ class _Run:
         job, progress, step = self._job, self.progress, self.step
         model = dataclasses.replace(job.model, matmul_precision=SCORING_PRECISION)
         scorer = Scorer(model, params, batch_size=job.config.training.evaluation_batch_size)
-        (measured,) = corpus_perplexities([scorer], documents_of(job.valid))
+        measured = perplexity_of(scorer, documents_of(job.valid))
         perplexity, epoch = measured.perplexity, step / job.batches.steps_per_epoch
         if math.isnan(perplexity):
             raise self._divergence(step, "the validation loss is not a number")

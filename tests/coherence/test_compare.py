@@ -10,7 +10,7 @@ import pytest
 
 from dclm_jax.coherence import compare as comparing
 from dclm_jax.coherence import scoring
-from dclm_jax.coherence.compare import Bootstrap, FirstSentence, Fixed, compare
+from dclm_jax.coherence.compare import Bootstrap, FirstSentence, Fixed, compare_orders
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.evaluation.scoring import sentences_to_score
@@ -60,22 +60,22 @@ SORTED = [sentences(*range(3, 3 + n)) for n in (2, 3, 5, 8)]
 def test_the_likelier_text_always_wins():
     seen, documents = [], [[], sentences(3), *SORTED]
     test = Fixed(permutations=7)
-    result = compare(FakeScorer(ascending), documents, test, on_document=seen.append).result
+    result = compare_orders(FakeScorer(ascending), documents, test, on_document=seen.append).result
     assert (result.mean, result.sd) == (1.0, 0.0)
     assert (result.replicates, result.permutations) == (7, 7)
     # Short documents are left out.
     assert (result.documents, result.pairs, result.left_out) == (4, 28, 2)
     assert seen == [1, 2, 3, 4]
     descending = [document[::-1] for document in SORTED]
-    assert compare(FakeScorer(ascending), descending, Fixed()).result.mean == 0.0
+    assert compare_orders(FakeScorer(ascending), descending, Fixed()).result.mean == 0.0
     for test in (Fixed(permutations=1), Bootstrap(replicates=1)):
-        assert compare(FakeScorer(ascending), SORTED, test).result.sd is None
+        assert compare_orders(FakeScorer(ascending), SORTED, test).result.sd is None
 
 
 def test_accuracy_by_hand():
     # Two sentences have one permutation: the first document wins, the second loses, the third ties.
     documents = [sentences(3, 4), sentences(4, 3), sentences(5, 5)]
-    result = compare(FakeScorer(ascending), documents, Fixed(permutations=3)).result
+    result = compare_orders(FakeScorer(ascending), documents, Fixed(permutations=3)).result
     assert result.mean == 0.5
     assert result.documents == 3
 
@@ -97,7 +97,7 @@ def test_test_sets_are_scored_as_if_each_were_by_itself(pool):
     documents = [sentences(5, 3, 4), sentences(3, 5, 4, 6), sentences(4, 3)]
     scorer = FakeScorer(ascending)
     test = Bootstrap(replicates=50, permutation_pool=pool, seed=9)
-    result = compare(scorer, documents, test).result
+    result = compare_orders(scorer, documents, test).result
 
     rng = np.random.default_rng([comparing._TEST_SETS, 9])
     draws = rng.integers(3, size=(50, 3))
@@ -131,9 +131,9 @@ def test_ties_count_half_whatever_the_order_of_summation(context_order):
     # 0.1 * word has no exact sum: plain left-to-right addition would break ties at random.
     documents = [sentences(*range(3, 3 + n)) for n in (4, 9, 23)]
     scorer = FakeScorer(order_blind, context_order)
-    assert compare(scorer, documents, Fixed()).result.mean == 0.5
-    assert compare(scorer, documents, Bootstrap(replicates=10)).result.mean == 0.5
-    assert compare(scorer, documents, FirstSentence()).result == 0.5
+    assert compare_orders(scorer, documents, Fixed()).result.mean == 0.5
+    assert compare_orders(scorer, documents, Bootstrap(replicates=10)).result.mean == 0.5
+    assert compare_orders(scorer, documents, FirstSentence()).result == 0.5
 
 
 # Two sentences have two orders, which are fewer than their pairs. The others are scored once at the
@@ -150,8 +150,8 @@ def test_pairs_of_sentences_give_what_whole_permutations_give(fix_first, num_sco
     documents.append(sentences(4, 5, 4, 6))
     whole, pairs = FakeScorer(nll), FakeScorer(nll, context_order=1)
     test = Bootstrap(Shuffle(fix_first=fix_first), replicates=200)
-    expected = compare(whole, documents, test).result
-    assert compare(pairs, documents, test).result == expected
+    expected = compare_orders(whole, documents, test).result
+    assert compare_orders(pairs, documents, test).result == expected
     assert pairs.num_scored == num_scored
     assert pairs.num_sentences_scored < whole.num_sentences_scored
     assert 0 < expected.mean < 1
@@ -180,8 +180,8 @@ def test_longer_contexts_give_what_whole_permutations_give(context_order, monkey
     documents = [sentences(*rng.permutation(17)[:n] + 3) for n in (2, 3, 4, 8)]
     documents.append(sentences(4, 5, 4, 6))
     whole, pieces = Remembers(None), Remembers(None, context_order)
-    expected = compare(whole, documents, Bootstrap(replicates=200)).result
-    assert compare(pieces, documents, Bootstrap(replicates=200)).result == expected
+    expected = compare_orders(whole, documents, Bootstrap(replicates=200)).result
+    assert compare_orders(pieces, documents, Bootstrap(replicates=200)).result == expected
     assert 0 < expected.mean < 1
     assert pieces.num_scored != whole.num_scored
 
@@ -189,14 +189,16 @@ def test_longer_contexts_give_what_whole_permutations_give(context_order, monkey
 def test_a_document_of_equal_sentences_ties():
     document = sentences(4, 4, 4)
     scorer = FakeScorer(lambda before, word: float(np.random.default_rng().random()))
-    assert compare(scorer, [document], Fixed()).result.mean == 0.5
+    assert compare_orders(scorer, [document], Fixed()).result.mean == 0.5
 
 
 @pytest.mark.parametrize("test", [Fixed(), Bootstrap(replicates=50)], ids=["fixed", "bootstrap"])
 def test_a_seed_gives_the_same_result_and_another_seed_another_result(test):
     documents = [sentences(*np.random.default_rng(n).permutation(9) + 3) for n in range(12)]
     first, again, different = (
-        compare(FakeScorer(ascending), documents, dataclasses.replace(test, seed=seed)).result
+        compare_orders(
+            FakeScorer(ascending), documents, dataclasses.replace(test, seed=seed)
+        ).result
         for seed in (1, 1, 2)
     )
     assert first == again
@@ -223,7 +225,9 @@ def test_a_seed_gives_the_same_result_and_another_seed_another_result(test):
 def test_wrong_arguments(arguments: tuple[Any, ...], message: str):
     kind, options, *documents = arguments
     with pytest.raises(InputError, match=message):
-        compare(FakeScorer(ascending), documents[0] if documents else SORTED, kind(**options))
+        compare_orders(
+            FakeScorer(ascending), documents[0] if documents else SORTED, kind(**options)
+        )
 
 
 def log_prob(nll, words):
@@ -255,7 +259,7 @@ def test_accuracy_with_first_sentences_kept_against_all_permutations(context_ord
     scorer = FakeScorer(nll, context_order)
     documents = [sentences(*text) for text in words]
     test = Fixed(Shuffle(fix_first=keep_first), seed=3, permutations=3000)
-    result = compare(scorer, documents, test).result
+    result = compare_orders(scorer, documents, test).result
     assert result.mean == pytest.approx(np.mean(expected), abs=0.01)
     assert (result.documents, result.left_out) == (len(movable), len(words) - len(movable))
     assert result.keep_first == keep_first
@@ -272,11 +276,11 @@ def test_the_first_sentence_in_all_other_places_by_brute_force(context_order):
         expected.append(np.mean([preference(nll, text, order) for order in orders] or [0.5]))
     documents = [sentences(*text) for text in words]
     scorer = FakeScorer(nll, context_order)
-    result = compare(scorer, [*documents, sentences(9)], FirstSentence(positions=5)).result
+    result = compare_orders(scorer, [*documents, sentences(9)], FirstSentence(positions=5)).result
     assert result == pytest.approx(np.mean(expected)) and 0 < result < 1
     # Fewer places are some of them.
     few = [
-        compare(scorer, documents[:1], FirstSentence(positions=2, seed=seed)).result
+        compare_orders(scorer, documents[:1], FirstSentence(positions=2, seed=seed)).result
         for seed in range(30)
     ]
     assert np.mean(few) == pytest.approx(expected[0], abs=0.15)
@@ -285,7 +289,9 @@ def test_the_first_sentence_in_all_other_places_by_brute_force(context_order):
 
 def test_a_first_sentence_that_identifies_documents_is_warned_of():
     free, kept = (
-        compare(FakeScorer(ascending), SORTED, Fixed(Shuffle(fix_first=n), permutations=2)).result
+        compare_orders(
+            FakeScorer(ascending), SORTED, Fixed(Shuffle(fix_first=n), permutations=2)
+        ).result
         for n in (0, 1)
     )
     assert free.warning == ""
@@ -298,7 +304,7 @@ def test_a_first_sentence_that_identifies_documents_is_warned_of():
 
 
 def test_results_as_text_and_json():
-    result = compare(FakeScorer(ascending), SORTED, Bootstrap(replicates=3, seed=5)).result
+    result = compare_orders(FakeScorer(ascending), SORTED, Bootstrap(replicates=3, seed=5)).result
     value = dataclasses.asdict(result)
     expected = {"kind": "bootstrap", "mean": 1.0, "sd": 0.0, "documents": 4, "pairs": 12, "seed": 5}
     assert expected.items() <= value.items()

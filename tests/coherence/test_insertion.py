@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.coherence import scoring
-from dclm_jax.coherence.compare import Fixed, Insert, compare
+from dclm_jax.coherence.compare import Fixed, Insert, compare_orders
 from dclm_jax.coherence.scoring import Prefixes
 from dclm_jax.evaluation.permutations import Shuffle, numbered
 from dclm_jax.evaluation.scoring import Scorer
@@ -51,7 +51,7 @@ def test_every_sentence_at_every_place_is_scored_as_a_whole_document(name, keep_
     documents = [random_document(seed, count) for seed, count in enumerate((4, 1, 3, 4))]
     documents[3][2] = documents[3][1].copy()
     test = Insert(Shuffle(fix_first=keep_first))
-    inserted = compare(scorer(name), documents, test, reader=reader(name))
+    inserted = compare_orders(scorer(name), documents, test, reader=reader(name))
     assert [outcome.index for outcome in inserted.documents] == [0, 2, 3]
     tested = [documents[i] for i in (0, 2, 3)]
     moves = scoring.log_probs(scorer(name), tested, test.orders(tested), reader(name))
@@ -92,9 +92,9 @@ def test_a_scorer_that_judges_documents_as_a_whole_scores_every_order():
     )
     for of_pairs, of_whole in zip(by_pairs, whole, strict=True):
         np.testing.assert_allclose(of_pairs, of_whole, atol=1e-12)
-    by_pairs, whole = (compare(each, documents, Insert()).result for each in scorers)
+    by_pairs, whole = (compare_orders(each, documents, Insert()).result for each in scorers)
     assert whole == by_pairs
-    blind = compare(FakeScorer(order_blind, 0), documents, Insert()).result
+    blind = compare_orders(FakeScorer(order_blind, 0), documents, Insert()).result
     assert blind.accuracy == blind.chance_accuracy
     assert blind.reciprocal_rank == pytest.approx(blind.chance_reciprocal_rank)
 
@@ -113,18 +113,18 @@ def test_moves_of_a_long_document_are_made_some_at_a_time(context_order, monkeyp
     np.testing.assert_array_equal(scores(), whole)
     # Each sentence first and after every other one.
     pairs = FakeScorer(nll, 1)
-    compare(pairs, documents, Insert())
+    compare_orders(pairs, documents, Insert())
     assert pairs.num_scored == 9 * 9
 
 
 def test_ties_are_shared():
     # "b" twice: what is moved beside the other one makes the same text.
     documents = [sentences(3, 4, 4)]
-    equal = compare(FakeScorer(lambda before, word: 0.0, 1), documents, Insert()).result
+    equal = compare_orders(FakeScorer(lambda before, word: 0.0, 1), documents, Insert()).result
     assert equal.accuracy == pytest.approx(1 / 3)
     assert equal.reciprocal_rank == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
     ascending = FakeScorer(lambda before, word: float(before is not None and before > word), 1)
-    result = compare(ascending, documents, Insert()).result
+    result = compare_orders(ascending, documents, Insert()).result
     # 3 is likeliest at its own place; each 4 at its own and that of the other.
     assert result.accuracy == pytest.approx((1 + 1 / 2 + 1 / 2) / 3)
     assert result.reciprocal_rank == pytest.approx((1 + 3 / 4 + 3 / 4) / 3)
@@ -164,7 +164,7 @@ def test_swaps_under_a_model_of_all_sentences_before():
     documents = [random_document(seed, 6) for seed in range(3)]
     test = Fixed(Shuffle(swap=True), permutations=4)
     shared, whole = (
-        compare(scorer("ccdclm"), documents, test, reader=each).result
+        compare_orders(scorer("ccdclm"), documents, test, reader=each).result
         for each in (reader("ccdclm"), None)
     )
     assert shared == whole

@@ -3,7 +3,7 @@
 import pytest
 
 from dclm_jax.coherence import measure
-from dclm_jax.coherence.compare import Fixed, Insert, compare
+from dclm_jax.coherence.compare import Fixed, Insert, compare_orders
 from dclm_jax.coherence.measure import CoherenceOptions
 from dclm_jax.errors import InputError
 from tests.test_read_document import language_model
@@ -16,12 +16,12 @@ def test_coherence_in_python():
     lm = language_model("ccdclm")
     results = lm.coherence(TEXTS, permutations=4, extra_tests=["insertion", "blocks"])
     documents = [lm.encode(text) for text in TEXTS]
-    expected = compare(lm.scorer, documents, Fixed(permutations=4)).result
+    expected = compare_orders(lm.scorer, documents, Fixed(permutations=4)).result
     value = results.to_json()
     assert {key: value[key] for key in ("mean", "sd", "left_out")} == {
         key: getattr(expected, key) for key in ("mean", "sd", "left_out")
     }
-    inserted = compare(lm.scorer, documents, Insert()).result
+    inserted = compare_orders(lm.scorer, documents, Insert()).result
     assert value["insertion"]["accuracy"] == inserted.accuracy
     assert [result["block"] for result in value["blocks"]] == [2]
     assert [shuffle.name for shuffle in results.too_short] == ["blocks of 4", "blocks of 8"]

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from dclm_jax.coherence.compare import Fixed, compare
+from dclm_jax.coherence.compare import Fixed, compare_orders
 from dclm_jax.evaluation import caches
 from dclm_jax.evaluation.caches import (
     CachedScorer,
@@ -17,7 +17,7 @@ from dclm_jax.evaluation.caches import (
     neural_cache,
     unigram_cache,
 )
-from dclm_jax.evaluation.perplexity import corpus_perplexities
+from dclm_jax.evaluation.perplexity import perplexity_of
 from dclm_jax.evaluation.scoring import Continuation, Scorer
 from tests import oracles
 from tests.evaluation.support import FakeScorer
@@ -155,7 +155,7 @@ def test_a_mixture_of_model_and_cache_is_one_more_scorer(small, kind):
     nll_of_documents = scores(scorer)
     for nll, flat in zip(nll_of_documents, expected, strict=True):
         np.testing.assert_allclose(np.concatenate([np.zeros(0), *nll]), flat, rtol=1e-5)
-    (measured,) = corpus_perplexities([scorer], documents())
+    measured = perplexity_of(scorer, documents())
     targets = sum(len(words) + 1 for document in documents() for words in document)
     assert measured.tokens == targets and measured.vocabulary_size == VOCAB
     assert measured.perplexity == pytest.approx(
@@ -217,11 +217,11 @@ def test_the_unigram_cache_alone_scores_exactly_half(small):
             of_word = strength * math.exp(-float(base.table[word]))
             log_prob += math.lgamma(of_word + count) - math.lgamma(of_word)
         assert -math.fsum(itertools.chain(*nll)) == pytest.approx(log_prob, abs=1e-6)
-    measured = compare(alone, many_documents(), Fixed()).result
+    measured = compare_orders(alone, many_documents(), Fixed()).result
     assert (measured.mean, measured.sd) == (0.5, 0.0)
     # Mixed with the model, or over one that reads the words before, order makes a difference.
     for scorer in (
         CachedScorer(partial(unigram_cache, base), setting, 0.5, VOCAB),
         CachedScorer(partial(unigram_cache, small.scorer), setting, 1.0, VOCAB),
     ):
-        assert compare(scorer, many_documents(), Fixed(permutations=2)).result.mean != 0.5
+        assert compare_orders(scorer, many_documents(), Fixed(permutations=2)).result.mean != 0.5

@@ -1,10 +1,14 @@
 """What the context is worth, against plain loops with a scorer that can be worked out by hand."""
 
+import types
+
 import numpy as np
 import pytest
 
 from dclm_jax.evaluation import context_ablation
-from dclm_jax.evaluation.perplexity import corpus_perplexities
+from dclm_jax.evaluation.context_ablation import ContextAblation
+from dclm_jax.evaluation.datasets import Dataset, Encoded
+from dclm_jax.evaluation.perplexity import perplexity_of
 from dclm_jax.evaluation.scoring import sentences_to_score
 
 
@@ -71,10 +75,10 @@ def test_arrangements_move_sentences():
 
 def test_perplexity_of_arrangements():
     """One repetition (3 3) of two targets, and one (9 9) of three; none where contexts are gone."""
-    (original,) = corpus_perplexities([Neighbours()], DOCUMENTS)
-    none = context_ablation.rearranged(Neighbours(), DOCUMENTS, "none", 0)
-    assert original.perplexity == pytest.approx(none * np.exp(3 / 17), rel=1e-6)
-    orders = {
-        context_ablation.rearranged(Neighbours(), DOCUMENTS, "shuffled", s) for s in range(20)
-    }
+    original = perplexity_of(Neighbours(), DOCUMENTS)
+    lm = types.SimpleNamespace(scorer=Neighbours())
+    dataset = Dataset(lambda: map(Encoded, DOCUMENTS), len(DOCUMENTS), {"split": "test"})
+    measured = [ContextAblation(seed).measure(lm, dataset, lambda done: None) for seed in range(20)]
+    assert original.perplexity == pytest.approx(measured[0].none * np.exp(3 / 17), rel=1e-6)
+    orders = {perplexities.shuffled for perplexities in measured}
     assert min(orders) < original.perplexity, "3 5 3 has no repetition"

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from dclm_jax.coherence.compare import Fixed, compare
+from dclm_jax.coherence.compare import Fixed, compare_orders
 from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.evaluation import dynamic
 from dclm_jax.evaluation.dynamic import DynamicScorer, root_mean_square
@@ -154,7 +154,7 @@ def test_every_document_begins_with_the_parameters_of_training(small):
     for a, b in zip(unchanged, plain_scores, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
     jax.tree.map(np.testing.assert_array_equal, small.params, before)
-    assert 0 <= compare(small.scorer(), [first], Fixed(permutations=2)).result.mean <= 1
+    assert 0 <= compare_orders(small.scorer(), [first], Fixed(permutations=2)).result.mean <= 1
 
 
 def test_hashed_features_say_nothing_of_the_size_of_other_gradients():

@@ -1,21 +1,17 @@
 """Models side by side and mixed, against loops over probabilities and a fine grid of weights."""
 
-import functools
 import math
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
-from dclm_jax import models
 from dclm_jax.data.vocabulary import END
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import interpolation
 from dclm_jax.evaluation.datasets import Dataset, Encoded
-from dclm_jax.evaluation.parts_of_speech import TagSums, sums_of
-from dclm_jax.evaluation.perplexity import corpus_perplexities
-from dclm_jax.evaluation.scoring import Scorer
+from dclm_jax.evaluation.interpolation import MixedScorer
+from dclm_jax.evaluation.perplexity import perplexity_of
 from tests.evaluation.support import FakeScorer
 
 
@@ -42,19 +38,6 @@ def plain_mixture(weight, scorers, documents):
     return total
 
 
-def test_models_side_by_side_measure_what_each_measures_alone():
-    model = models.create("ccdclm", vocab_size=9, embedding_dim=3, hidden_dim=4, num_layers=1)
-    neural = Scorer(model, model.init(jax.random.key(0)), batch_size=2)
-    (fake,) = fake_scorers(3)
-    fake.vocab_size = 9
-    documents = list(random_documents(40))
-    measured = corpus_perplexities([neural, fake, neural], iter(documents))
-    sentences = [document.sentences for document in documents]
-    alone = [corpus_perplexities([scorer], sentences) for scorer in (neural, fake, neural)]
-    assert measured == [total for (total,) in alone]
-    assert measured[0].nll != measured[1].nll
-
-
 @pytest.mark.parametrize("windows", [(1, 7), (7, 1), (4, 4)])
 def test_documents_are_read_once_and_in_a_bounded_window(windows):
     read, done, ahead = [], [], []
@@ -65,27 +48,19 @@ def test_documents_are_read_once_and_in_a_bounded_window(windows):
             ahead.append(len(read) - len(done))
             yield document
 
-    scorers = fake_scorers(*windows)
-    measured = corpus_perplexities(scorers, stream(), on_document=done.append)
-    assert len(read) == len(done) == measured[0].documents == 60
+    first, second = fake_scorers(*windows)
+    mixed = MixedScorer(first, second, 0.3)
+    measured = perplexity_of(mixed, stream(), on_document=done.append)
+    assert len(read) == len(done) == measured.documents == 60
     assert max(ahead) <= max(windows)
     assert done == list(range(1, 61))
 
 
-def test_the_mixture_is_one_more_model():
-    scorers = fake_scorers(1, 3)
-    by_tag = TagSums(3)
-    mixture = functools.partial(interpolation.mixed_nll, 0.3)
-    measured = corpus_perplexities(scorers, random_documents(20), mixture=mixture, by_tag=by_tag)
-    assert len(measured) == 3
-    assert measured[2].nll == pytest.approx(plain_mixture(0.3, scorers, random_documents(20)))
-    assert measured[2].tokens == measured[0].tokens
-    classes = by_tag.classes()
-    assert {group.name for group in classes} == {"Noun", "IN", "END"}
-    for model, total in enumerate(measured):
-        nll = sums_of(classes, model).nll.sum()
-        assert nll == pytest.approx(total.nll, rel=1e-12)
-    assert sum(group.tokens for group in classes) == measured[2].tokens
+def test_the_perplexity_of_a_mixture():
+    first, second = fake_scorers(1, 3)
+    mixed = perplexity_of(MixedScorer(first, second, 0.3), random_documents(20))
+    assert mixed.nll == pytest.approx(plain_mixture(0.3, [first, second], random_documents(20)))
+    assert mixed.tokens == perplexity_of(first, random_documents(20)).tokens
 
 
 def test_mixing_by_hand():
@@ -146,7 +121,7 @@ def test_tuning_reports_what_it_was_tuned_on():
     assert source == {"split": "valid"}
     assert seen == list(range(1, 31))
     documents = list(random_documents(30))
-    assert perplexities[:2] == corpus_perplexities(scorers, documents)
+    assert perplexities[:2] == [perplexity_of(scorer, documents) for scorer in scorers]
     assert perplexities[2].nll == pytest.approx(plain_mixture(weight, scorers, documents))
     assert perplexities[2].tokens == perplexities[0].tokens
     grid = [plain_mixture(candidate, scorers, documents) for candidate in np.linspace(0, 1, 101)]
@@ -158,7 +133,7 @@ def test_nothing_to_score():
     scorers = fake_scorers(1, 1)
     for documents in ([], [Encoded([])]):
         with pytest.raises(InputError, match="there are no words to score"):
-            corpus_perplexities(scorers, documents)
+            perplexity_of(scorers[0], documents)
         with pytest.raises(InputError, match="there are no words to tune the weight on"):
             interpolation.tune(scorers, Dataset(lambda none=documents: none, None, {}))
 
@@ -168,8 +143,6 @@ def test_models_of_words_and_of_bags_do_not_compare():
     bags.objective = "bags"
     message = "some models predict bags of words and others words, so their perplexities are not"
     with pytest.raises(InputError, match=f"^{message}"):
-        corpus_perplexities([words, bags], random_documents(2))
-    (alone,) = corpus_perplexities([bags], random_documents(2))
+        MixedScorer(words, bags, 0.5)
+    alone = perplexity_of(bags, random_documents(2))
     assert alone.objective == "bags" and alone.tokens == alone.words
-    with pytest.raises(InputError, match="^the models predict bags of words; choose models that"):
-        corpus_perplexities([bags], random_documents(2), by_tag=TagSums(1))

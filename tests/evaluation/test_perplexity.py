@@ -11,7 +11,7 @@ import pytest
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.datasets import encode
-from dclm_jax.evaluation.perplexity import Perplexity, corpus_perplexities
+from dclm_jax.evaluation.perplexity import Perplexity, perplexity_of
 
 DOCUMENTS = [
     [np.array([3, 2, 4]), np.array([], np.int32)],
@@ -36,7 +36,7 @@ def test_characters_are_those_of_the_text_and_one_after_each_word():
     assert documents[0].characters == len("the cat\nunknown cat .\n")
     assert [ids.tolist() for ids in documents[0].sentences] == [[4, 3], [2, 3, 2]]
     nll = [[np.array([1, 2, 3], np.float32), np.array([4, 5, 6, 7], np.float32)]]
-    (result,) = corpus_perplexities([fake_scorer(nll)], documents)
+    result = perplexity_of(fake_scorer(nll), documents)
     assert result.bits_per_character == pytest.approx(28 / math.log(2) / 22)
     assert (result.known_nll, result.known_tokens) == (28 - 4 - 6, 5)
     assert f"{28 / math.log(2) / 22:.4f} bits per character" in str(result)
@@ -73,7 +73,7 @@ def test_many_more_unknown_words_than_in_the_test_split_are_warned_of(rate, test
 
 def test_sums_by_hand_as_text_and_json():
     """Known targets are all but the 2 of the first sentence and the word of the last one."""
-    (result,) = corpus_perplexities([fake_scorer(NLL)], DOCUMENTS)
+    result = perplexity_of(fake_scorer(NLL), DOCUMENTS)
     assert str(result) == (
         "perplexity 5.5527 = exp(12.00 nats / 7 targets); 4.3281 bits per word (END included)\n"
         "perplexity (in-vocabulary) 3.3201 = exp(6.00 nats / 5 targets)\n"
@@ -99,7 +99,7 @@ def test_of_bags_the_words_alone_are_counted_and_it_is_said():
     nll = [
         [np.append(of_sentence[:-1], np.float32(0)) for of_sentence in document] for document in NLL
     ]
-    (result,) = corpus_perplexities([fake_scorer(nll, "bags")], DOCUMENTS)
+    result = perplexity_of(fake_scorer(nll, "bags"), DOCUMENTS)
     assert (result.nll, result.tokens, result.words) == (10.0, 4, 4)
     assert result.perplexity == pytest.approx(math.exp(10 / 4))
     rule = "bags of words: the words are predicted without their order, END is not"
@@ -111,7 +111,7 @@ def test_of_bags_the_words_alone_are_counted_and_it_is_said():
 def test_without_known_targets_there_is_no_perplexity_of_them():
     unknown = [[np.array([2, 2])]]
     nll = [[np.array([1, 2, 0], np.float32)]]
-    (result,) = corpus_perplexities([fake_scorer(nll, "bags")], unknown)
+    result = perplexity_of(fake_scorer(nll, "bags"), unknown)
     assert (result.known_tokens, result.known_perplexity) == (0, None)
     assert "nan" not in str(result) and "in-vocabulary" not in str(result)
     assert result.to_json()["known_perplexity"] is None
@@ -136,5 +136,5 @@ def test_nothing_to_score():
     end_alone = [np.array([1.0], np.float32)]
     for documents, nll in (([], []), ([[]], [[]]), ([[np.array([], np.int32)]], [end_alone])):
         with pytest.raises(InputError, match="there are no words to score; expected a sentence"):
-            corpus_perplexities([fake_scorer(nll)], documents)
+            perplexity_of(fake_scorer(nll), documents)
     assert math.isnan(Perplexity(vocabulary_size=10).perplexity)

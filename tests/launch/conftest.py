@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from dclm_jax.experiments.results import Store
+from dclm_jax.evaluation import results
 from tests.launch.support import Workspace
 
 
@@ -27,7 +27,7 @@ def interruptible():
 @pytest.fixture(autouse=True)
 def measured_anew(space, monkeypatch):
     """What runs of `space` have saved is not read, and removed: tests of other things measure."""
-    monkeypatch.setattr(Store, "_read", lambda store, result: None)
+    monkeypatch.setattr(results, "_saved_value", lambda path, identity: None)
     yield
-    for results in space.root.glob("*/results"):
-        shutil.rmtree(results)
+    for folder in space.root.glob("*/results"):
+        shutil.rmtree(folder)

@@ -7,7 +7,7 @@ import pytest
 
 import dclm_jax
 from dclm_jax.coherence import results
-from dclm_jax.coherence.compare import Bootstrap, FirstSentence, Fixed, Insert, compare
+from dclm_jax.coherence.compare import Bootstrap, FirstSentence, Fixed, Insert, compare_orders
 from dclm_jax.data.readers import read_documents
 from dclm_jax.evaluation.datasets import open_split
 from dclm_jax.evaluation.permutations import Shuffle
@@ -46,12 +46,12 @@ def test_every_test_is_that_of_python(space, text, both):
     documents = [lm.encode(text) for text in read_documents(text)]
     run, blind = value["runs"]
     assert [run["label"], blind["label"]] == ["ccdclm", "rnnlm"]
-    expected = compare(lm.scorer, documents, Fixed(permutations=3))
-    first = compare(lm.scorer, documents, FirstSentence(positions=3)).result
+    expected = compare_orders(lm.scorer, documents, Fixed(permutations=3))
+    first = compare_orders(lm.scorer, documents, FirstSentence(positions=3)).result
     result = dataclasses.asdict(expected.result) | {"first_sentence": first}
     assert {key: run[key] for key in result} == result
     blocks = [
-        compare(lm.scorer, documents, Fixed(Shuffle(size), permutations=3)).result
+        compare_orders(lm.scorer, documents, Fixed(Shuffle(size), permutations=3)).result
         for size in (2, 4)
     ]
     assert run["blocks"] == list(map(dataclasses.asdict, blocks))
@@ -61,11 +61,11 @@ def test_every_test_is_that_of_python(space, text, both):
     assert done.stderr == (
         "note: no document has two blocks of 8 sentences; blocks of 8 are not measured\n"
     )
-    swaps = compare(lm.scorer, documents, Fixed(Shuffle(swap=True), permutations=3)).result
+    swaps = compare_orders(lm.scorer, documents, Fixed(Shuffle(swap=True), permutations=3)).result
     assert run["swaps"] == dataclasses.asdict(swaps)
     assert blind["swaps"]["mean"] == 0.5
     assert isinstance(lm.reader, Reader)
-    inserted = compare(lm.scorer, documents, Insert(), reader=lm.reader)
+    inserted = compare_orders(lm.scorer, documents, Insert(), reader=lm.reader)
     assert run["insertion"] == dataclasses.asdict(inserted.result)
     assert blind["insertion"]["accuracy"] == inserted.result.chance_accuracy
 
@@ -95,7 +95,7 @@ def test_coherence_with_the_first_sentence_moved_alone_or_kept(space, tmp_path):
     path = tmp_path / "free.json"
     run = f"--workdir={space.run}"
     printed = launch("coherence", run, "--permutations=9", f"--output={path}").stdout
-    first = compare(lm.scorer, documents, FirstSentence()).result
+    first = compare_orders(lm.scorer, documents, FirstSentence()).result
     assert json.loads(path.read_text())["first_sentence"] == first
     assert f"with only the first sentence moved: accuracy {100 * first:.2f}%\n" in printed
     assert ("warning" in printed) == (first >= results.FIRST_DECIDES)
@@ -105,9 +105,11 @@ def test_coherence_with_the_first_sentence_moved_alone_or_kept(space, tmp_path):
     printed = launch("coherence", run, *options, quiet=False).stdout
     value = json.loads(path.read_text())
     kept = Shuffle(fix_first=2)
-    fixed = compare(lm.scorer, documents, Fixed(kept, 4, permutations=9)).result
+    fixed = compare_orders(lm.scorer, documents, Fixed(kept, 4, permutations=9)).result
     assert value["fixed"] == dataclasses.asdict(fixed) and value["first_sentence"] is None
-    bootstrap = compare(lm.scorer, documents, Bootstrap(kept, 4, 7, permutation_pool=3)).result
+    bootstrap = compare_orders(
+        lm.scorer, documents, Bootstrap(kept, 4, 7, permutation_pool=3)
+    ).result
     assert value["mean"] == bootstrap.mean
     short = sum(len(document) < 4 for document in documents)
     assert (value["left_out"], value["documents"]) == (short, len(documents) - short)

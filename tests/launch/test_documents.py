@@ -92,7 +92,7 @@ def quickstart(space, tmp_path_factory) -> Path:
     rnnlm = copy_run(space.rnnlm, root / "rnnlm", text_format="prose")
     other = copy_run(space.run, root / "pointer_drnnlm", text_format="prose")
     runs = f"--workdirs={rnnlm},{other}"
-    launch("report", runs, f"--output={folder}/report", "--bootstrap=0", quiet=False)
+    launch("report", runs, f"--output={folder}/report", "--measure", "--bootstrap=0", quiet=False)
     return folder
 
 
@@ -131,7 +131,7 @@ def test_commands_in_manuals_are_accepted(name, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_examples_in_documents_print_what_is_shown(document, quickstart, monkeypatch):
-    # Saved results are read, as `--quick` asks for.
+    # Saved results are read.
     monkeypatch.undo()
     monkeypatch.chdir(quickstart)
     variables: dict[str, Any] = {}

@@ -123,8 +123,7 @@ reconstruct --outputs=out.jsonl --input=lines.txt --max_length_ratio=2 => --max_
 {REPORT} --bootstrap=1 => --bootstrap is 1; choose 0, or 2 or more
 {REPORT} --html=run => run'; choose a file to write
 {REPORT} --baseline=hrnnlm => --baseline is hrnnlm; choose a run of --workdirs, or one of the model
-{REPORT} --output= => --output is missing; add --output=DIR for the report, or --quick
-report --quick --workdirs=*.txt => *.txt matches no run
+report --workdirs=*.txt => *.txt matches no run
 report --workdirs=autoencoder --output=new => contains an autoencoder; choose a workdir that con
 
 {RESCORE} --weights=absent.json => absent.json

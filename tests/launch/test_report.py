@@ -7,12 +7,10 @@ import shutil
 import pytest
 
 import dclm_jax
-from dclm_jax.coherence import results
+from dclm_jax.evaluation.adaptation import Tuning
 from dclm_jax.evaluation.datasets import open_split
-from dclm_jax.experiments.report import Options, of_runs
-from dclm_jax.experiments.results import Store
-from dclm_jax.experiments.subjects import Subject
-from dclm_jax.log import job_logger
+from dclm_jax.evaluation.results import Results
+from dclm_jax.report import results
 from tests.launch.support import copy_run, launch
 
 FAST = ("--bootstrap=20", "--permutation_pool=2")
@@ -35,10 +33,10 @@ def workdirs(space, tmp_path_factory):
     return [*copies, copy_run(space.run, root / "long", **elsewhere)]
 
 
-def report(workdirs, output, *flags, **options):
+def report(workdirs, output, *flags):
     paths = ",".join(map(str, workdirs))
-    arguments = [f"--workdirs={paths}", f"--output={output}", *FAST, *flags]
-    return launch("report", *arguments, **options).stdout
+    arguments = [f"--workdirs={paths}", f"--output={output}", "--measure", *FAST, *flags]
+    return launch("report", *arguments).stdout
 
 
 def without_results(run, target):
@@ -111,8 +109,11 @@ def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
     assert "measured in" not in report(workdirs, output, *flags)
     assert (output / "report.md").read_text() == markdown and page.read_text("utf-8") == made
     # Nothing is computed: one table of four runs, with blanks.
-    quick = report(workdirs, output, "--quick", "--seed=2")
+    quick = report(workdirs, output, "--nomeasure", "--seed=2")
     assert "measured in" not in quick and "Coherence" not in quick
+    first = workdirs[0]
+    missing = f"Not measured yet: {first}: context ablation (test); {first}: coherence, bootstrap"
+    assert missing in quick and "and 5 more. Add --measure to measure these results." in quick
     assert (
         printed.splitlines()[
             printed.splitlines().index("Perplexity (Ji et al. 2015, Table 2)") + 3
@@ -190,33 +191,20 @@ def test_both_coherences_where_the_first_sentence_decides(workdirs, tmp_path, mo
     assert kept == run_record["first_kept"]
 
 
-def test_a_quick_report_of_a_pattern_computes_nothing(workdirs, tmp_path):
+def test_a_report_of_a_pattern_measures_nothing_by_default(workdirs, tmp_path):
     for name, run in (("b", workdirs[0]), ("a", workdirs[1])):
         without_results(run, tmp_path / "runs" / name)
     (tmp_path / "runs" / "notes").mkdir()
     (tmp_path / "runs" / "c.txt").write_text("")
     page = tmp_path / "page.html"
-    flags = ("--quick", f"--html={page}")
-    printed = launch("report", f"--workdirs={tmp_path}/runs/*", *flags).stdout
+    printed = launch("report", f"--workdirs={tmp_path}/runs/*", f"--html={page}").stdout
     best = json.loads((workdirs[0] / "result.json").read_text())["best_perplexity"]
     rnnlm, ccdclm = (line.split() for line in printed.splitlines()[3:5])
     # The last column that is not blank is the best validation perplexity.
     assert rnnlm[0] == "rnnlm" and [ccdclm[0], *ccdclm[-1:]] == ["ccdclm", f"{best:.2f}"]
     assert printed.splitlines()[-1] == f"HTML report: {page}"
-    assert "launch.report without --quick measures it" in page.read_text("utf-8")
+    assert "launch.report --measure measures it" in page.read_text("utf-8")
     assert not list(tmp_path.glob("runs/*/results"))
-
-
-def test_files_are_complete_if_the_reader_of_the_tables_has_ended(workdirs, tmp_path, monkeypatch):
-    def info(text):
-        raise BrokenPipeError
-
-    monkeypatch.setattr(job_logger, "info", info)
-    run, page = workdirs[0], tmp_path / "page.html"
-    subject = Subject("run", str(run), dclm_jax.restore(run))
-    with pytest.raises(BrokenPipeError):
-        of_runs([subject], Options(bootstrap=0), Store(compute=False), tmp_path, page)
-    assert (tmp_path / "report.md").stat().st_size and page.stat().st_size
 
 
 def test_runs_that_are_not_trained_to_their_end_are_rows_of_their_own(workdirs, tmp_path):
@@ -228,12 +216,11 @@ def test_runs_that_are_not_trained_to_their_end_are_rows_of_their_own(workdirs, 
     assert "ccdclm, unfinished = True" in text
 
 
-def test_adapted_results_are_of_the_text_that_they_were_tuned_on(space, workdirs, monkeypatch):
-    subject = Subject("run", str(workdirs[0]), dclm_jax.restore(workdirs[0]))
-    valid = open_split(subject.lm.vocabulary, space.corpus, "valid")
+def test_adapted_results_are_of_the_text_that_they_were_tuned_on(space, workdirs, tmp_path):
+    run = without_results(workdirs[0], tmp_path / "run")
+    lm = dclm_jax.restore(run)
+    valid = open_split(lm.vocabulary, space.corpus, "valid")
     shorter = dataclasses.replace(valid, read=lambda: list(valid.documents)[1:])
-    asked = []
-    monkeypatch.setattr(Store, "measured", lambda store, result, *rest: asked.append(result.path))
-    for split in (valid, shorter):
-        Store().adapted(subject, "unigram", {}, split, None)
-    assert len(set(asked)) == 2
+    for split in (valid, shorter, valid):
+        Results().measured(lm, split, Tuning.of(lm, "unigram", {}, None))
+    assert len(list((run / "results").iterdir())) == 2

@@ -14,8 +14,8 @@ import safetensors.numpy
 
 import dclm_jax
 from dclm_jax.errors import InputError
-from dclm_jax.experiments.results import facts
-from dclm_jax.experiments.subjects import Subject
+from dclm_jax.report.results import facts_of
+from dclm_jax.runs import corpus_of
 from dclm_jax.training.loop import train
 from dclm_jax.training.saved_model import PARAMS_FILE
 from dclm_jax.training.workdir import pretrained_models
@@ -109,16 +109,12 @@ def test_training_starts_from_a_saved_model_and_does_not_resume_it(saved, data, 
     assert not (saved["float32"] / "lock").exists()
 
 
-def test_a_report_of_a_run_and_its_saved_model_compares_equal_recipes(
-    saved, uninterrupted, data, tmp_path
-):
-    rows = [
-        facts(Subject("", str(folder), dclm_jax.restore(folder)))
-        for folder in (uninterrupted, saved["float32"])
-    ]
-    assert rows[0]["training_text"] == rows[1]["training_text"] is not None
+def test_a_report_of_a_run_and_its_saved_model_compares_equal_recipes(saved, uninterrupted):
+    models = [dclm_jax.restore(folder) for folder in (uninterrupted, saved["float32"])]
+    trained, kept = map(facts_of, models)
+    assert trained.training_text == kept.training_text is not None
     with pytest.raises(InputError, match="is a saved model, which has no corpus; add --data=DIR"):
-        dclm_jax.report([saved["float32"]], tmp_path / "report")
+        corpus_of(models[1:])
 
 
 def test_bad_calls_are_one_line(saved, uninterrupted, tmp_path):

@@ -10,11 +10,11 @@ import pytest
 from matplotlib.colors import to_hex
 
 from dclm_jax.errors import InputError
-from dclm_jax.experiments import comparison, figures
-from dclm_jax.experiments.evaluation import context_figure
-from dclm_jax.experiments.figures import Figure, Line, of_rows, ratio_figure
-from dclm_jax.experiments.subjects import Subject
-from tests.experiments.made_up import result
+from dclm_jax.report import figures
+from dclm_jax.report.figures import Figure, Line, of_rows, ratio_figure
+from dclm_jax.report.perplexities import context_figure
+from dclm_jax.report.rows import rows_of
+from tests.report.made_up import result
 
 CLASSES = ["Noun", "IN", "DT", "JJ", "RB", "Verb", "PRP", "CC", "other", "punctuation", "END"]
 VALUES = [452.0, 60.2, 20.0, 1731.0, 300.0, 500.0, 90.0, 30.0, 150.0, 15.0, 2.5]
@@ -110,16 +110,16 @@ def test_dollar_signs_are_no_formulas(tmp_path):
 
 
 def measured(label, model, context_sentences, perplexity):
-    """A run and its perplexity."""
+    """The label of a run, its model and its perplexity."""
     config = {"model": {"context_sentences": context_sentences}}
     lm: Any = types.SimpleNamespace(name=model, adaptation=None, config=config)
-    return Subject(label, "", lm), perplexity
+    return label, lm, perplexity
 
 
 def by_context(results):
     """The figure of perplexity against n."""
-    subjects, perplexities = zip(*results, strict=True)
-    return context_figure(subjects, perplexities)
+    labels, models, perplexities = zip(*results, strict=True)
+    return context_figure(dict(zip(labels, models, strict=True)), perplexities)
 
 
 RESULTS = [
@@ -210,7 +210,7 @@ def test_many_lines_are_told_apart_by_their_marks():
 
 def test_a_row_looks_alike_in_all_figures():
     """rnnlm, the first row, has no ratio."""
-    made = of_rows(comparison.rows([result("rnnlm"), result("adclm"), result("rlm")]), ["rnnlm"])
+    made = of_rows(rows_of([result("rnnlm"), result("adclm"), result("rlm")]), ["rnnlm"])
     curves, ratios = looks(made["learning_curves"]), looks(made["by_token"])
     assert len(curves) == 3 and len(ratios) == 2
     assert ratios == {label: curves[label] for label in ratios}

@@ -1,31 +1,36 @@
 """The sentence in which a report says whether context helps."""
 
+import dataclasses
 import math
 import re
+from typing import Any
 
 import pytest
 
-from dclm_jax.experiments import comparison
-from dclm_jax.experiments.report import Report
-from dclm_jax.experiments.verdict import verdicts
-from tests.experiments import pages
-from tests.experiments.made_up import result
+from dclm_jax.evaluation.context_ablation import ContextPerplexities
+from dclm_jax.report.report import Report
+from dclm_jax.report.rows import rows_of
+from dclm_jax.report.verdict import verdicts
+from tests.report import pages
+from tests.report.made_up import by_range, result, sums
 
 # Three documents of 1, 4 and 5 targets, all with the same difference per target.
 TARGETS = [5.0, 3.0, 1.0]
 
 
 def rows(*results):
-    return comparison.rows(list(results))
+    return rows_of(results)
 
 
-def run(model="ccdclm", ratio=1.0, none=1.0, accuracy=0.8, noise=(0.0, 0.0, 0.0), **config):
+def run(model: Any = "ccdclm", ratio=1.0, none=1.0, noise=(0.0, 0.0, 0.0), **config: Any):
     """A run whose perplexity is `ratio` times the baseline's in every document, plus `noise`."""
-    nats = [3 * n + n * math.log(ratio) + d for n, d in zip(TARGETS, noise, strict=True)]
-    made = result(model, 0, 100 * ratio, accuracy, nats, **config)
-    made["by_token"]["count"] = [[n, 0.0, 0.0] for n in TARGETS]
-    made["arrangements"] |= {"own": 100 * ratio, "none": 100 * none}
-    return made
+    nats = [[3 * n + n * math.log(ratio) + d] for n, d in zip(TARGETS, noise, strict=True)]
+    by_token = by_range(*nats, counts=[[n] for n in TARGETS])
+    return dataclasses.replace(
+        result(model, 0, 100 * ratio, 0.8, **config),
+        test=sums(100 * ratio, by_token),
+        contexts=ContextPerplexities(1.0, 1.0, 100 * none),
+    )
 
 
 def test_context_helps_if_the_whole_interval_is_below_the_baseline():
@@ -72,33 +77,32 @@ def test_another_recipe_says_nothing_and_models_without_context_have_no_verdict(
     one, *others = verdicts(rows(other, run(ratio=0.9)))
     assert one.startswith("Context helps ccdclm: 10% lower perplexity than the same model without")
     assert "rlm" not in one and not others
-    assert verdicts(rows(other, run(ratio=0.9) | {"arrangements": None})) == []
+    assert verdicts(rows(other, dataclasses.replace(run(ratio=0.9), contexts=None))) == []
     assert verdicts(rows(run("rnnlm"))) == []
 
 
 def test_all_claims_are_about_the_runs_that_are_compared():
-    better, worse = run(ratio=0.9), run(ratio=2.0, none=1.0)
-    worse["config"] = worse["config"] | {"training.seed": 1}
+    better, worse = run(ratio=0.9), run(ratio=2.0, none=1.0, **{"training.seed": 1})
     (text,) = verdicts(rows(run("rnnlm"), better, worse))
     assert "10.0% lower perplexity than rnnlm [10.0%, 10.0%]; 10% lower than the same" in text
 
 
 def test_numbers_that_are_not_finite_are_not_claimed_and_nothing_is_no_help():
-    infinite = run(ratio=0.9)
-    infinite["arrangements"]["none"] = math.inf
+    infinite = run(ratio=0.9, none=math.inf)
     (text,) = verdicts(rows(run("rnnlm"), infinite))
     assert text.startswith("Context helps ccdclm: 10.0% lower") and "without" not in text
-    infinite["test"]["perplexity"] = infinite["arrangements"]["own"] = math.inf
+    assert infinite.test is not None
+    infinite = dataclasses.replace(infinite, test=sums(math.inf, infinite.test.by_token))
     assert verdicts(rows(run("rnnlm"), infinite)) == []
     (text,) = verdicts(rows(run("rnnlm"), run(ratio=0.9999, none=1.0)))
     assert text.startswith("It is uncertain whether") or text.startswith("Context does not help")
 
 
 def test_what_is_not_measured_is_not_claimed():
-    bare = run(ratio=0.9) | {"arrangements": None, "coherence": None}
+    bare = dataclasses.replace(run(ratio=0.9), contexts=None, coherence=None)
     (text,) = verdicts(rows(run("rnnlm"), bare))
     assert text == "Context helps ccdclm: 10.0% lower perplexity than rnnlm [10.0%, 10.0%]."
-    assert verdicts(rows(run("rnnlm"), bare | {"test": None})) == []
+    assert verdicts(rows(run("rnnlm"), dataclasses.replace(bare, test=None))) == []
 
 
 def test_the_verdict_is_above_the_tables_everywhere():

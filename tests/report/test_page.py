@@ -1,5 +1,6 @@
 """The content of HTML files: options that differ, examples, and what is missing."""
 
+import dataclasses
 import html.parser
 import math
 import re
@@ -11,10 +12,11 @@ import numpy as np
 
 from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL
 from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore
-from dclm_jax.experiments import comparison, examples
-from dclm_jax.experiments import html as pages_of
-from tests.experiments import pages
-from tests.experiments.made_up import result
+from dclm_jax.report import page as pages_of
+from dclm_jax.report.results import RunResults
+from dclm_jax.report.rows import Row, rows_of
+from tests.report import pages
+from tests.report.made_up import facts, result
 
 
 def rendered(**changes):
@@ -22,9 +24,9 @@ def rendered(**changes):
     return pages_of.report(**{**pages.content(examples=False), **changes})
 
 
-def rows_of(**configs):
+def rows_with(**configs):
     """Rows with these configurations by their labels."""
-    return [comparison.Row(label, config, [result()]) for label, config in configs.items()]
+    return [Row(label, config, [result()]) for label, config in configs.items()]
 
 
 def tables(text):
@@ -46,24 +48,27 @@ def test_whatever_looks_like_markup_is_text():
 
 
 def test_options_that_differ_are_apart():
-    rows = rows_of(a={"x": 1, "y": 2}, b={"x": 1, "y": 3}, c={"x": 1, "z": 4})
+    rows = rows_with(a={"x": 1, "y": 2}, b={"x": 1, "y": 3}, c={"x": 1, "z": 4})
     differing, common, *_ = tables(rendered(rows=rows))
     expected = [["option", "a", "b", "c"], ["y", "2", "3", "–"], ["z", "–", "–", "4"]]
     assert list(map(texts, differing)) == expected
     assert list(map(texts, common)) == [["option", "value"], ["x", "1"]]
-    alone = rendered(rows=rows_of(a={"x": 1}))
+    alone = rendered(rows=rows_with(a={"x": 1}))
     assert list(map(texts, tables(alone)[0])) == [["option", "value"], ["x", "1"]]
     assert "Options that differ" not in alone
 
 
 def test_examples_are_the_first_documents_with_two_or_more_sentences():
-    lm: Any = types.SimpleNamespace(
-        vocabulary=types.SimpleNamespace(decode=lambda ids: list(map(str, ids))),
-        score=lambda documents, no_context_too: iter(documents),
-    )
-    rows, two, nine = pages.rows(), [np.array([3]), np.array([4])], [np.array([5])] * 9
-    models = {row.results[0]["workdir"]: lm for row in rows}
-    read: Any = examples.read(rows, models, [two[:1], two, nine, two, two])
+    all_rows, two, nine = pages.rows(), [np.array([3]), np.array([4])], [np.array([5])] * 9
+    models: Any = [
+        types.SimpleNamespace(
+            vocabulary=types.SimpleNamespace(decode=lambda ids: list(map(str, ids))),
+            score=lambda documents, no_context_too: iter(documents),
+            workdir=row.facts.workdir,
+        )
+        for row in all_rows
+    ]
+    read: Any = pages_of.example_scores(all_rows, models, [two[:1], two, nine, two, two])
     assert [[score.id for score in scores] for scores in read] == [
         ["Test document 2"] * 3,
         ["Test document 3, the first 8 of 9 sentences"] * 3,
@@ -73,21 +78,18 @@ def test_examples_are_the_first_documents_with_two_or_more_sentences():
 
 
 def test_what_is_not_measured_says_what_would_measure_it():
-    missing = {"valid": None, "test": None, "arrangements": None, "by_token": None}
-    missing |= {"by_sentence": None, "by_document": None, "coherence": None}
-    missing |= {"curve": []}
-    rows = comparison.rows([{**result(), **missing}])
-    report = pages_of.report(**pages.content(rows, examples=False))
+    bare = RunResults(facts=dataclasses.replace(facts(), curve=[]))
+    report = pages_of.report(**pages.content(rows_of([bare]), examples=False))
     for message in (
         "(Ji et al. 2015, Figure 3) is not drawn: no run has a value.",
-        "The context ablation is not measured yet; launch.report without --quick measures it.",
-        "Perplexity by position is not measured yet; launch.report without --quick measures it.",
-        "Coherence accuracy is not measured; launch.report --bootstrap=1000 without --quick",
+        "The context ablation is not measured yet; launch.report --measure measures it.",
+        "Perplexity by position is not measured yet; launch.report --measure measures it.",
+        "Coherence accuracy is not measured; launch.report --measure --bootstrap=1000 measures it.",
         "No test document with two or more sentences was read.",
     ):
         assert message in report
-    assert report.count("without --quick measures it") == 3 and "<img" not in report
-    alone = pages_of.report(**pages.content(comparison.rows([result()]), examples=False))
+    assert report.count("launch.report --measure") == 3 and "<img" not in report
+    alone = pages_of.report(**pages.content(rows_of([result()]), examples=False))
     assert "is not drawn: no row can be compared" in alone
 
 

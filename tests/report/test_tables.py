@@ -1,5 +1,6 @@
 """Tables of measurements that are made up, and the other forms of their numbers."""
 
+import dataclasses
 import json
 import math
 
@@ -7,11 +8,12 @@ import numpy as np
 import pytest
 
 from dclm_jax.errors import InputError
-from dclm_jax.experiments import comparison, figures
-from dclm_jax.experiments.comparison import BASELINES
-from dclm_jax.experiments.report import Report
-from dclm_jax.experiments.tables import first_decides, tables
-from tests.experiments.made_up import by_column, result, table
+from dclm_jax.report import figures
+from dclm_jax.report.report import Report
+from dclm_jax.report.results import ModelResults, RunResults, first_decides
+from dclm_jax.report.rows import BASELINES, rows_of
+from dclm_jax.report.tables import tables
+from tests.report.made_up import by_column, by_range, coherence, result, sums, table
 
 
 def brief(rows, baselines=BASELINES):
@@ -20,10 +22,10 @@ def brief(rows, baselines=BASELINES):
 
 
 def test_runs_that_differ_in_the_seed_are_one_row_in_the_papers_order():
-    rows = comparison.rows(
+    rows = rows_of(
         [result("ccdclm", 0, 80.0), result("rnnlm", 0, 100.0), result("ccdclm", 1, 84.0)]
     )
-    assert [(row.label, len(row.results)) for row in rows] == [("rnnlm", 1), ("ccdclm", 2)]
+    assert [(row.label, len(row.runs)) for row in rows] == [("rnnlm", 1), ("ccdclm", 2)]
     first, second = by_column(rows, "Perplexity (Ji et al. 2015, Table 2)")
     columns = ["model", "K", "H", "parameters", "seeds", "validation", "test"]
     assert list(first)[:7] == columns
@@ -44,11 +46,11 @@ def test_rows_of_one_seed_are_told():
             "Perplexity is exp(sum of -log P / targets). Counting: END is predicted and",
         ),
     ):
-        assert brief(comparison.rows(runs))["perplexity"].about.startswith(message)
+        assert brief(rows_of(runs))["perplexity"].about.startswith(message)
 
 
 def test_rows_of_one_model_are_told_apart_by_what_differs():
-    rows = comparison.rows(
+    rows = rows_of(
         [result("ccdclm", **{"data.segment_length": length}) for length in (1, 10)]
         + [result("rnnlm")]
     )
@@ -60,18 +62,20 @@ def test_rows_of_one_model_are_told_apart_by_what_differs():
 
 
 def test_rows_that_adapt_themselves_are_compared_with_a_baseline_that_does():
-    def adapted(perplexity):
-        measured = {"test": {"perplexity": perplexity}, "coherence": None}
-        return {"adapted": {"cache": measured}}
+    def adapted(model: str, seed: int, test: float, perplexity: float) -> RunResults:
+        cached = ModelResults(sums(perplexity, by_range([1.0])))
+        return dataclasses.replace(
+            result(model, seed, test), adapted={"cache": cached}, settings={"cache": {}}
+        )
 
     made = [
-        {**result("rnnlm", test=100.0), **adapted(80.0)},
-        {**result("ccdclm", test=90.0), **adapted(76.0)},
-        {**result("ccdclm", 1, test=96.0), **adapted(79.0)},
+        adapted("rnnlm", 0, 100.0, 80.0),
+        adapted("ccdclm", 0, 90.0, 76.0),
+        adapted("ccdclm", 1, 96.0, 79.0),
         result("ngram", test=120.0),
         result("drnnlm", test=110.0),
     ]
-    rows = comparison.rows([run | {"coherence": None} for run in made])
+    rows = rows_of([dataclasses.replace(run, coherence=None) for run in made])
     _, about, cells = brief(rows)["adaptation"]
     assert cells == [
         [
@@ -86,22 +90,19 @@ def test_rows_that_adapt_themselves_are_compared_with_a_baseline_that_does():
         ["ccdclm", "93.00 ± 4.24", "-10.0%", "77.50 ± 2.12", "-5.0%"],
     ]
     assert "tuned on the validation set" in about
-    without = comparison.rows([result("rnnlm"), result("ccdclm")])
+    without = rows_of([result("rnnlm"), result("ccdclm")])
     assert "adaptation" not in brief(without)
 
 
 def test_rows_that_adapt_themselves_have_a_coherence_beside_their_own():
-    def adapted(accuracy):
-        measured = {"test": {"perplexity": 80.0}, "coherence": {"mean": accuracy}}
-        return {"adapted": {"unigram": measured}}
+    def adapted(seed: int, accuracy: float, accuracy_adapted: float) -> RunResults:
+        results = ModelResults(sums(80.0, by_range([1.0])), coherence(accuracy_adapted))
+        return dataclasses.replace(
+            result("ccdclm", seed, accuracy=accuracy), adapted={"unigram": results}
+        )
 
-    made = [
-        {**result("ccdclm", accuracy=0.8), **adapted(0.7)},
-        {**result("ccdclm", 1, accuracy=0.9), **adapted(0.6)},
-        # Measured as it is alone.
-        result("drnnlm", accuracy=0.5),
-    ]
-    rows = comparison.rows(made)
+    # drnnlm is measured only without adaptation.
+    rows = rows_of([adapted(0, 0.8, 0.7), adapted(1, 0.9, 0.6), result("drnnlm", accuracy=0.5)])
     cells = brief(rows)["adaptation"].cells
     assert [line[-2:] for line in cells] == [
         ["coherence accuracy, without adaptation, %", "coherence accuracy, unigram cache, %"],
@@ -111,7 +112,7 @@ def test_rows_that_adapt_themselves_have_a_coherence_beside_their_own():
 
 
 def test_a_row_is_no_better_than_itself_at_chance():
-    rows = comparison.rows([result("rnnlm"), result("rlm"), result("ccdclm", accuracy=0.8)])
+    rows = rows_of([result("rnnlm"), result("rlm"), result("ccdclm", accuracy=0.8)])
     header, *cells = table(rows, "Coherence accuracy (Ji et al. 2015, Table 3)")
     compared = ["p, rnnlm", "p, drnnlm", "p, hrnnlm"]
     assert header[:4] == ["model", "accuracy, %", "standard deviation, %", "95% interval"]
@@ -125,15 +126,15 @@ def test_a_row_is_no_better_than_itself_at_chance():
 
 
 def test_positions_are_shown_in_ranges():
-    rows = comparison.rows([result()])
+    rows = rows_of([result()])
     header, cells = table(rows, "Perplexity by position in the sentence")
     assert header == ["model", "1", "2", "3-5", "6-10", "11-20", "21+"]
-    expected = [f"{math.exp(value):.1f}" for value in (2.0, 3.0, 1.0)]
+    expected = [f"{math.exp(value):.1f}" for value in (2.0, (3.0 + 7.0) / 2, 6.0)]
     assert cells == ["rnnlm", *expected, "", "", ""]
 
 
 def test_any_row_or_model_is_a_baseline():
-    rows = comparison.rows(
+    rows = rows_of(
         [
             result("rnnlm", test=100.0),
             result("ccdclm", test=80.0),
@@ -157,21 +158,19 @@ def test_any_row_or_model_is_a_baseline():
 
 
 def test_what_cannot_be_compared_is_blank_and_told():
-    rows = comparison.rows([result("adclm"), result("ccdclm")])
+    rows = rows_of([result("adclm"), result("ccdclm")])
     _, about, (header, *cells) = brief(rows)["perplexity"]
     for column in ("vs rnnlm", "vs rnnlm, 95% interval", "p"):
         assert [line[header.index(column)] for line in cells] == ["", ""]
     assert "These rows have no baseline: adclm; ccdclm. Add a run of rnnlm with" in about
     assert "or choose one of the runs or models as --baseline" in about
-    rows = comparison.rows([result("rnnlm"), result("ccdclm")])
+    rows = rows_of([result("rnnlm"), result("ccdclm")])
     assert "no baseline" not in brief(rows)["perplexity"].about
 
 
 def test_hyper_parameters_that_differ_are_columns():
     rates = [{"optimizer.learning_rate": rate} for rate in (0.1, 0.5)]
-    rows = comparison.rows(
-        [result("rnnlm", **rates[0]), result("ccdclm", **rates[1]), result("ngram")]
-    )
+    rows = rows_of([result("rnnlm", **rates[0]), result("ccdclm", **rates[1]), result("ngram")])
     lines = by_column(rows, "Perplexity (Ji et al. 2015, Table 2)")
     assert list(lines[0])[:5] == ["model", "K", "H", "learning_rate", "parameters"]
     assert [line["learning_rate"] for line in lines] == ["", "0.1", "0.5"]
@@ -180,12 +179,17 @@ def test_hyper_parameters_that_differ_are_columns():
 def test_both_accuracies_where_the_first_sentence_decides():
     given_away, plain = result("adclm", accuracy=0.95, first=0.9), result("rnnlm")
     assert first_decides([plain, given_away])
-    assert not first_decides([plain, {**plain, "coherence": None}])
-    header, *_ = table(comparison.rows([plain, given_away]), "Coherence")
+    assert not first_decides([plain, dataclasses.replace(plain, coherence=None)])
+    header, *_ = table(rows_of([plain, given_away]), "Coherence")
     assert header[-1] == "first sentence moved, %"
-    for run, mean in ((given_away, 0.64), (plain, 0.5)):
-        run["first_kept"] = {"mean": mean, "sd": 0.1 if mean > 0.5 else 0.0, "pool_error": 0.0}
-    rows = comparison.rows([plain, given_away])
+    rows = rows_of(
+        [
+            dataclasses.replace(plain, first_fixed=coherence(0.5, sd=0.0).result),
+            dataclasses.replace(
+                given_away, first_fixed=coherence(0.64, sd=0.1, pool_error=0.0).result
+            ),
+        ]
+    )
     first, second = by_column(rows, "Coherence")
     assert [first["first sentence fixed, %"], first["first sentence moved, %"]] == [
         "50.00",
@@ -197,32 +201,50 @@ def test_both_accuracies_where_the_first_sentence_decides():
     ]
     assert (second["accuracy, %"], second["first sentence moved, %"]) == ("95.00", "90.00")
     assert "WARNING" in brief(rows)["coherence"].about
-    kept = [result("rnnlm"), result("adclm", accuracy=0.6)]
-    for run in kept:
-        run["coherence"] |= {"keep_first": 2, "left_out": 7, "first_sentence": None}
-    assert not first_decides(kept)
-    _, about, (header, *_) = brief(comparison.rows(kept))["coherence"]
-    assert "first sentence moved, %" not in header
-    note = "The first 2 sentences of each document are fixed; 7 documents with fewer than two other"
-    assert note in about
-    kept[0]["coherence"] |= {"keep_first": 1, "left_out": 1}
-    about = brief(comparison.rows(kept))["coherence"].about
-    note = "The first sentence of each document is fixed; 1 document with fewer than two other sent"
-    assert note in about and "sentences is omitted." in about
+
+
+@pytest.mark.parametrize(
+    ("fixed", "omitted", "note"),
+    [
+        (
+            2,
+            7,
+            "The first 2 sentences of each document are fixed; 7 documents with fewer than two "
+            "other sentences are omitted.",
+        ),
+        (
+            1,
+            1,
+            "The first sentence of each document is fixed; 1 document with fewer than two other "
+            "sentences is omitted.",
+        ),
+    ],
+)
+def test_fixed_sentences_and_omitted_documents_are_counted(fixed, omitted, note):
+    runs = [
+        dataclasses.replace(
+            result(model), coherence=coherence(accuracy, keep_first=fixed, left_out=omitted)
+        )
+        for model, accuracy in (("rnnlm", 0.5), ("adclm", 0.6))
+    ]
+    assert not first_decides(runs)
+    _, about, (header, *_) = brief(rows_of(runs))["coherence"]
+    assert "first sentence moved, %" not in header and note in about
 
 
 def test_known_targets_stand_beside_all_and_many_unknown_words_are_told():
     first = result("rnnlm")
-    rows = comparison.rows([first])
+    rows = rows_of([first])
     table = brief(rows)["perplexity"]
     assert table.cells[1][table.cells[0].index("test, in-vocabulary")] == "100.50"
     assert "warning" not in table.about
-    about = brief(comparison.rows([first | {"own_oov_rate": 0.001}]))["perplexity"].about
+    known = dataclasses.replace(first, facts=dataclasses.replace(first.facts, own_oov_rate=0.001))
+    about = brief(rows_of([known]))["perplexity"].about
     assert about.startswith("warning: 5.00% of the words are out of vocabulary (0.10% in the run")
 
 
 def test_markdown_latex_and_json(tmp_path):
-    rows = comparison.rows([result("rnnlm"), result("ccdclm", test=90.0, accuracy=0.8)])
+    rows = rows_of([result("rnnlm"), result("ccdclm", test=90.0, accuracy=0.8)])
     Report(rows, BASELINES, ["A note."]).write(tmp_path)
     text = (tmp_path / "report.md").read_text()
     assert "| rnnlm | 100.00 | 101.00 | 102.00 | 103.00 |" in text
@@ -230,7 +252,7 @@ def test_markdown_latex_and_json(tmp_path):
     assert text.endswith("by_sentence.png)\n\nA note.\n")
     assert (tmp_path / "by_token.png").exists() and (tmp_path / "by_sentence.png").exists()
     assert (
-        "There are 10 validation and 10 test targets. The vocabulary has 12 entries, and 5.00% of "
+        "There are 25 validation and 25 test targets. The vocabulary has 12 entries, and 5.00% of "
         "the test words are OOV." in text
     )
     latex = (tmp_path / "report.tex").read_text()
@@ -238,21 +260,22 @@ def test_markdown_latex_and_json(tmp_path):
     assert latex.count("\\toprule") == latex.count("\\bottomrule") == 5
     saved = json.loads((tmp_path / "report.json").read_text())["rows"]
     assert [row["label"] for row in saved] == ["rnnlm", "ccdclm"]
-    assert saved[1]["runs"][0]["test"]["perplexity"] == 90.0
-    assert "by_document" not in saved[1]["runs"][0]
+    assert saved[1]["runs"][0]["test"]["perplexity"] == pytest.approx(90.0)
     assert saved[1]["runs"][0]["by_token"] == {
         "1": pytest.approx(math.exp(2)),
-        "2": pytest.approx(math.exp(3)),
-        "3-5": pytest.approx(math.exp(1)),
+        "2": pytest.approx(math.exp((3 + 7) / 2)),
+        "3-5": pytest.approx(math.exp(6)),
         **dict.fromkeys(["6-10", "11-20", "21+"]),
     }
 
 
 def test_runs_of_bags_and_of_words_are_not_in_one_report():
     of_words, of_bags = result("rnn_lin"), result("rnnslm")
-    of_bags["objective"] = "bags"
+    of_bags = dataclasses.replace(
+        of_bags, facts=dataclasses.replace(of_bags.facts, objective="bags")
+    )
     message = "runs/rnn_lin-0 predicts words and runs/rnnslm-0 predicts bags, so their perpl"
     with pytest.raises(InputError, match=f"^{message}"):
-        comparison.rows([of_words, of_bags])
-    about = brief(comparison.rows([of_bags]))["perplexity"].about
+        rows_of([of_words, of_bags])
+    about = brief(rows_of([of_bags]))["perplexity"].about
     assert "bags of words: the words are predicted without their order, END is not" in about

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from dclm_jax.experiments.comparison import Comparison, Row, compare, paired
+from dclm_jax.report.rows import Comparison, Row, compare, paired
 
 
 def verdicts(rows: Sequence[Row]) -> list[str]:
@@ -14,7 +14,7 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
     than with no context. Context does not help if the interval is not below 1 anywhere. If only one
     of the two was measured, it decides; without both a row has no sentence.
     """
-    return list(filter(None, (_verdict(row, rows) for row in rows if row.has_context)))
+    return list(filter(None, (_verdict(row, rows) for row in rows if row.facts.has_context)))
 
 
 def _verdict(row: Row, rows: Sequence[Row]) -> str:
@@ -29,24 +29,25 @@ def _verdict(row: Row, rows: Sequence[Row]) -> str:
             f"{_text(comparison.ratio, 1)} than {comparison.baseline} [{low:.1f}%, {high:.1f}%]"
         )
         changes.append(ends)
-    if row.has("arrangements"):
-        ablation = row.mean("arrangements", "own") / row.mean("arrangements", "none")
-        if 0 < ablation < math.inf:
-            claims.append(f"{_text(ablation, 0)} than the same model without context")
-            changes.append((_change(ablation), _change(ablation)))
+    original = row.mean(lambda run: run.test and run.test.perplexity.perplexity)
+    none = row.mean(lambda run: run.contexts and run.contexts.none)
+    if original is not None and none is not None and 0 < (ablation := original / none) < math.inf:
+        claims.append(f"{_text(ablation, 0)} than the same model without context")
+        changes.append((_change(ablation), _change(ablation)))
     if not claims:
         return ""
     # The noun belongs to the first claim.
     claims[0] = claims[0].replace(" than ", " perplexity than ", 1)
-    if row.has("coherence"):
-        share = f"{100 * row.mean('coherence', 'mean'):.0f}%"
+    accuracy = row.mean(lambda run: run.coherence and run.coherence.result.mean)
+    if accuracy is not None:
+        share = f"{100 * accuracy:.0f}%"
         claims.append(f"{share} of documents are more probable than a shuffled version")
     return f"{_answer(changes)} {row.label}: {'; '.join(claims)}."
 
 
 def _baselines(rows: Sequence[Row]) -> list[str]:
     """The names of neural models without context."""
-    return [row.model for row in rows if not row.has_context and row.model != "ngram"]
+    return [row.model for row in rows if not row.facts.has_context and row.model != "ngram"]
 
 
 def _with_baseline(

@@ -3,45 +3,44 @@
 Missing measurements are blank in tables and absent in JSON.
 """
 
+import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dclm_jax.coherence import results as coherence
-from dclm_jax.evaluation import measures
-from dclm_jax.evaluation.measures import ByPosition
-from dclm_jax.evaluation.perplexity import COUNTING_RULES, warning
+import numpy as np
+
+from dclm_jax.coherence.results import Coherence
+from dclm_jax.evaluation.perplexity import COUNTING_RULES, Perplexity, warning
 from dclm_jax.evaluation.significance import ZTest
-from dclm_jax.experiments.comparison import (
+from dclm_jax.evaluation.target_sums import POSITIONS, Position, range_names
+from dclm_jax.report.results import ModelResults, RunResults
+from dclm_jax.report.rows import (
     Comparison,
-    Pair,
     Row,
     change_text,
+    coherence_of,
     compare,
     differing,
     option_text,
     paired,
+    perplexity_ratio,
     symbol,
-    without,
+    test_of,
 )
 from dclm_jax.tables import Column, Table
 
 _OTHER = "*"
 """The mark of a comparison with a different recipe."""
-_CONTEXTS = {
-    "own": "original context",
-    "shuffled": "shuffled within the document",
-    "mixed": "context from other documents",
-    "none": "no context",
-}
-"""Labels of the original context and of `context_ablation.ARRANGEMENTS`."""
 _ADAPTATIONS = {
     "cache": "neural cache",
     "unigram": "unigram cache",
     "dynamic": "dynamic evaluation",
 }
 """Labels of the kinds of test-time adaptation."""
+Number = Callable[[RunResults], float | None]
+"""A function that returns a number of a run; None if it is missing."""
 Compared = Mapping[str, Sequence[Comparison | None]]
 """The comparisons of all rows with a baseline, by the name of the baseline."""
 
@@ -51,15 +50,15 @@ def tables(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Table
     with all; see `comparison.paired`."""
     compared = {name: [compare(row, all_rows, name) for row in all_rows] for name in baselines}
     named = {"perplexity": _perplexity(all_rows, compared)}
-    if any(row.has("coherence") for row in all_rows):
+    if any(row.results(coherence_of) for row in all_rows):
         named["coherence"] = _coherence(all_rows, compared)
     if any(row.adapted for row in all_rows):
         named["adaptation"] = _adaptation(all_rows, baselines[0])
-    if any(row.has("arrangements") for row in all_rows):
+    if any(row.results(lambda run: run.contexts) for row in all_rows):
         named["context"] = _context(all_rows)
-    for kind in measures.by_position():
-        if any(row.has(kind.name) for row in all_rows):
-            named[kind.name] = _by_position(all_rows, kind)
+    for position in POSITIONS:
+        if any(row.results(test_of) for row in all_rows):
+            named[position.name] = _by_position(all_rows, position)
     return named
 
 
@@ -75,17 +74,17 @@ def _perplexity(all_rows: Sequence[Row], compared: Compared) -> Table:
         values = [[config[key]] if key in config else None for config in configs]
         form = functools.partial(option_text, key)
         columns.append(Column(symbol(key), values, form))
-    parameters = [[row.results[0]["parameters"]] for row in all_rows]
+    parameters = [[row.facts.parameters] for row in all_rows]
     intervals = [row.perplexity_interval() for row in all_rows]
-    validation = [_spread(row, "valid", "perplexity") or _in_training(row) for row in all_rows]
+    validation = [_spread(row, _validation) or _in_training(row) for row in all_rows]
     columns += [
         Column("parameters", parameters, "{:,}".format),
-        Column("seeds", [[len(row.results)] for row in all_rows]),
+        Column("seeds", [[len(row.runs)] for row in all_rows]),
         Column("validation", validation, _mean_text),
-        _spreads(all_rows, "test", "test", "perplexity"),
+        _spreads(all_rows, "test", _of_test(lambda test: test.perplexity)),
         Column("test, 95% interval", intervals, "[{:.2f}, {:.2f}]".format),
-        _spreads(all_rows, "test, in-vocabulary", "test", "known_perplexity"),
-        _spreads(all_rows, "bits/word", "test", "bits_per_word"),
+        _spreads(all_rows, "test, in-vocabulary", _of_test(lambda test: test.known_perplexity)),
+        _spreads(all_rows, "bits/word", _of_test(lambda test: test.bits_per_word)),
     ]
     comparisons = compared[baseline]
     ratios = [each and [each.ratio, each.same_recipe] for each in comparisons]
@@ -101,9 +100,9 @@ def _perplexity(all_rows: Sequence[Row], compared: Compared) -> Table:
 
 def _about_perplexity(all_rows: Sequence[Row], columns: Sequence[Column], baseline: str) -> str:
     """The description of the table of perplexities: method, counts and warnings."""
-    first = all_rows[0].results[0]
+    first = all_rows[0].facts
     parts = []
-    once = [row.label for row in all_rows if len(row.results) == 1 and row.model != "ngram"]
+    once = [row.label for row in all_rows if len(row.runs) == 1 and row.model != "ngram"]
     if once and len(all_rows) > 1:
         has_all = len(once) == len(all_rows)
         parts.append(
@@ -111,17 +110,22 @@ def _about_perplexity(all_rows: Sequence[Row], columns: Sequence[Column], baseli
             f"{'' if has_all else '; '.join(once)}. Another seed may change a perplexity by more "
             "than the difference between rows. Intervals and p do not include this variation."
         )
-    rule = COUNTING_RULES[first["objective"]]
+    rule = COUNTING_RULES[first.objective]
     about = f"Perplexity is exp(sum of -log P / targets). Counting: {rule}."
-    measured = [row.results[0] for row in all_rows if row.has("valid") and row.has("test")]
+    measured = [
+        (run.valid.perplexity, run.test.perplexity)
+        for row in all_rows
+        for run in row.runs
+        if run.valid and run.test
+    ]
     if measured:
-        valid, test = measured[0]["valid"], measured[0]["test"]
-        if message := warning(test["oov_rate"], first["own_oov_rate"]):
+        valid, test = measured[0]
+        if message := warning(test.oov_rate, first.own_oov_rate):
             parts.insert(0, f"warning: {message}.")
         about += (
-            f" There are {valid['tokens']:,} validation and {test['tokens']:,} test targets. The "
-            f"vocabulary has {test['vocabulary_size']:,} entries, and "
-            f"{100 * test['oov_rate']:.2f}% of the test words are OOV."
+            f" There are {valid.tokens:,} validation and {test.tokens:,} test targets. The "
+            f"vocabulary has {test.vocabulary_size:,} entries, and "
+            f"{100 * test.oov_rate:.2f}% of the test words are OOV."
         )
     parts.append(
         f"{about} In-vocabulary perplexity omits OOV words. Bits per word are the bits of all "
@@ -147,46 +151,47 @@ def _about_perplexity(all_rows: Sequence[Row], columns: Sequence[Column], baseli
 
 def _in_training(row: Row) -> list[float | None] | None:
     """The best validation perplexity of a single run from its training log, only for the table."""
-    curve = row.results[0]["curve"] if len(row.results) == 1 else []
+    curve = row.facts.curve if len(row.runs) == 1 else []
     return [None, None, min(perplexity for _, perplexity in curve)] if curve else None
 
 
 def _coherence(all_rows: Sequence[Row], compared: Compared) -> Table:
     """Coherence accuracy, which at least one row has, compared with all baselines."""
-    first = next(row for row in all_rows if row.has("coherence")).results[0]["coherence"]
-    fixed = first["keep_first"]
-    has_both = any(row.has("first_kept") for row in all_rows)
+    first = next(filter(None, (row.results(coherence_of) for row in all_rows)))[0]
+    fixed = first.keep_first
+    has_both = any(row.results(_first_fixed) for row in all_rows)
     columns = [
         _labels(all_rows),
-        _percents(all_rows, "accuracy, %", "coherence", "mean"),
-        _percents(all_rows, "standard deviation, %", "coherence", "sd"),
-        _accuracy_ends(all_rows, "95% interval", "coherence"),
+        _percents(all_rows, "accuracy, %", _of_coherence(lambda result: result.mean)),
+        _percents(all_rows, "standard deviation, %", _of_coherence(lambda result: result.sd)),
+        _accuracy_ends(all_rows, "95% interval", coherence_of),
     ]
     columns += [_p(f"p, {name}", "coherence", each) for name, each in compared.items()]
     if not fixed:
-        path = "coherence", "first_sentence"
-        columns.append(_percents(all_rows, "first sentence moved, %", *path))
+        moved = _of_coherence(lambda result: result.first_sentence)
+        columns.append(_percents(all_rows, "first sentence moved, %", moved))
     if has_both:
-        header, key = "first sentence fixed", "first_kept"
-        columns.append(_percents(all_rows, f"{header}, %", key, "mean"))
-        columns.append(_accuracy_ends(all_rows, f"{header}, 95% interval", key))
-    pool = f"drawn from {first['pool']} per document" if first["pool"] else "new for each draw"
+        header = "first sentence fixed"
+        means = [_mean(row, lambda run: (m := run.first_fixed) and m.mean) for row in all_rows]
+        columns.append(Column(f"{header}, %", means, _percent_text))
+        columns.append(_accuracy_ends(all_rows, f"{header}, 95% interval", _first_fixed))
+    pool = f"drawn from {first.pool} per document" if first.pool else "new for each draw"
     about = (
         "Order-discrimination accuracy: how often a document is more probable than a permutation "
         "of its sentences; 50% is chance, ties count half. There are "
-        f"{first['replicates']:,} test sets of {first['documents']:,} documents, drawn with "
+        f"{first.replicates:,} test sets of {first.documents:,} documents, drawn with "
         f"replacement; permutations are {pool}. 95% intervals span 1.96 standard deviations over "
         "test sets on each side, including the sampling error of the pool of permutations. The "
-        "intervals apply to new documents. p is from a one-sided z-test over test sets against "
-        "each baseline and includes the sampling error of the pool. p applies only to these "
-        "documents, and the p of a better row decreases as the number of test sets grows."
+        "intervals apply to new documents. p is from a one-sided paired z-test over documents: "
+        "whether the accuracy is higher than the accuracy of the baseline. p does not depend on "
+        "the number of test sets."
     )
     if fixed:
         about += (
             f" The first {'sentence' if fixed == 1 else f'{fixed:,} sentences'} of each document "
             f"{'is' if fixed == 1 else 'are'} fixed; "
-            f"{counted(first['left_out'], 'document')} with fewer than two other sentences "
-            f"{'is' if first['left_out'] == 1 else 'are'} omitted."
+            f"{counted(first.left_out, 'document')} with fewer than two other sentences "
+            f"{'is' if first.left_out == 1 else 'are'} omitted."
         )
     else:
         about += (
@@ -205,19 +210,17 @@ def _adaptation(all_rows: Sequence[Row], baseline: str) -> Table:
     """Perplexities and coherence accuracy with test-time adaptation, compared with the baseline
     with the same adaptation."""
     kinds = dict.fromkeys(kind for row in all_rows for kind in row.adapted)
-    paths: dict[str, list[str]] = {"": []}
-    paths |= {kind: ["adapted", kind] for kind in kinds}
     names = {"": "without adaptation", **{kind: _ADAPTATIONS[kind] for kind in kinds}}
     columns = [_labels(all_rows)]
-    for kind, path in paths.items():
-        ratios = [_ratio(paired(row, all_rows, baseline), path) for row in all_rows]
-        header = f"test perplexity, {names[kind]}"
-        columns.append(_spreads(all_rows, header, *path, "test", "perplexity"))
-        columns.append(Column(f"{names[kind]} vs {baseline}", ratios, _change))
-    has_coherence = any(row.has("coherence") for row in all_rows)
-    for kind, path in paths.items() if has_coherence else ():
-        header = f"coherence accuracy, {names[kind]}, %"
-        columns.append(_percents(all_rows, header, *path, "coherence", "mean"))
+    for kind, name in names.items():
+        perplexities = _of_test(lambda test: test.perplexity, kind)
+        columns.append(_spreads(all_rows, f"test perplexity, {name}", perplexities))
+        ratios = [_ratio(row, all_rows, baseline, kind) for row in all_rows]
+        columns.append(Column(f"{name} vs {baseline}", ratios, _change))
+    has_coherence = any(row.results(coherence_of) for row in all_rows)
+    for kind, name in names.items() if has_coherence else ():
+        accuracies = _of_coherence(lambda result: result.mean, kind)
+        columns.append(_percents(all_rows, f"coherence accuracy, {name}, %", accuracies))
     about = (
         "The table has the test perplexity"
         f"{' and the coherence accuracy' if has_coherence else ''} of runs that adapt to each "
@@ -231,20 +234,32 @@ def _adaptation(all_rows: Sequence[Row], baseline: str) -> Table:
     return Table.of("Test-time adaptation", about, columns)
 
 
-def _ratio(pair: Pair | None, path: Sequence[str]) -> list[Any] | None:
-    """The ratio of test perplexities at `path`, and whether both rows have the same recipe."""
-    if pair is None or not (pair.row.has(*path, "test") and pair.other.has(*path, "test")):
+def _adapted(run: RunResults, kind: str) -> ModelResults | None:
+    """The results with a kind of test-time adaptation; without adaptation if `kind` is empty."""
+    return run.adapted.get(kind) if kind else run
+
+
+def _ratio(row: Row, all_rows: Sequence[Row], baseline: str, kind: str) -> list[Any] | None:
+    """The ratio of test perplexities with a kind of adaptation, and whether both rows have the same
+    recipe."""
+    pair = paired(row, all_rows, baseline)
+    if pair is None:
         return None
-    mean, other = (row.mean(*path, "test", "perplexity") for row in (pair.row, pair.other))
-    return [mean / other, pair.same_recipe]
+    ratio = perplexity_ratio(pair, lambda run: (each := _adapted(run, kind)) and each.test)
+    return None if ratio is None else [ratio, pair.same_recipe]
 
 
 def _context(all_rows: Sequence[Row]) -> Table:
     """Perplexities with the context replaced or removed."""
+    numbers: dict[str, Number] = {
+        "original context": _of_test(lambda test: test.perplexity),
+        "shuffled within the document": lambda run: run.contexts and run.contexts.shuffled,
+        "context from other documents": lambda run: run.contexts and run.contexts.mixed,
+        "no context": lambda run: run.contexts and run.contexts.none,
+    }
     columns = [_labels(all_rows)]
-    for name, label in _CONTEXTS.items():
-        values = [_mean(row, "arrangements", name) for row in all_rows]
-        columns.append(Column(label, values, "{:.2f}".format))
+    for label, get in numbers.items():
+        columns.append(Column(label, [_mean(row, get) for row in all_rows], "{:.2f}".format))
     about = (
         "The table has the test perplexity of the same sentences with different contexts: the "
         "original context, shuffled sentences of the document, sentences of other documents, and "
@@ -253,33 +268,32 @@ def _context(all_rows: Sequence[Row]) -> Table:
     return Table.of("Context ablation", about, columns)
 
 
-def _by_position(all_rows: Sequence[Row], kind: type[ByPosition]) -> Table:
+def _by_position(all_rows: Sequence[Row], position: Position) -> Table:
     """Perplexities by position."""
-    columns, perplexities = [_labels(all_rows)], [_positions(row, kind) for row in all_rows]
-    for name in kind.ranges():
+    columns, perplexities = [_labels(all_rows)], [_positions(row, position) for row in all_rows]
+    for name in range_names():
         values = [
             None if row_values[name] is None else [row_values[name]] for row_values in perplexities
         ]
         columns.append(Column(name, values, "{:.1f}".format))
     about = "The table has the test perplexity of the targets at these positions, counted from 1."
-    return Table.of(kind.title, about, columns)
+    return Table.of(position.title, about, columns)
 
 
 def runs_table(rows: Sequence[Row]) -> Table:
     """All runs: their seeds, steps and training texts."""
-    runs = [result for row in rows for result in row.results]
-    steps, seconds = ([run[key] for run in runs] for key in ("step", "seconds"))
+    runs = [run.facts for row in rows for run in row.runs]
     columns = [
-        Column("configuration", [[row.label] for row in rows for _ in row.results]),
-        Column("seed", [[seed] for row in rows for seed in row.seeds]),
-        Column("run", [[run["workdir"]] for run in runs]),
-        Column("step", [None if step is None else [step] for step in steps], "{:,}".format),
+        Column("configuration", [[row.label] for row in rows for _ in row.runs]),
+        Column("seed", [[run.seed] for run in runs]),
+        Column("run", [[run.workdir] for run in runs]),
+        Column("step", [None if run.step is None else [run.step] for run in runs], "{:,}".format),
         Column(
             "training time, minutes",
-            [None if s is None else [s / 60] for s in seconds],
+            [None if run.seconds is None else [run.seconds / 60] for run in runs],
             "{:.1f}".format,
         ),
-        Column("checksum of the training text", [[run["training_text"] or ""] for run in runs]),
+        Column("checksum of the training text", [[run.training_text or ""] for run in runs]),
     ]
     about = (
         "The model of a run is from the step of its best validation perplexity. The training text "
@@ -288,16 +302,8 @@ def runs_table(rows: Sequence[Row]) -> Table:
     return Table.of("Runs", about, columns)
 
 
-def first_decides(results: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether some model identifies the order of documents from the first sentence."""
-    measured = [result["coherence"] for result in results if result["coherence"] is not None]
-    shares = [result["first_sentence"] for result in measured]
-    return any(share is not None and share >= coherence.FIRST_DECIDES for share in shares)
-
-
 def to_json(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Any]:
-    """All numbers of all rows, without numbers of single documents; positions by `ranges`."""
-    hidden = [kind.name for kind in measures.MEASURES]
+    """All numbers of all rows, without numbers of single documents; positions by `range_names`."""
     return {
         "rows": [
             {
@@ -309,20 +315,41 @@ def to_json(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Any]
                     for name in baselines
                     if (comparison := compare(row, all_rows, name)) is not None
                 },
-                "runs": [
-                    {
-                        "seed": seed,
-                        **without(result, ["config", *hidden]),
-                        **{
-                            kind.name: _positions(row.only([seed]), kind)
-                            for kind in measures.by_position()
-                        },
-                    }
-                    for seed, result in zip(row.seeds, row.results, strict=True)
-                ],
+                "runs": [_run_json(row, run) for run in row.runs],
             }
             for row in all_rows
         ]
+    }
+
+
+def _run_json(row: Row, run: RunResults) -> dict[str, Any]:
+    facts = dataclasses.asdict(run.facts)
+    del facts["config"]
+    test, contexts, fixed = run.test, run.contexts, run.first_fixed
+    return {
+        "seed": run.facts.seed,
+        **facts,
+        "valid": run.valid and run.valid.perplexity.to_json(),
+        **_test_json(run),
+        "arrangements": contexts
+        and {"own": test and test.perplexity.perplexity, **dataclasses.asdict(contexts)},
+        "first_kept": fixed and dataclasses.asdict(fixed),
+        "adapted": {
+            kind: {"setting": run.settings[kind], **_test_json(results)}
+            for kind, results in run.adapted.items()
+        },
+        **{
+            position.name: _positions(dataclasses.replace(row, runs=[run]), position)
+            for position in POSITIONS
+        },
+    }
+
+
+def _test_json(results: ModelResults) -> dict[str, Any]:
+    test, coherence = results.test, results.coherence
+    return {
+        "test": test and test.perplexity.to_json(),
+        "coherence": coherence and dataclasses.asdict(coherence.result),
     }
 
 
@@ -333,28 +360,59 @@ def _json_of(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _positions(row: Row, kind: type[ByPosition]) -> dict[str, float | None]:
+def _positions(row: Row, position: Position) -> dict[str, float | None]:
     """Perplexities by the ranges of positions; None for a range without targets."""
-    if not row.has(kind.name):
-        return dict.fromkeys(kind.ranges())
-    values = zip(kind.ranges(), row.sums(kind.name).perplexities.tolist(), strict=True)
+    sums = row.sums(position.sums)
+    if sums is None:
+        return dict.fromkeys(range_names())
+    values = zip(range_names(), sums.perplexities.tolist(), strict=True)
     return {name: None if math.isnan(value) else value for name, value in values}
 
 
-def _spread(row: Row, *path: str) -> list[float | None] | None:
+def _validation(run: RunResults) -> float | None:
+    return run.valid and run.valid.perplexity.perplexity
+
+
+def _of_test(number: Callable[[Perplexity], float | None], kind: str = "") -> Number:
+    """A function that returns a number of the test perplexity of a run, with a kind of test-time
+    adaptation if `kind` is not empty."""
+
+    def get(run: RunResults) -> float | None:
+        results = _adapted(run, kind)
+        return results and results.test and number(results.test.perplexity)
+
+    return get
+
+
+def _of_coherence(number: Callable[[Coherence], float | None], kind: str = "") -> Number:
+    """As `_of_test`, a number of the coherence."""
+
+    def get(run: RunResults) -> float | None:
+        results = _adapted(run, kind)
+        return results and results.coherence and number(results.coherence.result)
+
+    return get
+
+
+def _first_fixed(run: RunResults) -> Coherence | None:
+    return run.first_fixed
+
+
+def _spread(row: Row, get: Number) -> list[float | None] | None:
     """The mean over runs and, for several runs, the standard deviation."""
-    if not row.has(*(path[:-1] or path)):
+    values = row.results(get)
+    if values is None:
         return None
-    values = row.values(*path)
-    return [float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else None]
+    return [float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None]
 
 
-def _mean(row: Row, *path: str) -> list[float] | None:
-    return [row.mean(*path)] if row.has(*path) else None
+def _mean(row: Row, get: Number) -> list[float] | None:
+    mean = row.mean(get)
+    return None if mean is None else [mean]
 
 
-def _spreads(rows: Sequence[Row], header: str, *path: str) -> Column:
-    return Column(header, [_spread(row, *path) for row in rows], _mean_text)
+def _spreads(rows: Sequence[Row], header: str, get: Number) -> Column:
+    return Column(header, [_spread(row, get) for row in rows], _mean_text)
 
 
 def _mean_text(mean: float | None, sd: float | None, in_training: float = math.nan) -> str:
@@ -363,14 +421,20 @@ def _mean_text(mean: float | None, sd: float | None, in_training: float = math.n
     return f"{mean:.2f}" if sd is None else f"{mean:.2f} ± {sd:.2f}"
 
 
-def _percents(rows: Sequence[Row], header: str, *path: str) -> Column:
+def _percents(rows: Sequence[Row], header: str, get: Number) -> Column:
     """Shares between 0 and 1, shown in percent."""
-    values = [_mean(row, *path) for row in rows]
-    return Column(header, values, lambda share: f"{100 * share:.2f}")
+    values = [_mean(row, get) for row in rows]
+    return Column(header, values, _percent_text)
 
 
-def _accuracy_ends(rows: Sequence[Row], header: str, name: str) -> Column:
-    values = [row.coherence_interval(name) for row in rows]
+def _percent_text(share: float) -> str:
+    return f"{100 * share:.2f}"
+
+
+def _accuracy_ends(
+    rows: Sequence[Row], header: str, get: Callable[[RunResults], Coherence | None]
+) -> Column:
+    values = [row.coherence_interval(get) for row in rows]
     return Column(header, values, "[{:.1%}, {:.1%}]".format)
 
 

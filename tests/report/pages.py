@@ -8,9 +8,10 @@ import numpy as np
 
 from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL
 from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore
-from dclm_jax.experiments import comparison, html
-from dclm_jax.experiments.report import Report
-from tests.experiments.made_up import by_range, result
+from dclm_jax.report import page
+from dclm_jax.report.report import Report
+from dclm_jax.report.rows import Row, rows_of
+from tests.report.made_up import by_range, result, sums
 
 HOSTILE = "<script>document.title='run'</script>"
 SENTENCES = [
@@ -20,23 +21,27 @@ SENTENCES = [
 ]
 
 
-def rows() -> list[comparison.Row]:
+def rows() -> list[Row]:
     """Three configurations, of which one has two seeds."""
-    made: list[Any] = []
+    made = []
     for model, seed, test, accuracy, factor in (
         ("rnnlm", 0, 100.0, 0.5, 1.0),
         ("ccdclm", 0, 90.0, 0.8, 0.9),
         ("adclm", 0, 85.0, 0.9, 0.8),
         ("adclm", 1, 86.0, 0.9, 0.8),
     ):
-        documents = [5 * factor, 7 * factor, 6 * factor - 0.1]
-        run = result(model, seed, test, accuracy, documents)
-        sums = [[4.0, 3.0, 2.0], [5.0, 3.5, 2.5], [4.5, 3.2, 1.0]]
-        for place in ("by_token", "by_sentence"):
-            run[place] = by_range(*([factor * nats for nats in nll] for nll in sums))
-        run["curve"] = [[100 * step, test * (1 + 3 / step)] for step in range(1, 30)]
-        made.append(run)
-    return comparison.rows(made)
+        run = result(model, seed, test, accuracy)
+        nats = [[4.0, 3.0, 2.0], [5.0, 3.5, 2.5], [4.5, 3.2, 1.0]]
+        by_token = by_range(*([factor * value for value in row] for row in nats))
+        curve = [(100 * step, test * (1 + 3 / step)) for step in range(1, 30)]
+        made.append(
+            dataclasses.replace(
+                run,
+                facts=dataclasses.replace(run.facts, curve=curve),
+                test=sums(test, by_token),
+            )
+        )
+    return rows_of(made)
 
 
 def reading(label: str, *, reads_context: bool) -> DocumentScore:
@@ -72,4 +77,4 @@ def content(all_rows=None, *, examples=True) -> dict[str, Any]:
 
 def text() -> str:
     """The page as a file."""
-    return html.report(**content())
+    return page.report(**content())

@@ -15,8 +15,8 @@ import numpy as np
 
 from dclm_jax import files
 from dclm_jax.errors import InputError, importing, printable
-from dclm_jax.evaluation import measures
-from dclm_jax.experiments.comparison import Row, ratios
+from dclm_jax.evaluation.target_sums import POSITIONS, range_names
+from dclm_jax.report.rows import Row, ratios, test_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -92,16 +92,14 @@ def _percent(ratios: Numbers) -> np.ndarray:
 def of_rows(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Figure]:
     """The figures of rows by name; see `Figure.undrawn`."""
     figures = {"learning_curves": _learning_curves(all_rows)}
-    for kind in measures.by_position():
-        if not any(row.has(kind.name) for row in all_rows):
-            continue
-        ticks, lines = kind.ranges(), []
+    for position in POSITIONS if any(row.results(test_of) for row in all_rows) else ():
+        ticks, lines = range_names(), []
         for look, row in enumerate(all_rows):
-            if (pair := ratios(row, all_rows, baselines[0], kind.name)) is not None:
+            if (pair := ratios(row, all_rows, baselines[0], position)) is not None:
                 values, (low, high) = pair
                 lines.append(Line(row.label, range(len(ticks)), values, low, high, look))
         x = "position, from 1"
-        figures[kind.name] = ratio_figure(kind.title, x, ticks, lines, baselines[0])
+        figures[position.name] = ratio_figure(position.title, x, ticks, lines, baselines[0])
     return figures
 
 
@@ -109,7 +107,7 @@ def _learning_curves(all_rows: Sequence[Row]) -> Figure:
     """Validation log-likelihood by training steps, of the first seed (Ji et al. 2015, Figure 3)."""
     lines = []
     for look, row in enumerate(all_rows):
-        if points := row.results[0]["curve"]:
+        if points := row.facts.curve:
             steps, perplexities = zip(*points, strict=True)
             likelihoods = [-math.log(perplexity) for perplexity in perplexities]
             lines.append(Line(row.label, steps, likelihoods, look=look))

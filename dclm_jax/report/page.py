@@ -13,21 +13,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dclm_jax.data.documents import Document
 from dclm_jax.errors import importing, printable
 from dclm_jax.evaluation.perplexity import COUNTING_RULES
-from dclm_jax.evaluation.score_types import (
-    DocumentScore,
-    SentenceScore,
-    common_columns,
-)
-from dclm_jax.experiments import examples, figures
-from dclm_jax.experiments.comparison import Row, option_text
-from dclm_jax.experiments.figures import Figure
-from dclm_jax.experiments.tables import counted, runs_table
+from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore, common_columns
+from dclm_jax.report import figures
+from dclm_jax.report.figures import Figure
+from dclm_jax.report.rows import Row, option_text
+from dclm_jax.report.tables import counted, runs_table
 from dclm_jax.tables import Table
+from dclm_jax.text_scorer import TextScorer
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+
+DOCUMENTS, SENTENCES, CONFIGURATIONS = 3, 8, 5
+"""Maximum numbers of the examples in a report."""
 
 
 @functools.cache
@@ -68,12 +70,12 @@ def report(
       verdicts: the results in words.
       tables, plots: tables and figures by name, from `tables.tables` and `figures.of_rows`; the
         report names missing tables and figures.
-      documents: result of `examples.read`.
+      documents: result of `example_scores`.
       provenance: facts on the origin of the numbers, by name.
     """
     differing, common = _compared({row.label: row.config for row in rows})
-    num_runs = sum(len(row.results) for row in rows)
-    labels = [row.label for row in rows[: examples.CONFIGURATIONS]]
+    num_runs = sum(len(row.runs) for row in rows)
+    labels = [row.label for row in rows[:CONFIGURATIONS]]
     return (
         environment()
         .get_template("report.html.j2")
@@ -85,15 +87,46 @@ def report(
             documents=[document(labels, scores, level=3) for scores in documents],
             differing=differing,
             common=common,
-            counting=COUNTING_RULES[rows[0].results[0]["objective"]],
+            counting=COUNTING_RULES[rows[0].facts.objective],
             runs=runs_table(rows),
             provenance=provenance,
             style=_source("page.css"),
-            limits=examples,
+            limits={
+                "documents": DOCUMENTS,
+                "sentences": SENTENCES,
+                "configurations": CONFIGURATIONS,
+            },
             scale=SAVED,
             png=lambda figure: base64.b64encode(figures.content(figure)).decode(),
         )
     )
+
+
+def example_scores(
+    rows: Sequence[Row],
+    models: Sequence[TextScorer],
+    documents: Sequence[Sequence[np.ndarray]],
+) -> list[list[DocumentScore]]:
+    """The first SENTENCES sentences of the first DOCUMENTS documents with two or more sentences,
+    scored by the first run of each of the first CONFIGURATIONS rows, with and without context.
+
+    Args:
+      rows: the rows of the report.
+      models: the models of the runs.
+      documents: documents of the test set, as word ids.
+    """
+    by_workdir = {lm.workdir: lm for lm in models}
+    lms = [by_workdir[row.facts.workdir] for row in rows[:CONFIGURATIONS]]
+    eligible = (index for index, document in enumerate(documents) if len(document) > 1)
+    examples = []
+    for index in itertools.islice(eligible, DOCUMENTS):
+        name = f"Test document {index + 1}"
+        if (count := len(documents[index])) > SENTENCES:
+            name += f", the first {SENTENCES} of {count} sentences"
+        words = [lms[0].vocabulary.decode(ids.tolist()) for ids in documents[index][:SENTENCES]]
+        document = Document(name, words)
+        examples.append([next(lm.score([document], no_context_too=True)) for lm in lms])
+    return examples
 
 
 def _compared(

@@ -1,0 +1,168 @@
+"""Sums of the nats of all targets of documents, from one pass: in total, and for every document by
+position in the sentence, by position of the sentence, and by part of speech.
+"""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from dclm_jax.data.documents import OnDocument
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import parts_of_speech
+from dclm_jax.evaluation.datasets import Dataset, Encoded
+from dclm_jax.evaluation.parts_of_speech import TagClasses
+from dclm_jax.evaluation.perplexity import Perplexity, empty_sums
+from dclm_jax.evaluation.results import Evaluation
+from dclm_jax.evaluation.significance import Sums
+
+RANGE_STARTS = (0, 1, 2, 5, 10, 20)
+"""First positions of the ranges, from 0. Range i ends before the start of range i + 1; the last
+range has no end."""
+_DECIMALS = 6
+
+
+def range_names() -> list[str]:
+    """The ranges of positions as text, counted from 1."""
+    closed = [
+        str(end) if end == first + 1 else f"{first + 1}-{end}"
+        for first, end in itertools.pairwise(RANGE_STARTS)
+    ]
+    return [*closed, f"{RANGE_STARTS[-1] + 1}+"]
+
+
+@dataclasses.dataclass(frozen=True)
+class TargetSums:
+    """Sums over the targets of documents.
+
+    Attributes:
+      perplexity: sums over all targets.
+      by_token: nats and numbers of targets of every document by range of positions in the sentence,
+        [D, ranges]. w1 has position 0, and END has position M.
+      by_sentence: nats and numbers of targets of every document by range of positions of the
+        sentence in its document, [D, ranges].
+      by_tag: sums by part of speech; None if not measured.
+    """
+
+    perplexity: Perplexity
+    by_token: Sums
+    by_sentence: Sums
+    by_tag: TagClasses | None = None
+
+    @property
+    def by_document(self) -> Sums:
+        """Nats and numbers of targets of every document, [D, 1]."""
+        return Sums(*(values.sum(axis=1, keepdims=True) for values in self.by_token))
+
+
+class Position(NamedTuple):
+    """A kind of position of targets.
+
+    Attributes:
+      name: name of the sums by this position in `TargetSums`, and of their table and figure.
+      title: title of the table and of the figure.
+      sums: returns the sums by this position.
+    """
+
+    name: str
+    title: str
+    sums: Callable[[TargetSums], Sums]
+
+
+POSITIONS = (
+    Position(
+        "by_token", "Perplexity by position in the sentence", lambda measured: measured.by_token
+    ),
+    Position(
+        "by_sentence",
+        "Perplexity by position of the sentence in the document",
+        lambda measured: measured.by_sentence,
+    ),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Targets(Evaluation[TargetSums]):
+    """A pass over all targets.
+
+    Attributes:
+      tags: whether to measure parts of speech, too; all documents must have tags.
+    """
+
+    tags: bool = False
+
+    name: ClassVar[str] = "perplexity"
+
+    def measure(self, lm: Any, dataset: Dataset, on_document: OnDocument) -> TargetSums:
+        total = empty_sums([lm.scorer])
+        if self.tags and total.objective != "words":
+            raise InputError("the models predict bags of words; choose models that predict words")
+        by_token, by_sentence, by_tag = [], [], []
+        for document, nll in lm.scorer.score(dataset.documents):
+            total = total.add(document, nll)
+            if self.tags:
+                by_tag.append(parts_of_speech.by_tag(_tags_of(document, dataset), nll))
+            if total.objective == "bags":
+                nll = [words_and_end[:-1] for words_and_end in nll]
+            lengths = list(map(len, nll))
+            nats = np.concatenate([np.zeros(0), *nll])
+            tokens = np.concatenate([np.zeros(0, int), *map(np.arange, lengths)])
+            by_token.append(_by_range(nats, tokens))
+            by_sentence.append(_by_range(nats, np.repeat(np.arange(len(lengths)), lengths)))
+            on_document(total.documents)
+        total.require_words("score")
+        total = lm.with_training_oov(dataclasses.replace(total, **dataset.counts))
+        classes = parts_of_speech.classes(by_tag) if self.tags else None
+        return TargetSums(total, _stacked(by_token), _stacked(by_sentence), classes)
+
+    def to_json(self, result: TargetSums) -> dict[str, Any]:
+        value = {
+            "perplexity": dataclasses.asdict(result.perplexity),
+            **{position.name: _json_of(position.sums(result)) for position in POSITIONS},
+        }
+        if result.by_tag is not None:
+            names, tags, sums = result.by_tag
+            value["by_tag"] = {"names": names, "tags": tags, **_json_of(sums)}
+        return value
+
+    def from_json(self, value: dict[str, Any]) -> TargetSums:
+        by_tag = value.get("by_tag")
+        return TargetSums(
+            perplexity=Perplexity.from_json(value["perplexity"]),
+            **{position.name: _sums_of(value[position.name]) for position in POSITIONS},
+            by_tag=by_tag and TagClasses(by_tag["names"], by_tag["tags"], _sums_of(by_tag)),
+        )
+
+
+def _tags_of(document: Encoded, dataset: Dataset) -> list[list[str]]:
+    if document.tags is None:
+        raise InputError(
+            f"{dataset.title}: document {document.id} has no parts of speech; tag text with "
+            "configs/larger_context/tag.py, and read it with --input=FILE --format=tagged"
+        )
+    return document.tags
+
+
+def _by_range(nats: np.ndarray, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The nats and the numbers of targets by range, from their positions."""
+    ranges = np.searchsorted(RANGE_STARTS, positions, side="right") - 1
+    size = len(RANGE_STARTS)
+    return np.bincount(ranges, nats, size), np.bincount(ranges, minlength=size)
+
+
+def _stacked(rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> Sums:
+    nats, counts = map(np.stack, zip(*rows, strict=True))
+    return Sums(nats.round(_DECIMALS), counts)
+
+
+def _json_of(sums: Sums) -> dict[str, Any]:
+    return {name: values.tolist() for name, values in sums._asdict().items()}
+
+
+def _sums_of(value: Mapping[str, Any]) -> Sums:
+    """The sums in an object from `_json_of`; nats of None are infinite."""
+    nats = np.array(value["nll"], np.float64)
+    return Sums(np.where(np.isnan(nats), math.inf, nats), np.array(value["count"]))

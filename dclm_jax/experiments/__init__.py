@@ -1,1 +1,0 @@
-"""Work with many runs: reports and figures."""

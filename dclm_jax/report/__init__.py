@@ -1,0 +1,1 @@
+"""Reports on runs: results, rows, tables, figures, an HTML page."""

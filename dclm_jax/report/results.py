@@ -1,0 +1,243 @@
+"""Facts and results of runs, which all rows, tables and figures of a report are made of."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from dclm_jax import files, storage
+from dclm_jax.coherence.compare import Bootstrap, FirstSentence
+from dclm_jax.coherence.results import FIRST_DECIDES, Coherence, OrderResult
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import adaptation
+from dclm_jax.evaluation.adaptation import Tuning
+from dclm_jax.evaluation.context_ablation import ContextAblation, ContextPerplexities
+from dclm_jax.evaluation.datasets import Dataset
+from dclm_jax.evaluation.permutations import Shuffle
+from dclm_jax.evaluation.results import Evaluation, Results, label_of
+from dclm_jax.evaluation.target_sums import Targets, TargetSums
+from dclm_jax.text_scorer import TextScorer
+from dclm_jax.training.config import flat
+from dclm_jax.training.workdir import CORPUS_FILE, METRICS_FILE, RESULT_FILE, metrics_lines
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Options of a report.
+
+    Attributes:
+      measure: whether to measure results that are not saved; otherwise their cells are blank.
+      bootstrap: number of resampled test sets for coherence; 0 skips coherence.
+      permutation_pool: number of permutations per document from which test sets draw; 0 shuffles
+        every draw.
+      fix_first: number of sentences at the start of each document that stay in place.
+      seed: random seed for permutations, test sets and the context ablation.
+      adaptations: settings of test-time adaptation by kind, see `evaluation.adaptation`.
+      data: prepared corpus. Default: the training corpus of the first run.
+      baseline: baseline of all rows: the workdir of one of the runs, or a model, such as rnnlm,
+        trained with the same recipe. Default: rnnlm for perplexity; rnnlm, drnnlm and hrnnlm for
+        coherence.
+    """
+
+    measure: bool = False
+    bootstrap: int = 1000
+    permutation_pool: int = 50
+    fix_first: int = 0
+    seed: int = 0
+    adaptations: Mapping[str, adaptation.Setting] = dataclasses.field(default_factory=dict)
+    data: str | None = None
+    baseline: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.bootstrap < 0 or self.bootstrap == 1:
+            raise InputError(f"--bootstrap is {self.bootstrap}; choose 0, or 2 or more")
+        # The test checks its options, also if coherence is skipped.
+        self.bootstrap_test()
+
+    def bootstrap_test(self) -> Bootstrap:
+        """The test of coherence; of one test set if coherence is skipped."""
+        shuffle = Shuffle(fix_first=self.fix_first)
+        return Bootstrap(shuffle, self.seed, self.bootstrap or 1, self.permutation_pool)
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """Facts of a run that need no measurement; an n-gram model has no training steps.
+
+    Attributes:
+      config: the configuration, with keys such as "a.b".
+      objective: see `perplexity.COUNTING_RULES`.
+      has_context: whether the score of a sentence depends on earlier sentences.
+      own_oov_rate: OOV rate of the test split of the training corpus; None if unknown.
+      step: training step of the parameters.
+      training_text: beginning of the checksum of the training text; None if unknown.
+      seconds: time of training; None if unknown.
+      curve: training steps and their validation perplexities.
+      unfinished: whether training has not ended.
+    """
+
+    workdir: str
+    config: dict[str, Any]
+    parameters: int
+    objective: str
+    has_context: bool
+    own_oov_rate: float | None
+    step: int | None
+    matmul_precision: str | None
+    training_text: str | None = None
+    seconds: int | None = None
+    curve: Sequence[tuple[int, float]] = ()
+    unfinished: bool = False
+
+    @property
+    def seed(self) -> int | None:
+        """The random seed of training; None for a model without a seed."""
+        return self.config.get("training.seed")
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelResults:
+    """Results of a model on the test split; None if they are missing.
+
+    Attributes:
+      test: sums over all targets.
+      coherence: the bootstrap, with the accuracy if only the first sentence is moved.
+    """
+
+    test: TargetSums | None = None
+    coherence: OrderResult[Coherence] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class RunResults(ModelResults):
+    """Facts and results of a run; None for results that are missing.
+
+    Attributes:
+      valid: sums over all targets of the validation split.
+      contexts: perplexities in other contexts.
+      first_fixed: coherence with the first sentence fixed.
+      adapted: results with test-time adaptation by its kind.
+      settings: settings of test-time adaptation by its kind.
+    """
+
+    facts: Facts = dataclasses.field(kw_only=True)
+    valid: TargetSums | None = None
+    contexts: ContextPerplexities | None = None
+    first_fixed: Coherence | None = None
+    adapted: Mapping[str, ModelResults] = dataclasses.field(default_factory=dict)
+    settings: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
+
+
+def facts_of(lm: TextScorer) -> Facts:
+    """Facts of the run of a model."""
+    facts = Facts(
+        workdir=lm.workdir,
+        config=flat(lm.config),
+        parameters=lm.num_parameters,
+        objective=lm.scorer.objective,
+        has_context=lm.scorer.context_order != 0,
+        own_oov_rate=lm.text.unknown_rates.get("test"),
+        step=lm.step,
+        matmul_precision=lm.matmul_precision,
+    )
+    wanted = {METRICS_FILE, CORPUS_FILE, RESULT_FILE}
+    with storage.fetched(lm.workdir, wanted.intersection) as folder:
+        if (folder / CORPUS_FILE).exists():
+            with files.reading(folder / CORPUS_FILE):
+                checksum = storage.file_sha256(folder / CORPUS_FILE)
+            facts = dataclasses.replace(facts, training_text=checksum[:8])
+        if not (folder / METRICS_FILE).exists():
+            return facts
+        lines = metrics_lines(folder)
+        evaluations = [line for line in lines if line.kind == "valid"]
+        if not evaluations:
+            raise InputError(
+                f"{folder / METRICS_FILE}: no line of kind 'valid'; train until the first "
+                "evaluation"
+            )
+        return dataclasses.replace(
+            facts,
+            seconds=round(lines[-1].seconds),
+            curve=[(line.step, line.perplexity) for line in evaluations],
+            unfinished=not (folder / RESULT_FILE).exists(),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Collector:
+    """Collects the results of runs on the splits of a corpus.
+
+    Attributes:
+      missing: labels of the results that are not saved and were not measured.
+    """
+
+    valid: Dataset
+    test: Dataset
+    options: Options
+    results: Results
+    missing: list[str] = dataclasses.field(default_factory=list)
+
+    def collect(self, models: Sequence[TextScorer], facts: Sequence[Facts]) -> list[RunResults]:
+        """The results of the runs of models, aligned one to one with them and their facts."""
+        runs = list(map(self._run, models, facts))
+        if first_decides(runs) and max(map(len, self.test.sentences)) >= 3:
+            test = dataclasses.replace(self.options, fix_first=1).bootstrap_test()
+            fixed = (self._result(lm, self.test, test) for lm in models)
+            runs = [
+                dataclasses.replace(run, first_fixed=drawn and drawn.result)
+                for run, drawn in zip(runs, fixed, strict=True)
+            ]
+        return list(map(self._with_adaptation, models, runs))
+
+    def _run(self, lm: TextScorer, facts: Facts) -> RunResults:
+        return RunResults(
+            facts=facts,
+            test=self._result(lm, self.test, Targets()),
+            valid=self._result(lm, self.valid, Targets()),
+            contexts=self._result(lm, self.test, ContextAblation(self.options.seed)),
+            coherence=self._coherence(lm),
+        )
+
+    def _with_adaptation(self, lm: TextScorer, run: RunResults) -> RunResults:
+        adapted, settings = {}, {}
+        for kind, setting in self.options.adaptations.items():
+            if adaptation.obstacle(lm, kind):
+                continue
+            tuning = Tuning.of(lm, kind, setting, self.valid.source["data"])
+            chosen = tuning.given or self._result(lm, self.valid, tuning)
+            if chosen is None:
+                continue
+            adaptive = lm.adapted(chosen, tuning.data)
+            measured = self._result(adaptive, self.test, Targets())
+            adapted[kind] = ModelResults(measured, self._coherence(adaptive))
+            settings[kind] = chosen.setting
+        return dataclasses.replace(run, adapted=adapted, settings=settings)
+
+    def _coherence(self, lm: TextScorer) -> OrderResult[Coherence] | None:
+        if not self.options.bootstrap:
+            return None
+        drawn = self._result(lm, self.test, self.options.bootstrap_test())
+        if drawn is None or self.options.fix_first:
+            return drawn
+        first = self._result(lm, self.test, FirstSentence(seed=self.options.seed))
+        if first is None:
+            return None
+        coherence = dataclasses.replace(drawn.result, first_sentence=first.result)
+        return dataclasses.replace(drawn, result=coherence)
+
+    def _result(
+        self, lm: TextScorer, dataset: Dataset, evaluation: Evaluation[ResultT]
+    ) -> ResultT | None:
+        if self.options.measure:
+            return self.results.measured(lm, dataset, evaluation)
+        result = self.results.saved(lm, dataset, evaluation)
+        if result is None:
+            self.missing.append(label_of(lm, dataset, evaluation))
+        return result
+
+
+def first_decides(runs: Sequence[RunResults]) -> bool:
+    """Whether some model identifies the order of documents from the first sentence."""
+    shares = [run.coherence.result.first_sentence for run in runs if run.coherence]
+    return any(share is not None and share >= FIRST_DECIDES for share in shares)

@@ -1,0 +1,96 @@
+"""Several runs of one vocabulary, to measure side by side."""
+
+import glob
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation.datasets import describe_vocabulary
+from dclm_jax.language_model import ModelT, restore
+from dclm_jax.text_scorer import ScoringModel
+from dclm_jax.training.workdir import CONFIG_FILE, located
+
+
+def expand_workdirs(names: Iterable[str]) -> list[str]:
+    """Work directories of runs; a pattern such as "runs/*" is replaced by the matching runs."""
+    workdirs = []
+    for name in map(str.strip, names):
+        if not name:
+            raise InputError("--workdirs has an empty name; write names separated by single commas")
+        matches = [name]
+        if glob.has_magic(name) and not Path(name).is_dir():
+            matches = sorted(run for run in glob.glob(name) if Path(run, CONFIG_FILE).is_file())
+        if not matches:
+            raise InputError(f"--workdirs: {name} matches no run; choose another pattern")
+        workdirs += matches
+    return workdirs
+
+
+def restore_all(workdirs: Sequence[str], kind: type[ModelT], **options: Any) -> dict[str, ModelT]:
+    """The models of different runs of one vocabulary, by labels: the names of the models, or the
+    folders if names repeat. `kind` and `options` are arguments of `language_model.restore`."""
+    if not workdirs:
+        raise InputError("--workdirs names no run; choose the workdirs of runs")
+    workdirs = [os.fspath(located(workdir)) for workdir in workdirs]
+    folders = [Path(workdir).resolve() for workdir in workdirs]
+    for index, folder in enumerate(folders):
+        if folder in folders[:index]:
+            raise InputError(f"--workdirs names {workdirs[index]} twice; name each run once")
+    models = [restore(workdir, kind, **options) for workdir in workdirs]
+    first, *others = (describe_vocabulary(lm.vocabulary) for lm in models)
+    for workdir, other in zip(workdirs[1:], others, strict=True):
+        if other != first:
+            raise InputError(
+                f"the vocabularies of {workdirs[0]} ({first}) and {workdir} ({other}) differ; "
+                "choose runs with one vocabulary"
+            )
+    candidates = [lm.name for lm in models], [folder.name for folder in folders], workdirs
+    labels = next(names for names in candidates if len(set(names)) == len(workdirs))
+    return dict(zip(labels, models, strict=True))
+
+
+def matmul_precision(models: Iterable[ScoringModel]) -> str:
+    """A line with the precisions of products in the models; empty if all are n-gram models."""
+    names = dict.fromkeys(lm.matmul_precision for lm in models)
+    names.pop(None, None)
+    return f"matmul precision: {', '.join(map(str, names))}" if names else ""
+
+
+def directory_of(lm: ScoringModel) -> str:
+    """The directory of the corpus that a model was trained on."""
+    directory = lm.config["data"]["directory"]
+    if not directory:
+        raise InputError(
+            f"{lm.workdir} is a saved model, which has no corpus; add --data=DIR, a corpus "
+            f"prepared with --vocabulary={lm.workdir}/vocabulary.tsv (commands that read text "
+            "take --input=FILE instead)"
+        )
+    return directory
+
+
+def corpus_of(models: Iterable[ScoringModel], data: str | None = None) -> str:
+    """The directory `data`, or the directory of the corpus that all models were trained on."""
+    first, *others = models
+    directory = data or directory_of(first)
+    for lm in others:
+        other = data or directory_of(lm)
+        if Path(other).resolve() != Path(directory).resolve():
+            raise InputError(
+                f"{first.workdir} was trained on {directory} and {lm.workdir} on {other}; "
+                "choose one corpus by --data"
+            )
+    return directory
+
+
+def run_json(lm: ScoringModel) -> dict[str, Any]:
+    """The run and its test-time adaptation for a file of results."""
+    return {
+        "model": lm.name,
+        "parameters": lm.num_parameters,
+        "step": lm.step,
+        "matmul_precision": lm.matmul_precision,
+        "workdir": lm.workdir,
+        **(lm.adaptation.to_json() if lm.adaptation else {}),
+    }

@@ -1,0 +1,67 @@
+"""Facts of a run that training left."""
+
+import json
+import math
+import types
+from typing import Any
+
+import pytest
+
+from dclm_jax.errors import InputError
+from dclm_jax.report.results import facts_of
+
+
+def model(workdir) -> Any:
+    return types.SimpleNamespace(
+        workdir=str(workdir),
+        config={"model": {"name": "neighbours"}},
+        num_parameters=1,
+        scorer=types.SimpleNamespace(objective="words", context_order=None),
+        text=types.SimpleNamespace(unknown_rates={"test": 0.1}),
+        step=20,
+        matmul_precision="highest",
+    )
+
+
+def line(kind, step, tokens, seconds, perplexity):
+    return {
+        **{"kind": kind, "step": step, "tokens": tokens, "seconds": seconds},
+        "perplexity": perplexity,
+    }
+
+
+def write_metrics(folder, *lines):
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (folder / "metrics.jsonl").write_text(text.replace("NaN", "null").replace("Infinity", "null"))
+
+
+def test_the_facts_of_training(tmp_path):
+    write_metrics(
+        tmp_path,
+        line("train", 10, 400, 20, 2.0),
+        line("valid", 10, 400, 60, 400.0),
+        line("train", 20, 600, 80, math.inf),
+        line("valid", 20, 600, 120, 340.0),
+        line("valid", 30, 800, 150, 300.0),
+    )
+    facts = facts_of(model(tmp_path))
+    assert facts.curve == [(10, 400.0), (20, 340.0), (30, 300.0)]
+    assert (facts.seconds, facts.unfinished, facts.training_text) == (150, True, None)
+    assert (facts.step, facts.own_oov_rate, facts.parameters) == (20, 0.1, 1)
+
+
+def test_what_training_has_not_left(tmp_path):
+    # An n-gram model is not trained in steps.
+    facts = facts_of(model(tmp_path))
+    assert (facts.curve, facts.seconds, facts.unfinished) == ((), None, False)
+    write_metrics(tmp_path, line("train", 5, 500, 60, 8.0))
+    with pytest.raises(InputError, match="metrics.jsonl: no line of kind 'valid'"):
+        facts_of(model(tmp_path))
+    for text, message in (
+        ('{"kind": "valid", "step": 5, "tokens": 5, "seconds": 1, "perplexity": -1}\n', "is -1"),
+        ("{oops\n", "metrics.jsonl:1: not JSON"),
+        ("", "has no line; train the run first"),
+    ):
+        (tmp_path / "metrics.jsonl").write_text(text)
+        with pytest.raises(InputError, match=message):
+            facts_of(model(tmp_path))
