@@ -301,10 +301,6 @@ class LanguageModel(NeuralModel, SentenceModel):
     kind: ClassVar[str] = "a neural language model"
 
     @property
-    def order_reader(self) -> Reader:
-        return self.reader
-
-    @property
     def neural(self) -> tuple[DocumentModel, Params]:
         """The model and its parameters."""
         return self.model, self.params

@@ -58,7 +58,6 @@ from dclm_jax.evaluation.target_sums import Targets, TargetSums
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.ngram import NGramScorer
 from dclm_jax.reading.continuations import SentenceReader
-from dclm_jax.reading.reader import Reader
 
 OfTest = TypeVar("OfTest")
 DEFAULT_BATCH_SIZE = 32
@@ -348,11 +347,6 @@ class TextScorer(ScoringModel):
             CoherenceOptions(**options),
             lambda test: test.measure(self, dataset, lambda done: None),
         )
-
-    @property
-    def order_reader(self) -> Reader | None:
-        """The reader of a neural model without adaptation, which compares orders faster."""
-        return None
 
     @property
     def neural(self) -> tuple[DocumentModel, Params] | None:

@@ -30,8 +30,6 @@ from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.permutations import Moves, Shuffle, first_moved
 from dclm_jax.evaluation.results import Evaluation
 from dclm_jax.evaluation.scoring import Document, SentenceScorer
-from dclm_jax.reading.continuations import SentenceReader
-from dclm_jax.reading.reader import Reader
 
 FIRST_POSITIONS = 5
 """Number of positions to which the first sentence of each document is moved."""
@@ -72,24 +70,14 @@ class OrderTest(Evaluation[OrderResult[ResultT]], Generic[ResultT]):
         return sum(map(self.shuffle.fits, dataset.sentences))
 
     def measure(self, lm: Any, dataset: Dataset, on_document: OnDocument) -> OrderResult[ResultT]:
-        """The result of a `TextScorer`, see `compare_orders`."""
-        return compare_orders(
-            lm.scorer, dataset.sentences, self, reader=lm.order_reader, on_document=on_document
-        )
+        """The result of a model, see `compare_orders`."""
+        return compare_orders(lm.scorer, dataset.sentences, self, on_document=on_document)
 
     def to_json(self, result: OrderResult[ResultT]) -> dict[str, Any]:
         return dataclasses.asdict(result)
 
     def from_json(self, value: dict[str, Any]) -> OrderResult[ResultT]:
         return OrderResult.from_json(value, self.result_type)
-
-    @property
-    def is_local(self) -> bool:
-        """Whether orders resemble the document enough for `scoring.Prefixes` to save work."""
-        # On the Penn Treebank 20 permutations of a document share 2% of their prefixes, 20
-        # permutations of blocks of eight share 15%, and 20 swaps share 45% and the text after each
-        # swap.
-        return self.shuffle.swap
 
     @abc.abstractmethod
     def orders(self, documents: Sequence[Document]) -> Iterator[Orders]:
@@ -121,15 +109,12 @@ def compare_orders(
     documents: Sequence[Document],
     test: OrderTest[ResultT],
     *,
-    reader: SentenceReader[Any] | None = None,
     on_document: OnDocument = lambda done: None,
 ) -> OrderResult[ResultT]:
     """The result of a test, and the outcome of every document.
 
     Args:
       documents: usually a split; documents that are too short for the test are omitted.
-      reader: the model's reader. With a `Reader`, similar orders are read as in
-        `scoring.Prefixes`; their log P is equal up to rounding.
     """
     indices = [i for i, document in enumerate(documents) if test.shuffle.fits(document)]
     if not indices:
@@ -141,13 +126,12 @@ def compare_orders(
         )
     fitting = [documents[i] for i in indices]
     compared = Comparisons(fitting, len(documents) - len(fitting), [], [])
-    local_reader = reader if test.is_local and isinstance(reader, Reader) else None
     by_document = []
     if scorer.context_order == 0:
         # Without context all orders of a document are equally likely.
         scored = (np.zeros(1 + len(orders)) for orders in test.orders(fitting))
     else:
-        scored = log_probs(scorer, fitting, test.orders(fitting), local_reader)
+        scored = log_probs(scorer, fitting, test.orders(fitting))
     for index, scores in zip(indices, scored, strict=True):
         outcomes = test.outcomes(scores)
         compared.log_probs.append(scores)
@@ -321,10 +305,6 @@ class Insert(OrderTest[Insertion]):
 
     test = "insertion"
     result_type = Insertion
-
-    @property
-    def is_local(self) -> bool:
-        return True
 
     def orders(self, documents: Sequence[Document]) -> Iterator[Orders]:
         return (Moves(len(document), self.shuffle.fix_first) for document in documents)

@@ -61,20 +61,3 @@ def select(
         return jnp.where(jnp.expand_dims(is_ours_B, others), our, their)
 
     return jax.tree.map(selected, row_axes(model, params), ours, theirs)
-
-
-def distances(model: DocumentModel, params: Params, ours: Context, theirs: Context) -> jax.Array:
-    """The largest absolute difference [B] between two contexts of the same shapes, for each batch
-    element."""
-
-    def distance(axis: int, our: jax.Array, their: jax.Array) -> jax.Array:
-        if axis < 0:
-            return jnp.zeros(())
-        others = tuple(index for index in range(our.ndim) if index != axis)
-        apart = jnp.abs(our.astype(jnp.float32) - their.astype(jnp.float32))
-        return jnp.max(apart, others, initial=0)
-
-    axes = row_axes(model, params)
-    return functools.reduce(
-        jnp.maximum, jax.tree.leaves(jax.tree.map(distance, axes, ours, theirs))
-    )

@@ -217,17 +217,6 @@ class Reader:
                 weights.append(weights_NxM[: len(document[t]) + 1, is_real_M])
         return weights
 
-    def distances(self, state: ReaderState, other: ReaderState, length: int) -> np.ndarray:
-        """The largest absolute difference [B] between the contexts of two states, for each row.
-
-        Args:
-          state, other: states with the same number of rows, after sentences of at most
-            `length` - 1 words.
-          length: N of padded sentences.
-        """
-        resized = (self.model.resize_context(either.context, length) for either in (state, other))
-        return np.asarray(self._run(batch_elements.distances, *resized))
-
     def _run(self, function: Callable[..., Any], *arguments: Any, static: int | None = None) -> Any:
         return compiled(function, self.model, static=static)(self.params, *arguments)
 

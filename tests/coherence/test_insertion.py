@@ -1,17 +1,14 @@
-"""Insertion and orders read by prefixes, against every order scored whole."""
-
-import math
+"""Insertion of sentences, against every order scored whole."""
 
 import numpy as np
 import pytest
 
 from dclm_jax.coherence import scoring
-from dclm_jax.coherence.compare import Fixed, Insert, compare_orders
-from dclm_jax.coherence.scoring import Prefixes
-from dclm_jax.evaluation.permutations import Shuffle, numbered
+from dclm_jax.coherence.compare import Insert, compare_orders
+from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.evaluation.scoring import Scorer
 from tests.coherence.test_compare import FakeScorer, of_neighbours, order_blind, sentences
-from tests.exhaustive import pairs, some
+from tests.exhaustive import pairs
 from tests.models.support import LANGUAGE_MODELS, VOCAB, random_params
 from tests.rescoring.test_search import log_probs, reader
 
@@ -51,10 +48,10 @@ def test_every_sentence_at_every_place_is_scored_as_a_whole_document(name, keep_
     documents = [random_document(seed, count) for seed, count in enumerate((4, 1, 3, 4))]
     documents[3][2] = documents[3][1].copy()
     test = Insert(Shuffle(fix_first=keep_first))
-    inserted = compare_orders(scorer(name), documents, test, reader=reader(name))
+    inserted = compare_orders(scorer(name), documents, test)
     assert [outcome.index for outcome in inserted.documents] == [0, 2, 3]
     tested = [documents[i] for i in (0, 2, 3)]
-    moves = scoring.log_probs(scorer(name), tested, test.orders(tested), reader(name))
+    moves = scoring.log_probs(scorer(name), tested, test.orders(tested))
     accuracies, ranks, chance, chance_ranks = [], [], [], []
     for document, of_moves in zip(tested, moves, strict=True):
         moved = range(keep_first, len(document))
@@ -128,49 +125,3 @@ def test_ties_are_shared():
     # 3 is likeliest at its own place; each 4 at its own and that of the other.
     assert result.accuracy == pytest.approx((1 + 1 / 2 + 1 / 2) / 3)
     assert result.reciprocal_rank == pytest.approx((1 + 3 / 4 + 3 / 4) / 3)
-
-
-@pytest.mark.parametrize("name", some(["ccdclm"], all=["adclm", "hrnnlm", "drnnlm", "ccdclm"]))
-def test_what_orders_share_is_read_once_and_is_what_whole_orders_give(name, monkeypatch):
-    document = random_document(3, 10)
-    document[7] = document[2].copy()
-    original, rng = numbered(document), np.random.default_rng(0)
-    moved = [
-        np.insert(np.delete(original, i), place, original[i])
-        for i, place in ((2, 5), (8, 1), (0, 9))
-    ]
-    swapped = [
-        np.r_[original[:at], original[at + 1], original[at], original[at + 2 :]] for at in range(6)
-    ]
-    orders = np.array([original, *moved, *swapped, rng.permutation(original), original])
-    prefixes, read = Prefixes(reader(name), document), []
-    plain = reader(name).read
-
-    def counting(place, texts, unscored):
-        read.extend(skipped == 0 for skipped in unscored)
-        return plain(place, texts, unscored)
-
-    monkeypatch.setattr(reader(name), "read", counting)
-    shared = prefixes.log_probs(orders)
-    whole = scorer(name).score([document[i] for i in order] for order in orders)
-    expected = [-math.fsum(float(nll_M.sum(dtype=np.float64)) for nll_M in nll) for _, nll in whole]
-    np.testing.assert_allclose(shared, expected, rtol=1e-6)
-    assert np.ptp(expected) > 0.1 and shared[0] == shared[-1]
-    different = {tuple(order[: end + 1]) for order in orders for end in range(10)}
-    assert 0 < sum(read) < len(different)
-
-
-def test_swaps_under_a_model_of_all_sentences_before():
-    documents = [random_document(seed, 6) for seed in range(3)]
-    test = Fixed(Shuffle(swap=True), permutations=4)
-    shared, whole = (
-        compare_orders(scorer("ccdclm"), documents, test, reader=each).result
-        for each in (reader("ccdclm"), None)
-    )
-    assert shared == whole
-    shared, whole = (
-        scoring.log_probs(scorer("ccdclm"), documents, test.orders(documents), each)
-        for each in (reader("ccdclm"), None)
-    )
-    for actual, expected in zip(shared, whole, strict=True):
-        np.testing.assert_allclose(actual, expected, rtol=1e-6)

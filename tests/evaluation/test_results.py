@@ -35,7 +35,6 @@ def model(workdir, parameter=0.0, scorer=None, precision="highest") -> Any:
         adaptation=None,
         vocabulary=types.SimpleNamespace(fingerprint="vocabulary"),
         scorer=scorer or Neighbours(),
-        order_reader=None,
         with_training_oov=lambda sums: sums,
     )
 

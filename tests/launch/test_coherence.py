@@ -65,7 +65,7 @@ def test_every_test_is_that_of_python(space, text, both):
     assert run["swaps"] == dataclasses.asdict(swaps)
     assert blind["swaps"]["mean"] == 0.5
     assert isinstance(lm.reader, Reader)
-    inserted = compare_orders(lm.scorer, documents, Insert(), reader=lm.reader)
+    inserted = compare_orders(lm.scorer, documents, Insert())
     assert run["insertion"] == dataclasses.asdict(inserted.result)
     assert blind["insertion"]["accuracy"] == inserted.result.chance_accuracy
 
