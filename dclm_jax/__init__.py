@@ -10,15 +10,11 @@ of continuations, and `mix` combines two models: see `dclm_jax.language_model` a
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dclm_jax.language_model import (
-        Autoencoder,
-        Decoding,
-        LanguageModel,
-        ScoringModel,
-        TextScorer,
-        mix,
-        restore,
-    )
+    from dclm_jax.decoding.choices import Decoding
+    from dclm_jax.language_model import Autoencoder, LanguageModel
+    from dclm_jax.mixture import mix
+    from dclm_jax.runs import restore
+    from dclm_jax.text_scorer import ScoringModel, TextScorer
 
 __all__ = [
     "Autoencoder",
@@ -33,15 +29,24 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # Models and checkpoints take seconds to import, and preparing text needs neither.
-    if name == "__version__":
-        from importlib import metadata
+    match name:
+        case "Autoencoder" | "LanguageModel":
+            from dclm_jax import language_model as module
+        case "ScoringModel" | "TextScorer":
+            from dclm_jax import text_scorer as module
+        case "Decoding":
+            from dclm_jax.decoding import choices as module
+        case "mix":
+            from dclm_jax import mixture as module
+        case "restore":
+            from dclm_jax import runs as module
+        case "__version__":
+            from importlib import metadata
 
-        return metadata.version("dclm_jax")
-    if name in __all__:
-        from dclm_jax import language_model
-
-        return getattr(language_model, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            return metadata.version("dclm_jax")
+        case _:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(module, name)
 
 
 def __dir__() -> list[str]:

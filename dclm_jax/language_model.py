@@ -1,4 +1,4 @@
-"""A trained model in Python: restore a run, score, read and generate text, measure perplexity.
+"""A trained neural model in Python: it scores, reads, orders and generates text.
 
 Log-probabilities are natural logarithms (nats); a surprisal is a negative log-probability. Methods
 take documents as `dclm_jax.encoding` defines them.
@@ -11,20 +11,17 @@ import hashlib
 import itertools
 import json
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import Any, ClassVar, NoReturn, TypeVar, overload
+from typing import Any, ClassVar, NoReturn
 
 import jax
 import numpy as np
 
-from dclm_jax import ngram, storage
+from dclm_jax import storage
 from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.vocabulary import END_TOKEN, START_TOKEN
 from dclm_jax.decoding import generation
-from dclm_jax.decoding.choices import GREEDY, Decoding
-from dclm_jax.decoding.generation import Limits
+from dclm_jax.decoding.choices import GREEDY, Decoding, Limits
 from dclm_jax.decoding.ordering import DEFAULT_BEAM, Ordered, order_sentences
 from dclm_jax.encoding import AnyDocument, Documents, OfSentence, SentenceText, encoded, words_of
 from dclm_jax.errors import InputError, brief, require_at_least
@@ -38,40 +35,12 @@ from dclm_jax.evaluation.score_types import (
 )
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.nn.precision import SCORING_PRECISION
 from dclm_jax.reading.blocks import MAX_ROWS, batches_of_like_size, power_of_two, size_of
 from dclm_jax.reading.continuations import score_after
 from dclm_jax.reading.reader import Reader, ReaderState
-from dclm_jax.text_scorer import (
-    DEFAULT_BATCH_SIZE,
-    NGramModel,
-    ScoringModel,
-    SentenceModel,
-    TextScorer,
-    mix,
-)
+from dclm_jax.text_scorer import ScoringModel, SentenceModel
 from dclm_jax.training import saved_model
-from dclm_jax.training.parameter_table import count_parameters
-from dclm_jax.training.workdir import (
-    located,
-    opened,
-    read_config,
-    read_corpus_checksums,
-    read_training_text,
-    restore_run,
-)
 
-__all__ = [
-    "Autoencoder",
-    "Decoding",
-    "LanguageModel",
-    "ScoringModel",
-    "TextScorer",
-    "mix",
-    "restore",
-]
-
-ModelT = TypeVar("ModelT", bound=ScoringModel)
 DEFAULT_NUM_SENTENCES, DEFAULT_MAX_SENTENCE_WORDS = 5, 100
 DEFAULT_MAX_LENGTH_RATIO = 1.5
 _WINDOW = 256
@@ -453,85 +422,6 @@ class Autoencoder(NeuralModel):
             return Limits(max_words, max_words, max_words)
 
         return self._texts(documents, limits, decoding, seed, samples)
-
-
-@overload
-def restore(
-    workdir: str | os.PathLike[str],
-    *,
-    batch_size: int = ...,
-    matmul_precision: str = ...,
-) -> LanguageModel: ...
-@overload
-def restore(
-    workdir: str | os.PathLike[str],
-    kind: type[ModelT],
-    *,
-    batch_size: int = ...,
-    matmul_precision: str = ...,
-) -> ModelT: ...
-def restore(
-    workdir: str | os.PathLike[str],
-    kind: type[ScoringModel] = LanguageModel,
-    *,
-    batch_size: int = DEFAULT_BATCH_SIZE,
-    matmul_precision: str = SCORING_PRECISION,
-) -> ScoringModel:
-    """The best model of a run of `launch.train`, the model of a run of `launch.ngram`, a saved
-    model, or a pretrained model.
-
-    Args:
-      workdir: workdir of the run, or folder of `LanguageModel.save`: a directory or an address such
-        as gs://bucket/run; or the name of a pretrained model, such as english, unless the current
-        directory has a run of this name.
-      kind: the kind of model that is expected; another kind is refused. `Autoencoder`;
-        `TextScorer` for n-gram models, too; `ScoringModel` for a model of any kind.
-      batch_size: maximum number of documents scored or encoded together; it changes speed and
-        memory, not scores.
-      matmul_precision: precision of products in place of the precision in training
-        (`nn.precision.MATMUL_PRECISIONS`). Only "highest" gives the same scores on any device.
-    """
-    require_at_least("batch_size", batch_size, 1)
-    with opened(workdir) as folder:
-        lm = _restored(folder, batch_size, matmul_precision, os.fspath(located(workdir)))
-    if not isinstance(lm, kind):
-        raise InputError(
-            f"{workdir} contains {lm.kind}; choose a workdir that contains {kind.kind}"
-        )
-    return lm
-
-
-def _restored(folder: Path, batch_size: int, matmul_precision: str, workdir: str) -> ScoringModel:
-    text = read_training_text(folder)
-    if read_config(folder)["model"]["name"] == ngram.NGRAM:
-        counted = ngram.restore_ngram(folder)
-        return NGramModel(
-            name=ngram.NGRAM,
-            num_parameters=sum(counted.counts),
-            vocabulary=counted.vocabulary,
-            config=counted.config,
-            text=text,
-            ngrams=counted.scorer,
-            batch_size=batch_size,
-            workdir=workdir,
-        )
-    run = restore_run(folder)
-    kind = Autoencoder if run.model.reads_source else LanguageModel
-    return kind(
-        name=run.model.name,
-        num_parameters=count_parameters(run.params),
-        vocabulary=run.vocabulary,
-        config=run.config,
-        step=run.step,
-        validation_perplexity=run.info["perplexity"],
-        text=text,
-        corpus_checksums=read_corpus_checksums(folder),
-        model=dataclasses.replace(run.model, matmul_precision=matmul_precision),
-        params=run.params,
-        matmul_precision=matmul_precision,
-        batch_size=batch_size,
-        workdir=workdir,
-    )
 
 
 def _without_context(name: str) -> InputError:

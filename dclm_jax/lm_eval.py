@@ -43,9 +43,9 @@ from typing import Any, NoReturn
 
 from dclm_jax import strings
 from dclm_jax.errors import InputError, brief, did_you_mean, importing
-from dclm_jax.language_model import restore
 from dclm_jax.log import logger
 from dclm_jax.nn.precision import SCORING_PRECISION
+from dclm_jax.runs import restore
 from dclm_jax.strings import ContinuationScore
 from dclm_jax.text_scorer import DEFAULT_BATCH_SIZE, TextScorer
 

@@ -1,16 +1,109 @@
-"""Several runs of one vocabulary, to measure side by side."""
+"""Runs as models in Python: one run, or several of one vocabulary."""
 
+import dataclasses
 import glob
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
-from dclm_jax.errors import InputError
+from dclm_jax import ngram
+from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.evaluation.datasets import describe_vocabulary
-from dclm_jax.language_model import ModelT, restore
-from dclm_jax.text_scorer import ScoringModel
-from dclm_jax.training.workdir import CONFIG_FILE, located
+from dclm_jax.language_model import Autoencoder, LanguageModel
+from dclm_jax.nn.precision import SCORING_PRECISION
+from dclm_jax.text_scorer import DEFAULT_BATCH_SIZE, NGramModel, ScoringModel
+from dclm_jax.training.parameter_table import count_parameters
+from dclm_jax.training.workdir import (
+    CONFIG_FILE,
+    located,
+    opened,
+    read_config,
+    read_corpus_checksums,
+    read_training_text,
+    restore_run,
+)
+
+ModelT = TypeVar("ModelT", bound=ScoringModel)
+
+
+@overload
+def restore(
+    workdir: str | os.PathLike[str],
+    *,
+    batch_size: int = ...,
+    matmul_precision: str = ...,
+) -> LanguageModel: ...
+@overload
+def restore(
+    workdir: str | os.PathLike[str],
+    kind: type[ModelT],
+    *,
+    batch_size: int = ...,
+    matmul_precision: str = ...,
+) -> ModelT: ...
+def restore(
+    workdir: str | os.PathLike[str],
+    kind: type[ScoringModel] = LanguageModel,
+    *,
+    batch_size: int = DEFAULT_BATCH_SIZE,
+    matmul_precision: str = SCORING_PRECISION,
+) -> ScoringModel:
+    """The best model of a run of `launch.train`, the model of a run of `launch.ngram`, a saved
+    model, or a pretrained model.
+
+    Args:
+      workdir: workdir of the run, or folder of `LanguageModel.save`: a directory or an address such
+        as gs://bucket/run; or the name of a pretrained model, such as english, unless the current
+        directory has a run of this name.
+      kind: the kind of model that is expected; another kind is refused. `Autoencoder`;
+        `TextScorer` for n-gram models, too; `ScoringModel` for a model of any kind.
+      batch_size: maximum number of documents scored or encoded together; it changes speed and
+        memory, not scores.
+      matmul_precision: precision of products in place of the precision in training
+        (`nn.precision.MATMUL_PRECISIONS`). Only "highest" gives the same scores on any device.
+    """
+    require_at_least("batch_size", batch_size, 1)
+    with opened(workdir) as folder:
+        lm = _restored(folder, batch_size, matmul_precision, os.fspath(located(workdir)))
+    if not isinstance(lm, kind):
+        raise InputError(
+            f"{workdir} contains {lm.kind}; choose a workdir that contains {kind.kind}"
+        )
+    return lm
+
+
+def _restored(folder: Path, batch_size: int, matmul_precision: str, workdir: str) -> ScoringModel:
+    text = read_training_text(folder)
+    if read_config(folder)["model"]["name"] == ngram.NGRAM:
+        counted = ngram.restore_ngram(folder)
+        return NGramModel(
+            name=ngram.NGRAM,
+            num_parameters=sum(counted.counts),
+            vocabulary=counted.vocabulary,
+            config=counted.config,
+            text=text,
+            ngrams=counted.scorer,
+            batch_size=batch_size,
+            workdir=workdir,
+        )
+    run = restore_run(folder)
+    kind = Autoencoder if run.model.reads_source else LanguageModel
+    return kind(
+        name=run.model.name,
+        num_parameters=count_parameters(run.params),
+        vocabulary=run.vocabulary,
+        config=run.config,
+        step=run.step,
+        validation_perplexity=run.info["perplexity"],
+        text=text,
+        corpus_checksums=read_corpus_checksums(folder),
+        model=dataclasses.replace(run.model, matmul_precision=matmul_precision),
+        params=run.params,
+        matmul_precision=matmul_precision,
+        batch_size=batch_size,
+        workdir=workdir,
+    )
 
 
 def expand_workdirs(names: Iterable[str]) -> list[str]:
@@ -30,7 +123,7 @@ def expand_workdirs(names: Iterable[str]) -> list[str]:
 
 def restore_all(workdirs: Sequence[str], kind: type[ModelT], **options: Any) -> dict[str, ModelT]:
     """The models of different runs of one vocabulary, by labels: the names of the models, or the
-    folders if names repeat. `kind` and `options` are arguments of `language_model.restore`."""
+    folders if names repeat. `kind` and `options` are arguments of `restore`."""
     if not workdirs:
         raise InputError("--workdirs names no run; choose the workdirs of runs")
     workdirs = [os.fspath(located(workdir)) for workdir in workdirs]

@@ -21,9 +21,9 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation import datasets, perplexity
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.results import Results
-from dclm_jax.language_model import ModelT
 from dclm_jax.log import logger
 from dclm_jax.nn.precision import MATMUL_PRECISIONS, SCORING_PRECISION
+from dclm_jax.runs import ModelT
 from dclm_jax.text_scorer import DEFAULT_BATCH_SIZE, ScoringModel
 from launch import _app
 from launch._fields import define_fields, values_of

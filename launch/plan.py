@@ -33,7 +33,7 @@ from dclm_jax.models.base import DocumentModel
 from dclm_jax.nn.plan import Plan, plan_of
 from dclm_jax.reading.likelihoods import earlier_sentences
 from dclm_jax.training.config import validated
-from dclm_jax.training.loop import first_shapes, open_job
+from dclm_jax.training.job import first_shapes, open_job
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import TrainState, parallel_step
 from launch import _app, _training

@@ -23,7 +23,7 @@ LAYERS = [
     ("ngram",),
     ("encoding",),
     ("text_scorer",),
-    ("language_model",),
+    ("language_model", "mixture"),
     ("runs", "strings"),
     ("report",),
     ("lm_eval",),

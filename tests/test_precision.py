@@ -16,6 +16,7 @@ from dclm_jax.evaluation.dynamic import DynamicScorer, root_mean_square
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.training import loop
 from dclm_jax.training.config import OptimizerConfig
+from dclm_jax.training.job import first_shapes
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import parallel_step, shard_rows
 from tests.exhaustive import also
@@ -51,7 +52,7 @@ def compiled_precisions(folder: Path) -> Iterator[set[str]]:
 def test_all_products_of_training_and_scoring_have_the_precision_of_the_model(name):
     model = small_model(name, dropout=0.3, matmul_precision="high")
     batch, optimizer = shard_rows(make_batch(name), 1), create_optimizer(OptimizerConfig(), 1)
-    state = loop.first_shapes(model, optimizer)
+    state = first_shapes(model, optimizer)
     step = parallel_step(model, optimizer).lower(state, batch, jax.random.key(0))
     assert precisions(step.as_text()) == {"HIGH"}
 

@@ -26,86 +26,30 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dclm_jax import files, storage
-from dclm_jax.data import corpus, formats, readers
-from dclm_jax.data.corpora import COLLECTIONS, DRAWN, Collection
-from dclm_jax.data.documents import PLAIN, TEXT_FORMATS, Document, TextOptions
+from dclm_jax.data import corpus, readers
+from dclm_jax.data.corpora import DRAWN
+from dclm_jax.data.documents import PLAIN, Document, TextOptions
 from dclm_jax.data.numbering import NumberedText
+from dclm_jax.data.prepare_plan import (
+    DEFAULT_OPTIONS,
+    INPUT,
+    CorpusPlan,
+    PrepareOptions,
+    TextPath,
+    TextSource,
+    complete_plan,
+    require_effect,
+)
 from dclm_jax.data.readers import TextReader
-from dclm_jax.data.text_files import STDIN, UTF8, checked_encoding, input_files
+from dclm_jax.data.text_files import STDIN, input_files
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, UNKNOWN, Vocabulary
-from dclm_jax.errors import InputError, brief, printable, require_at_least
+from dclm_jax.errors import InputError, printable
 from dclm_jax.log import job_logger, logger
 
-TextPath = str | pathlib.Path
-TextSource = TextPath | Mapping[str, TextPath] | None
-
-DEFAULT_VOCAB_SIZE = 10_000
-_DEFAULT_FRACTIONS = (0.8, 0.1, 0.1)
-# The name of an input that is divided into splits.
-_INPUT = "input"
 _FILES_OF_EVERY_CORPUS = (corpus.MANIFEST_FILE, corpus.VOCABULARY_FILE)
-_FORMATS_OF: dict[str, Sequence[str]] = {
-    "normalize": (*formats.RAW, "jsonl"),
-    "language": (*formats.RAW, "jsonl"),
-    "text_key": formats.RECORDS,
-    # All formats of text need these options, and no named corpus does.
-    **dict.fromkeys(("format", "unicode", "encoding", "unknown_token"), TEXT_FORMATS),
-}
-"""The formats in which an option has an effect."""
 # Usual spellings of OOV words in texts.
 _UNKNOWN_SPELLINGS = {"<unk>", "<UNK>", "[UNK]", "@unk@"}
 _SHOWN_SENTENCES, _SHOWN_WORDS, _SHOWN_UNKNOWN = 3, 40, 10
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PrepareOptions:
-    """Options by which documents become a prepared corpus: splits, vocabulary and filters.
-
-    Attributes:
-      fractions: shares of train, valid and test for text to divide; 0 skips a split. Default:
-        0.8,0.1,0.1.
-      seed: random seed for the division into splits.
-      vocab_size: maximum number of words in the vocabulary, which has the most frequent training
-        words. Default: 10,000; with `min_count` no maximum.
-      min_count: minimum number of occurrences of a word in the training text.
-      vocabulary: vocabulary of another corpus, vocabulary.tsv, in place of counted words.
-      encoding: encoding of text, such as cp1252 or utf-16.
-      split_documents_at: maximum number of words per document; longer documents are cut between
-        sentences.
-      min_words: minimum number of words per document; shorter documents are omitted.
-      max_words: maximum number of words per document; longer documents are omitted.
-      max_unknown: maximum share of OOV words per document, from 0 to 1; documents with a larger
-        share are omitted.
-    """
-
-    fractions: Sequence[float] | None = None
-    seed: int = 0
-    vocab_size: int | None = None
-    min_count: int | None = None
-    vocabulary: TextPath | None = None
-    encoding: str = UTF8
-    split_documents_at: int | None = None
-    min_words: int | None = None
-    max_words: int | None = None
-    max_unknown: float | None = None
-
-    def __post_init__(self):
-        require_at_least("seed", self.seed, 0)
-        require_at_least("vocab_size", self.vocab_size, 1)
-        require_at_least("min_count", self.min_count, 1)
-        require_at_least("split_documents_at", self.split_documents_at, 1)
-        require_at_least("min_words", self.min_words, 1)
-        require_at_least("max_words", self.max_words, self.min_words or 1)
-        if self.max_unknown is not None and not 0 <= self.max_unknown <= 1:
-            raise InputError(f"max_unknown is {self.max_unknown:g}; expected a share from 0 to 1")
-        for name in ("vocab_size", "min_count"):
-            if getattr(self, name) is not None and self.vocabulary is not None:
-                raise InputError(
-                    f"{name} has no effect with a vocabulary file; remove --{name} or --vocabulary"
-                )
-
-
-DEFAULT_OPTIONS = PrepareOptions()
 
 
 def prepare(
@@ -132,7 +76,7 @@ def prepare(
     Returns:
       The manifest.
     """
-    plan = _plan(source, text, options, collection)
+    plan = complete_plan(source, text, options, collection)
     target = storage.resolve(output)
     inputs = {name: _open(path, plan) for name, path in plan.inputs.items()}
     sources = {name: text.described for name, text in inputs.items()}
@@ -176,148 +120,6 @@ def prepare(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Plan:
-    """Inputs, splits and options with all defaults filled in.
-
-    Attributes:
-      inputs: paths by the name of their split, by "input" if divided, or by the name of a named
-        corpus.
-      splits: the splits to write.
-      text: how text becomes words.
-      options: how documents become a corpus.
-      collection: the named corpus, if any.
-      vocabulary: the vocabulary that the options name, if any.
-    """
-
-    inputs: dict[str, TextPath]
-    splits: list[str]
-    text: TextOptions
-    options: PrepareOptions
-    collection: Collection | None
-    vocabulary: Vocabulary | None
-
-    @property
-    def recorded(self) -> dict[str, Any]:
-        """The options for the manifest."""
-        options = {**dataclasses.asdict(self.text), **dataclasses.asdict(self.options)}
-        options["vocabulary"] = self.vocabulary and self.vocabulary.fingerprint
-        return options | {"collection": self.collection and self.collection.name}
-
-
-def _plan(
-    source: TextSource, text: TextOptions, options: PrepareOptions, name: str | None
-) -> _Plan:
-    """The plan, with defaults filled in and contradictions refused."""
-    collection = _collection(name) if name else None
-    if collection:
-        inputs = {collection.name: _folder(source, collection)}
-        fractions = collection.fractions
-    else:
-        inputs = _named(source)
-        fractions = _DEFAULT_FRACTIONS if _INPUT in inputs else ()
-    if collection:
-        _require_effect(text, options, {collection.name})
-    has_split = options.fractions is not None and _INPUT not in inputs
-    for flag, is_refused in {"split": has_split, "seed": options.seed and not fractions}.items():
-        if is_refused:
-            what = f"{collection.name} takes" if collection else "inputs of given splits take"
-            raise InputError(f"{what} no {flag}; remove --{flag}")
-    if options.fractions is not None:
-        fractions = _checked(options.fractions)
-    shares = dict(zip(corpus.SPLITS, fractions, strict=False))
-    splits = [split for split in corpus.SPLITS if split in inputs]
-    splits = splits or [split for split in corpus.SPLITS if shares.get(split) != 0]
-    if "train" not in splits and options.vocabulary is None:
-        raise InputError(
-            "there is no train split to count a vocabulary; name a vocabulary file by --vocabulary"
-        )
-    # The embedded corpus is converted to lower case.
-    lowercase = text.lowercase or bool(collection and collection.home)
-    unknown_token = text.unknown_token or (collection.unknown_token if collection else None)
-    if unknown_token and lowercase:
-        unknown_token = unknown_token.lower()
-    vocabulary, vocab_size = None, options.vocab_size
-    if options.vocabulary is not None:
-        vocabulary, vocab_size = Vocabulary.load(options.vocabulary), None
-        unknown_token = unknown_token or vocabulary.unknown_token
-        if unknown_token in vocabulary.words:
-            raise InputError(
-                f"unknown_token is {brief(unknown_token)}, which is also a word of "
-                f"{options.vocabulary}; remove the word from this file"
-            )
-        vocabulary = dataclasses.replace(vocabulary, unknown_token=unknown_token)
-    elif vocab_size is None and options.min_count is None:
-        vocab_size = DEFAULT_VOCAB_SIZE
-    options = dataclasses.replace(
-        options,
-        fractions=list(fractions),
-        vocab_size=vocab_size,
-        encoding=checked_encoding(options.encoding),
-    )
-    text = dataclasses.replace(text, lowercase=lowercase, unknown_token=unknown_token)
-    return _Plan(inputs, splits, text, options, collection, vocabulary)
-
-
-def _require_effect(text: TextOptions, options: PrepareOptions, read_as: set[str]) -> None:
-    """Refuses options that have no effect on text in these formats."""
-    values, defaults = vars(text) | vars(options), vars(PLAIN) | vars(DEFAULT_OPTIONS)
-    for name, needed in _FORMATS_OF.items():
-        if values[name] != defaults[name] and read_as.isdisjoint(needed):
-            raise InputError(
-                f"{name} has no effect on text that is read as {', '.join(sorted(read_as))}; "
-                f"remove --{name}"
-            )
-
-
-def _collection(name: str) -> Collection:
-    if name not in COLLECTIONS:
-        raise InputError(f"unknown corpus {brief(name)}; expected one of {', '.join(COLLECTIONS)}")
-    return COLLECTIONS[name]
-
-
-def _folder(source: TextSource, collection: Collection) -> TextPath:
-    """The folder of a named corpus."""
-    name = collection.name
-    if isinstance(source, Mapping):
-        raise InputError(f"{name} has its own splits; name only its folder")
-    if source is not None and collection.home:
-        raise InputError(f"{name} is embedded and takes no input; remove --input")
-    if source is None and not collection.home:
-        raise InputError(f"{name} has no input; set --input to the folder of {collection.title}")
-    return source or (collection.home() if collection.home else "")
-
-
-def _named(source: TextSource) -> dict[str, TextPath]:
-    """The inputs by the names of `_Plan.inputs`."""
-    if not isinstance(source, Mapping):
-        return {_INPUT: source or ""}
-    splits = "--train, --valid and --test"
-    if not source:
-        raise InputError(f"no text is named; add --{_INPUT}, or any of {splits}, or --corpus")
-    names = [name for name in (_INPUT, *corpus.SPLITS) if name in source]
-    if len(names) < len(source) or (_INPUT in names and len(names) > 1):
-        raise InputError(
-            f"the inputs are {' and '.join(f'--{name}' for name in source)}; choose --{_INPUT} "
-            f"alone, or any of {splits}"
-        )
-    return {name: source[name] for name in names}
-
-
-def _checked(fractions: Sequence[float]) -> Sequence[float]:
-    """The shares of the splits."""
-    if (
-        len(fractions) != len(corpus.SPLITS)
-        or not all(0 <= share <= 1 for share in fractions)
-        or abs(sum(fractions) - 1) > 1e-6
-    ):
-        raise InputError(
-            f"split is {','.join(f'{share:g}' for share in fractions)}; expected three shares of "
-            "train, valid and test that add up to 1"
-        )
-    return fractions
-
-
-@dataclasses.dataclass(frozen=True)
 class _Input:
     """An input of the plan.
 
@@ -332,7 +134,7 @@ class _Input:
     reader: TextReader
 
 
-def _open(path: TextPath, plan: _Plan) -> _Input:
+def _open(path: TextPath, plan: CorpusPlan) -> _Input:
     reader = TextReader(plan.text, plan.options.encoding)
     if plan.collection:
         return _Input(path, plan.collection.describe(path), reader)
@@ -386,7 +188,7 @@ def _compared(sources: dict[str, dict[str, Any]]) -> dict[str, tuple[Any, str | 
     }
 
 
-def _documents(inputs: Mapping[str, _Input], plan: _Plan) -> Iterator[tuple[int, Document]]:
+def _documents(inputs: Mapping[str, _Input], plan: CorpusPlan) -> Iterator[tuple[int, Document]]:
     """The index of the split of each document, or DRAWN, and the document."""
     for name, text in inputs.items():
         part = corpus.SPLITS.index(name) if name in corpus.SPLITS else DRAWN
@@ -400,7 +202,7 @@ def _documents(inputs: Mapping[str, _Input], plan: _Plan) -> Iterator[tuple[int,
             text.reader.finish(text.path)
 
 
-def _end(inputs: Mapping[str, _Input], plan: _Plan) -> TextOptions:
+def _end(inputs: Mapping[str, _Input], plan: CorpusPlan) -> TextOptions:
     """Logs omitted sentences and documents, and returns the options by which a run reads other
     text like its training text."""
     if sentences := sum(text.reader.empty_sentences for text in inputs.values()):
@@ -411,20 +213,20 @@ def _end(inputs: Mapping[str, _Input], plan: _Plan) -> TextOptions:
         format = plan.collection.text_format
     else:
         formats = {format for text in inputs.values() for format in text.reader.formats}
-        _require_effect(plan.text, plan.options, formats)
+        require_effect(plan.text, plan.options, formats)
         is_raw = any(text.reader.has_raw_text for text in inputs.values())
         format = "prose" if is_raw else "tagged" if "tagged" in formats else "lines"
     return dataclasses.replace(plan.text, format=format)
 
 
-def _divided(numbered: NumberedText, plan: _Plan) -> NumberedText:
+def _divided(numbered: NumberedText, plan: CorpusPlan) -> NumberedText:
     """The documents with indices of `corpus.SPLITS` as their parts; long documents are cut."""
     parts = numbered.parts
     if plan.collection:
         parts = np.asarray(plan.collection.parts(numbered.names))
     drawn = np.flatnonzero(parts == DRAWN)
     if drawn.size:
-        whose = plan.collection.name if plan.collection else plan.inputs[_INPUT]
+        whose = plan.collection.name if plan.collection else plan.inputs[INPUT]
         parts[drawn] = divide(drawn.size, plan.options.fractions or (), plan.options.seed, whose)
     numbered = dataclasses.replace(numbered, parts=parts)
     max_words = plan.options.split_documents_at
@@ -457,7 +259,7 @@ class _Selection(NamedTuple):
     dropped: dict[str, dict[str, int]]
 
 
-def _selected(numbered: NumberedText, plan: _Plan) -> _Selection:
+def _selected(numbered: NumberedText, plan: CorpusPlan) -> _Selection:
     options, tokens_D = plan.options, numbered.tokens
     short, long, unknown, kept = range(len(corpus.DROP_REASONS) + 1)
     is_short_D = tokens_D < (options.min_words or 0)

@@ -1,4 +1,4 @@
-"""The choice of the next word: greedy, beam search, or sampling."""
+"""The choice of the next word (greedy, beam search, or sampling), and limits of texts."""
 
 import dataclasses
 import math
@@ -63,6 +63,21 @@ class Decoding:
 
 
 GREEDY = Decoding()
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """Maximum numbers of sentences, of words per sentence, and of words; END is not counted.
+
+    Counts are int32; memory for a sentence grows with its maximum number of words.
+    """
+
+    num_sentences: files.Size
+    max_sentence_words: files.Size
+    max_words: files.Size = 2**31 - 1
+
+    def __post_init__(self):
+        files.require_valid(self)
 
 
 def choose(

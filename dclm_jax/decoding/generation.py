@@ -29,9 +29,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dclm_jax import files
 from dclm_jax.data.vocabulary import END, START, UNKNOWN
-from dclm_jax.decoding.choices import Decoding, choose
+from dclm_jax.decoding.choices import Decoding, Limits, choose
 from dclm_jax.errors import InputError, brief
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.precision import compiled
@@ -45,21 +44,6 @@ DOCUMENTS_AT_ONCE = 64
 """Maximum number of documents generated at once; a power of two."""
 MAX_LOGITS = 2**26
 """Maximum R*V of a batch, which bounds memory; only a single document may exceed it."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Limits:
-    """Maximum numbers of sentences, of words per sentence, and of words; END is not counted.
-
-    Counts are int32; memory for a sentence grows with its maximum number of words.
-    """
-
-    num_sentences: files.Size
-    max_sentence_words: files.Size
-    max_words: files.Size = 2**31 - 1
-
-    def __post_init__(self):
-        files.require_valid(self)
 
 
 class Generated(NamedTuple):

@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 
 from dclm_jax.nn.layers import fold
+from dclm_jax.nn.logits import OutputInputs
 from dclm_jax.nn.plan import Plan
-from dclm_jax.nn.softmax import OutputInputs, summed_nll
+from dclm_jax.nn.softmax import summed_nll
 
 
 def bag_targets(targets_SxNxB: jax.Array, mask_SxNxB: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -36,9 +36,9 @@ from dclm_jax.errors import InputError
 from dclm_jax.nn import stack
 from dclm_jax.nn.cells import CELLS, Params
 from dclm_jax.nn.layers import Weight, glorot_uniform
+from dclm_jax.nn.logits import OutputInputs
 from dclm_jax.nn.plan import Plan, default_plan
 from dclm_jax.nn.precision import MatmulPrecision
-from dclm_jax.nn.softmax import OutputInputs
 from dclm_jax.nn.stack import StackInput, StackState
 
 # Layers are made one by one, and a configuration file may have any number.

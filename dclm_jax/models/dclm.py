@@ -24,7 +24,7 @@ from dclm_jax.models.base import (
 from dclm_jax.nn import stack
 from dclm_jax.nn.attention import Memory, attend, init_attention
 from dclm_jax.nn.layers import glorot_uniform, resized, sum_of_rows
-from dclm_jax.nn.softmax import OutputInputs
+from dclm_jax.nn.logits import OutputInputs
 from dclm_jax.nn.stack import StackInput, StackState
 
 

@@ -35,7 +35,7 @@ from dclm_jax.nn import stack
 from dclm_jax.nn.cells import CELLS
 from dclm_jax.nn.hashing import hashed_logits
 from dclm_jax.nn.layers import resized, sum_of_rows, uniform_matrices
-from dclm_jax.nn.softmax import OutputInputs
+from dclm_jax.nn.logits import OutputInputs
 from dclm_jax.nn.stack import StackState
 
 FIRST_HISTORY = 0.1

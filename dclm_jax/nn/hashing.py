@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dclm_jax.nn.softmax import HashedLogits
+from dclm_jax.nn.logits import HashedLogits
 
 
 @functools.cache

@@ -11,14 +11,8 @@ from dclm_jax.models.bags import bag_targets, bags_nll
 from dclm_jax.models.base import Context, DocumentModel, Params, Pointer, Source
 from dclm_jax.nn.hashing import hashed_logits
 from dclm_jax.nn.layers import Weight, as_matrix, fold, product, unfold
-from dclm_jax.nn.softmax import (
-    Copies,
-    OutputInputs,
-    RowLogits,
-    summed_nll,
-    token_measures,
-    token_nll,
-)
+from dclm_jax.nn.logits import Copies, OutputInputs, RowLogits
+from dclm_jax.nn.softmax import summed_nll, token_measures, token_nll
 from dclm_jax.reading.batch_elements import select
 from dclm_jax.reading.driver import SentenceFeatures, close_sentences, read_sentences, weighted
 from dclm_jax.reading.dropout import draw_masks, draw_source_masks, drop_weights

@@ -8,12 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dclm_jax import language_model as api
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import distributions
 from dclm_jax.evaluation.scoring import Continuation
+from dclm_jax.mixture import mix
+from dclm_jax.nn.logits import OutputInputs
 from dclm_jax.nn.plan import CPU
-from dclm_jax.nn.softmax import OutputInputs, token_measures
+from dclm_jax.nn.softmax import token_measures
 from dclm_jax.reading.likelihoods import block_measures
 from tests import oracles
 from tests.exhaustive import also
@@ -172,7 +173,7 @@ def test_the_table_has_a_column_per_measure(warns):
     assert score.sentences[0].log_probs_no_context is None
 
 
-MIXTURE = api.mix(language_model("rnnlm"), language_model("adclm"), 0.5)
+MIXTURE = mix(language_model("rnnlm"), language_model("adclm"), 0.5)
 ADAPTED = language_model("adclm").adapt("unigram", weight=0.1, strength=30)
 
 

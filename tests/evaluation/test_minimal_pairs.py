@@ -6,7 +6,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dclm_jax import language_model as api
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.minimal_pairs import (
     PER_TARGET,
@@ -17,6 +16,7 @@ from dclm_jax.evaluation.minimal_pairs import (
     outcomes,
 )
 from dclm_jax.evaluation.scoring import Continuation
+from dclm_jax.mixture import mix
 from tests import oracles
 from tests.test_read_document import language_model
 
@@ -144,7 +144,7 @@ def test_columns_and_models():
         InputError, match="^a pair: --by names 'field', which is no column .* 'kind'$"
     ):
         accuracies([[*lm.minimal_pairs(PAIRS)]], ["field"])
-    mixture = api.mix(lm, language_model("adclm"), 0.0)
+    mixture = mix(lm, language_model("adclm"), 0.0)
     mixed, of_adclm = mixture.minimal_pairs(PAIRS), language_model("adclm").minimal_pairs(PAIRS)
     for outcome, expected in zip(mixed, of_adclm, strict=True):
         np.testing.assert_allclose(outcome.log_probs, expected.log_probs, rtol=1e-5)

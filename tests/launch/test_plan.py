@@ -10,7 +10,7 @@ import pytest
 from dclm_jax import models
 from dclm_jax.data.batches import Shape
 from dclm_jax.training.config import OptimizerConfig
-from dclm_jax.training.loop import first_shapes
+from dclm_jax.training.job import first_shapes
 from dclm_jax.training.optimizer import create_optimizer
 from launch import plan
 

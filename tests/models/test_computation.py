@@ -16,7 +16,7 @@ from dclm_jax.processes import DEVICES
 from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll
 from dclm_jax.training.config import OptimizerConfig
-from dclm_jax.training.loop import first_shapes
+from dclm_jax.training.job import first_shapes
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import shard_rows, train_step
 from tests.exhaustive import also

@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from dclm_jax.nn.hashing import hashed_logits, history_starts
+from dclm_jax.nn.logits import OutputInputs
 from dclm_jax.nn.plan import CPU, GPU, TPU
-from dclm_jax.nn.softmax import OutputInputs, summed_nll, token_nll
+from dclm_jax.nn.softmax import summed_nll, token_nll
 from tests.nn.test_softmax import plan_of
 from tests.oracles import assert_gradient, hashed_row
 

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dclm_jax.nn.logits import Copies, OutputInputs, RowLogits
 from dclm_jax.nn.plan import CPU, GPU, TPU, Plan
-from dclm_jax.nn.softmax import Copies, OutputInputs, RowLogits, summed_nll, token_nll
+from dclm_jax.nn.softmax import summed_nll, token_nll
 from tests import oracles
 
 pytestmark = pytest.mark.usefixtures("x64")

@@ -22,6 +22,7 @@ from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.training import loop
 from dclm_jax.training.checkpoints import Checkpoints
 from dclm_jax.training.config import default_config
+from dclm_jax.training.job import open_job
 from dclm_jax.training.run_writer import MetricsLog, RunProgress
 from dclm_jax.training.workdir import (
     MetricsLine,
@@ -350,9 +351,9 @@ def test_shapes_are_told_when_they_are_compiled_which_counts_in_no_rate(
 def test_batches_hold_the_segment_before_if_contexts_are_carried(data, name, length, carried):
     values = {"model.name": name, "model.cell": "lstm", "data.segment_length": length}
     values |= {"data.carry_context": True}
-    work = loop.open_job(config(data, **values))
+    work = open_job(config(data, **values))
     assert work.batches.earlier_sentences == carried
-    without = loop.open_job(config(data, **{**values, "data.carry_context": False}))
+    without = open_job(config(data, **{**values, "data.carry_context": False}))
     assert without.batches.earlier_sentences == (4 if name == "rlm_bow_lf" else 0)
 
 
