@@ -1,7 +1,7 @@
 """A trained neural model in Python: it scores, reads, orders and generates text.
 
 Log-probabilities are natural logarithms (nats); a surprisal is a negative log-probability. Methods
-take documents as `dclm_jax.encoding` defines them.
+take documents as `dclm_jax.data.encoding` defines them.
 """
 
 import abc
@@ -19,11 +19,11 @@ import numpy as np
 
 from dclm_jax import storage
 from dclm_jax.data.documents import Document, TextOptions
+from dclm_jax.data.encoding import AnyDocument, Documents, OfSentence, SentenceText, words_of
 from dclm_jax.data.vocabulary import END_TOKEN, START_TOKEN
 from dclm_jax.decoding import generation
 from dclm_jax.decoding.choices import GREEDY, Decoding, Limits
 from dclm_jax.decoding.ordering import DEFAULT_BEAM, Ordered, order_sentences
-from dclm_jax.encoding import AnyDocument, Documents, OfSentence, SentenceText, encoded, words_of
 from dclm_jax.errors import InputError, brief, require_at_least
 from dclm_jax.evaluation import distributions
 from dclm_jax.evaluation.distributions import DIVERGENCE, SURPRISAL, Measured, surprisal_columns
@@ -80,8 +80,9 @@ class DocumentState:
         if no_context_too:
             states.append(self.lm.without_context())
         words = words_of(candidates, "the candidates are")
-        self.lm.warn_of_oov(words)
-        ids = list(map(self.lm.vocabulary.encode, words))
+        encoder = self.lm.encoder()
+        ids = list(map(encoder.encode, words))
+        encoder.log_oov()
         names = surprisal_columns(no_context_too=no_context_too)
         nll = (score_after(reader, state, [0] * len(ids), ids) for state in states)
         measures = (dict(zip(names, values, strict=True)) for values in zip(*nll, strict=True))
@@ -96,8 +97,9 @@ class DocumentState:
         """
         require_at_least("k", k, 1)
         (words,) = words_of([prefix])
-        self.lm.warn_of_oov([words])
-        (log_probs_V,) = self.lm.reader.next(self.state, self.lm.vocabulary.encode(words))
+        encoder = self.lm.encoder()
+        (log_probs_V,) = self.lm.reader.next(self.state, encoder.encode(words))
+        encoder.log_oov()
         best = np.argsort(-log_probs_V, kind="stable")[:k]
         return [(self.lm.vocabulary.words[i], float(log_probs_V[i])) for i in best]
 
@@ -318,7 +320,7 @@ class LanguageModel(NeuralModel, SentenceModel):
           Indices of the sentences with words; log P of this order in nats, and whether the order is
           proven to be the likeliest.
         """
-        documents = [*encoded(self.vocabulary, [sentences], oov=self.oov_words())]
+        documents = [*self.encoder().documents([sentences])]
         if not documents:
             raise InputError("there are no words to put in order; pass a sentence with words")
         (document,) = documents

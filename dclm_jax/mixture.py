@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from dclm_jax.encoding import Documents
+from dclm_jax.data.encoding import Documents
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import datasets, interpolation
 from dclm_jax.evaluation.datasets import Dataset

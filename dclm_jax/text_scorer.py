@@ -1,13 +1,14 @@
 """Models that score text: perplexities, surprisals, and choices among alternatives.
 
 Log-probabilities are natural logarithms (nats); a surprisal is a negative log-probability. Methods
-take documents as `dclm_jax.encoding` defines them.
+take documents as `dclm_jax.data.encoding` defines them.
 """
 
 import abc
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NoReturn, TypeVar
@@ -24,19 +25,16 @@ from dclm_jax.data.documents import (
     columns,
     require_free_names,
 )
-from dclm_jax.data.readers import parse_documents
-from dclm_jax.data.vocabulary import Vocabulary
-from dclm_jax.encoding import (
-    AnyDocument,
+from dclm_jax.data.encoding import (
     Documents,
+    Encoded,
+    Encoder,
     OfSentence,
-    OovWords,
-    PassedDocument,
     SentenceText,
-    dataset_of,
-    encoded,
     words_of,
 )
+from dclm_jax.data.readers import parse_documents
+from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation import adaptation, distributions, minimal_pairs
 from dclm_jax.evaluation.adaptation import Adaptation, Tuning
@@ -60,6 +58,8 @@ from dclm_jax.reading.continuations import SentenceReader
 
 OfTest = TypeVar("OfTest")
 DEFAULT_BATCH_SIZE = 32
+_TEXTS = itertools.count(1)
+"""Numbers of texts without a name."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -133,21 +133,19 @@ class ScoringModel(abc.ABC):
         precision = self.matmul_precision and f", matmul precision {self.matmul_precision}"
         return f"{self.title}, {self.num_parameters:,} parameters{step}{precision or ''}"
 
-    def oov_words(self) -> OovWords:
-        """A counter of OOV words, which are more frequent in text that is read in another way."""
-        return OovWords(self.vocabulary, self.text.unknown_rates.get("test"))
+    def encoder(self) -> Encoder:
+        """An encoder of one text, which knows the OOV rate of the training corpus."""
+        return Encoder(self.vocabulary, self.text.unknown_rates.get("test"))
 
-    def warn_of_oov(self, sentences: Iterable[Sequence[str]]) -> None:
-        """Warns if many words of the sentences are OOV."""
-        oov = self.oov_words()
-        oov.add(sentences)
-        oov.warn()
-
-    def _encoded(self, documents: Iterable[AnyDocument]) -> Iterator[PassedDocument[AnyDocument]]:
-        return encoded(self.vocabulary, documents, keep_empty=True, oov=self.oov_words())
+    def _encoded(self, documents: Documents) -> Iterator[Encoded]:
+        return self.encoder().documents(documents, keep_empty=True)
 
     def _dataset(self, documents: Documents | Dataset) -> Dataset:
-        return dataset_of(self.vocabulary, documents, self.oov_words())
+        """Documents as a dataset, which is read once; documents without words are omitted."""
+        if isinstance(documents, Dataset):
+            return documents
+        encoded = self.encoder().documents(documents)
+        return Dataset(lambda: encoded, None, {"input": "documents"})
 
     def encode(self, document: Document | Sequence[SentenceText]) -> list[np.ndarray]:
         """The word ids of a document's sentences; sentences without words are omitted."""
@@ -155,23 +153,44 @@ class ScoringModel(abc.ABC):
         return passed.sentences
 
     def documents(
-        self, text: str, options: TextOptions | None = None, *, name: str = "text"
+        self,
+        text: str | Iterable[str],
+        options: TextOptions | None = None,
+        *,
+        name: str | None = None,
     ) -> list[Document]:
-        """The documents in a text, for `score`, `read` and all other methods.
+        """The documents in a text or in several texts, for `score`, `read` and all other methods.
 
         Args:
-          text: a text such as "It rained. We left."
+          text: a text such as "It rained. We left."; or a list of texts, named 0, 1, ...; or an
+            object whose `items` are names and texts, such as a pandas.Series or a dict.
           options: text options, by default `string_options`.
-          name: name of the text; documents without a name are called NAME:LINE.
+          name: name of a single text; by default text1, text2, ... in the order of calls. A
+            document is named after its text, or NAME:LINE if the text has several documents.
 
-        Warnings in the log count omitted words, OOV words and invisible characters.
+        Warnings in the log count omitted words and invisible characters.
         """
-        if not isinstance(text, str):
-            raise InputError(f"text is {brief(text)}; expected a string")
+        if isinstance(text, str):
+            texts: Iterable[Any] = [(name or f"text{next(_TEXTS)}", text)]
+        elif name is None and isinstance(text, Iterable):
+            items = getattr(text, "items", None)
+            texts = items() if items else enumerate(text)
+        else:
+            raise InputError(
+                f"text is {brief(text)}; expected a string, or several strings without a name"
+            )
         options = options or self.string_options()
-        documents = list(parse_documents(text, options, name))
-        self.warn_of_oov(sentence for document in documents for sentence in document.sentences)
-        return documents
+        documents: dict[str, Document] = {}
+        for key, string in texts:
+            if not isinstance(string, str):
+                raise InputError(f"text {brief(key)} is {brief(string)}; expected a string")
+            for document in parse_documents(string, options, str(key)):
+                if document.id in documents:
+                    raise InputError(
+                        f"two documents are named {brief(document.id)}; give each text its own name"
+                    )
+                documents[document.id] = document
+        return list(documents.values())
 
     def string_options(self) -> TextOptions:
         """The text options of the training corpus for strings: a model trained on tagged text reads
@@ -243,7 +262,7 @@ class ScoringModel(abc.ABC):
         """
         surprisals = surprisal_columns(no_context_too=no_context_too)
         others = measure_columns(measures, no_context_too=no_context_too)
-        without_words = SentenceScore(0.0, [], [], {name: [] for name in [*surprisals, *others]})
+        without_words = SentenceScore([], [], {name: [] for name in [*surprisals, *others]})
         passed = self._encoded(documents)
         for document, measured in self._measured(passed, surprisals, others):
             words = filter(None, document.words)
@@ -251,7 +270,7 @@ class ScoringModel(abc.ABC):
             cells = {}
             if isinstance(document.passed, Document) and document.passed.rows:
                 cells = columns(document.passed)
-            yield DocumentScore.of(document.id, document.aligned(scores, without_words), cells)
+            yield DocumentScore(document.id, document.aligned(scores, without_words), cells)
 
     def _measured(
         self, documents: Iterable[OfSentence], surprisals: Sequence[str], others: Sequence[str]
@@ -315,7 +334,7 @@ class TextScorer(ScoringModel):
         self, choices: Iterable[Choice | Sequence[SentenceText]]
     ) -> Iterator[Continuation]:
         """The documents to score, one per alternative."""
-        oov = self.oov_words()
+        encoder = self.encoder()
         for passed in choices:
             choice = passed if isinstance(passed, Choice) else Choice(passed)
             words, before = (
@@ -323,12 +342,10 @@ class TextScorer(ScoringModel):
                 for sentences in (choice.alternatives, choice.context)
             )
             minimal_pairs.require_different(choice, words)
-            if passed is not choice:
-                oov.add(words)
-            context = [self.vocabulary.encode(sentence) for sentence in before if sentence]
+            context = [encoder.encode(sentence) for sentence in before if sentence]
             for alternative in words:
-                yield Continuation([*context, self.vocabulary.encode(alternative)], owner=choice)
-        oov.warn()
+                yield Continuation([*context, encoder.encode(alternative)], owner=choice)
+        encoder.log_oov()
 
     def coherence(self, documents: Documents | Dataset, **options: Any) -> CoherenceResults:
         """Order-discrimination accuracy: how often a document is more probable than its sentences

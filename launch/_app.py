@@ -90,6 +90,7 @@ class LogHandler(logging.Handler):
     def __init__(self, log_on_stdout: bool):
         super().__init__()
         self._log_on_stdout = log_on_stdout
+        self._printed: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
         if not processes.is_first():
@@ -98,8 +99,14 @@ class LogHandler(logging.Handler):
         # A command that makes files, such as a corpus or a run, has its log as its output. Other
         # commands may print a result, which programs read.
         stream = sys.stdout if self._log_on_stdout and not is_warning else sys.stderr
-        word = "" if record.name == job_logger.name else "warning: " if is_warning else "note: "
-        print(f"{word}{record.getMessage()}", file=stream, flush=True)
+        line = record.getMessage()
+        if record.name != job_logger.name:
+            line = f"{'warning' if is_warning else 'note'}: {line}"
+            # Several runs that read one text log equal lines.
+            if line in self._printed:
+                return
+            self._printed.add(line)
+        print(line, file=stream, flush=True)
 
 
 class _HelpFlag(app.HelpFlag):

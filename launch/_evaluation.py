@@ -1,24 +1,20 @@
 """Flags, runs, input and progress for the launchers that use a trained model."""
 
-import dataclasses
-import functools
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
-import numpy as np
 from absl import flags
 from rich import progress
 from rich.console import Console
 
 from dclm_jax import runs
-from dclm_jax.data.corpus import SPLITS, TrainingText
-from dclm_jax.data.documents import PLAIN, Document, TextOptions
-from dclm_jax.data.readers import TextReader, read_alike
+from dclm_jax.data.corpus import SPLITS, read_manifest
+from dclm_jax.data.documents import Document, TextOptions
+from dclm_jax.data.encoding import oov_warning
+from dclm_jax.data.readers import TextReader, options_like
 from dclm_jax.data.text_files import UTF8
-from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import datasets, perplexity
+from dclm_jax.evaluation import datasets
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.results import Results
 from dclm_jax.log import logger
@@ -46,7 +42,6 @@ MATMUL_PRECISION = flags.DEFINE_enum(
 _TEXT = define_fields(TextOptions, unset="as in training", omitted=["unknown_token"])
 ENCODING = flags.DEFINE_string("encoding", UTF8, "Encoding of text, such as cp1252 or utf-16.")
 _OF_TEXT = (*_TEXT.values(), ENCODING)
-Read = TypeVar("Read")
 # Flags that functions below define belong to the launcher that calls them; its --help lists them.
 flags.disclaim_key_flags()
 
@@ -116,99 +111,40 @@ def open_split(models: Iterable[ScoringModel], name: str, text: str | None = Non
     Args:
       models: models with one vocabulary.
       name: name of the split.
-      text: path of the text, read with `text_options`.
+      text: path of the text.
     """
     models = list(models)
-    vocabulary = models[0].vocabulary
-    if text is None:
-        return datasets.open_split(vocabulary, runs.corpus_of(models, flags.FLAGS.data), name)
-    return datasets.open_text(vocabulary, text, text_reader(models))
+    encoder = models[0].encoder()
+    if text is not None:
+        return datasets.open_text(encoder, text, text_reader(models))
+    directory = runs.corpus_of(models, flags.FLAGS.data)
+    dataset = datasets.open_split(encoder.vocabulary, directory, name)
+    rate = read_manifest(directory).splits[name].oov_rate
+    if warning := oov_warning(rate, encoder.usual_rate):
+        logger.warning(f"{dataset.title}: {warning}")
+    return dataset
 
 
 def text_reader(models: Sequence[ScoringModel], joined_by: Sequence[str] = ()) -> TextReader:
-    """A reader of one text with `text_options`; see `readers.read_documents` for `joined_by`."""
-    options = text_options(*(lm.text.options for lm in models))
+    """A reader of one text like the training text of models, with the options that flags change;
+    see `readers.read_documents` for `joined_by`."""
+    options = options_like([lm.text.options for lm in models], values_of(_TEXT))
     return TextReader(options, ENCODING.value, joined_by)
 
 
-def read_text(
-    models: Sequence[ScoringModel],
-    path: str,
-    *,
-    keep_empty: bool = False,
-    joined_by: Sequence[str] = (),
+def read_words(
+    lm: ScoringModel, *, keep_empty: bool = False, joined_by: Sequence[str] = ()
 ) -> Iterator[Document]:
-    """The documents of a text, read with `text_options`; see `readers.read_documents` for the other
-    arguments."""
-    documents = text_reader(models, joined_by).documents(path, keep_empty=keep_empty)
-    return counting_unknown(documents, _ids_of(models[0]), models[0].text, path)
-
-
-def _ids_of(lm: ScoringModel) -> Callable[[Document], list[np.ndarray]]:
-    return lambda document: list(map(lm.vocabulary.encode, document.sentences))
-
-
-def counting_unknown(
-    texts: Iterable[Read],
-    ids_of: Callable[[Read], Iterable[np.ndarray]],
-    trained_on: TrainingText,
-    name: str,
-) -> Iterator[Read]:
-    """Streams the texts, and warns after the last text if their OOV rate is much higher than the
-    OOV rate of the test split of the training text.
-
-    Args:
-      texts: documents, or other parts of a text.
-      ids_of: function that returns the word ids of the sentences of such a part.
-      trained_on: the training text.
-      name: name of the text in the warning.
-    """
-    words = unknown = 0
-    for text in texts:
-        for ids in ids_of(text):
-            words += len(ids)
-            unknown += int(np.count_nonzero(np.equal(ids, UNKNOWN)))
-        yield text
-    rate = unknown / max(words, 1)
-    if warning := perplexity.warning(rate, trained_on.unknown_rates.get("test"), name):
-        logger.warning(warning)
-
-
-@functools.cache
-def text_options(*trained: TextOptions | None) -> TextOptions:
-    """The options with which text is read: the options of the training texts, changed by flags.
-
-    Logs a note, once, if the options change the text, and a warning if they differ from the
-    options of the training text.
-    """
-    first, *others = [options or PLAIN for options in trained] or [PLAIN]
-    for other in others:
-        if not read_alike(other, first):
-            raise InputError(
-                f"the training texts of the runs were read differently ({first} and {other}); "
-                "choose runs whose training texts were read alike"
-            )
-    options = dataclasses.replace(first, **values_of(_TEXT))
-    if trained:
-        if not read_alike(options, first):
-            logger.warning(f"text is read as {options}; the training text was {first}")
-        elif first != PLAIN:
-            logger.info(f"text is read as {options}, like the training text")
-    return options
-
-
-def read_words(lm: ScoringModel, **more: Any) -> Iterator[Document]:
-    """The documents of --input, or of --data and --split with <UNKNOWN> for OOV words; `more` are
-    arguments of `read_text`."""
+    """The documents of --input, or of --data and --split with <UNKNOWN> for OOV words; see
+    `readers.read_documents` for the other arguments."""
     if flags.FLAGS.input is not None:
-        yield from read_text([lm], flags.FLAGS.input, **more)
-        return
-    dataset = open_split([lm], flags.FLAGS.split)
-    documents = (
+        return text_reader([lm], joined_by).documents(flags.FLAGS.input, keep_empty=keep_empty)
+    directory = runs.corpus_of([lm], flags.FLAGS.data)
+    dataset = datasets.open_split(lm.vocabulary, directory, flags.FLAGS.split)
+    return (
         Document(document.id, list(map(lm.vocabulary.decode, document.sentences)))
         for document in dataset.documents
     )
-    yield from counting_unknown(documents, _ids_of(lm), lm.text, dataset.title)
 
 
 def notify_of_saved(results: Results) -> None:

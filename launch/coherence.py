@@ -94,11 +94,8 @@ def _options() -> CoherenceOptions:
 def _open(models: Sequence[TextScorer]) -> Dataset:
     """The documents of --input, or of --data and --split."""
     dataset = _evaluation.open_split(models, flags.FLAGS.split, flags.FLAGS.input)
-    counted = _evaluation.counting_unknown(
-        dataset.documents, lambda document: document.sentences, models[0].text, dataset.title
-    )
     # Text is read once.
-    documents = list(counted)
+    documents = list(dataset.documents)
     return dataclasses.replace(dataset, read=lambda: documents)
 
 

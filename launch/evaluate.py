@@ -58,7 +58,6 @@ from dclm_jax import files
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import interpolation
 from dclm_jax.evaluation.results import Results
-from dclm_jax.log import logger
 from dclm_jax.report import figures
 from dclm_jax.report.perplexities import context_figure, measure_perplexities
 from dclm_jax.text_scorer import ScoringModel, TextScorer
@@ -108,8 +107,6 @@ def main(argv: Sequence[str]) -> None:
     to_stdout = _OUTPUT.value == files.STDOUT
     if not to_stdout:
         print(perplexities)
-    elif perplexities.warning:
-        logger.warning(perplexities.warning)
     if _OUTPUT.value:
         files.write_json(_OUTPUT.value, perplexities.to_json())
     if _PLOT.value:

@@ -66,14 +66,8 @@ def main(argv: Sequence[str]) -> None:
     if len(names) < 2:
         raise InputError(f"--alternatives={','.join(names)}: name two or more columns")
     models = _evaluation.restore_all(TextScorer)
-    first, *_ = models.values()
-    counted = _evaluation.counting_unknown(
-        read_alternatives(path, names, _evaluation.text_reader([*models.values()])),
-        lambda record: map(first.vocabulary.encode, [*record.context, *record.alternatives]),
-        first.text,
-        path,
-    )
-    choices = list(counted)
+    reader = _evaluation.text_reader([*models.values()])
+    choices = list(read_alternatives(path, names, reader))
     require_group_columns(choices, _BY.value)
     if _OUTPUT.value:
         require_free_columns(choices, names)

@@ -20,14 +20,14 @@ A line of --output is a document. `order` has the positions of its sentences in 
      "unit": "nats", "log_prob": -31.4, "is_optimal": false, "tau": 1.0}
 """
 
-import functools
 import sys
 from collections.abc import Sequence
 
 from absl import flags
 
 from dclm_jax import files
-from dclm_jax.decoding.ordering import DEFAULT_BEAM
+from dclm_jax.data.documents import Document
+from dclm_jax.decoding.ordering import DEFAULT_BEAM, Ordered, order_sentences
 from dclm_jax.decoding.reordering import measure_orders, measures_table, reorder
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.runs import run_json
@@ -54,14 +54,20 @@ def main(argv: Sequence[str]) -> None:
     _app.refuse_without("shuffle", "metrics")
     _evaluation.check_data_flags()
     lm = _evaluation.restore(LanguageModel)
-    documents = list(_evaluation.read_words(lm))
+    documents, encoder = list(_evaluation.read_words(lm)), lm.encoder()
+
+    def order(document: Document) -> Ordered:
+        ids = list(map(encoder.encode, document.sentences))
+        return order_sentences(lm.reader, ids, _BEAM.value)
+
     with _evaluation.Progress("ordering", len(documents)) as progress:
         reordered = reorder(
-            functools.partial(lm.order, beam=_BEAM.value),
+            order,
             documents,
             shuffle_seed=_SEED.value if _SHUFFLE.value else None,
             on_document=progress,
         )
+    encoder.log_oov()
     if _OUTPUT.value:
         with files.open_output(_OUTPUT.value) as file:
             file.writelines(files.json_text(document.to_json()) + "\n" for document in reordered)

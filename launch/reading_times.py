@@ -62,7 +62,8 @@ def main(argv: Sequence[str]) -> None:
     del argv
     path = _app.required("input", "PATH, a table of words")
     models = _evaluation.restore_all(TextScorer)
-    stories = list(_evaluation.read_text([*models.values()], path, joined_by=[_STORY.value]))
+    reader = _evaluation.text_reader([*models.values()], [_STORY.value])
+    stories = list(reader.documents(path))
     words = reading_times.word_table(models, stories, _TIME.value, _PREDICTORS.value)
     gains, differences = reading_times.gains_of(words, list(models), _TIME.value, _PREDICTORS.value)
     table = [("predictor", "run", "nats per 1,000 words [95% interval]", "p (Holm)")]

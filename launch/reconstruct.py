@@ -130,10 +130,10 @@ def _measure_outputs() -> tuple[str, list[reconstruction.Measures]]:
     _app.refuse_without("workdir", *_OF_MODELS)
     if STDIN == outputs == inputs:
         raise InputError("standard input can be read only once; name a file as --outputs")
-    options, encoding = _evaluation.text_options(), _evaluation.ENCODING.value
+    reader = _evaluation.text_reader([])
     with _evaluation.Progress(outputs) as progress:
         measures = reconstruction.evaluate_files(
-            outputs, inputs, options, encoding=encoding, on_document=progress
+            outputs, inputs, reader.options, encoding=reader.encoding, on_document=progress
         )
     return outputs, measures
 

@@ -34,8 +34,6 @@ from absl import flags
 from dclm_jax import files
 from dclm_jax.data.documents import PLAIN
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import perplexity
-from dclm_jax.log import logger
 from dclm_jax.rescoring import mert, metrics, nbest
 from dclm_jax.rescoring.metrics import METRICS
 from dclm_jax.rescoring.search import Rescorer
@@ -91,10 +89,7 @@ def main(argv: Sequence[str]) -> None:
     models = _evaluation.restore_all(SentenceModel)
     first, *_ = models.values()
     text, readers = first.text, {label: lm.reader for label, lm in models.items()}
-    rescorer = Rescorer(readers, first.vocabulary, lists, division, options=text.options or PLAIN)
-    trained_oov_rate = text.unknown_rates.get("test")
-    if warning := perplexity.warning(rescorer.oov_rate, trained_oov_rate, lists.path):
-        logger.warning(warning)
+    rescorer = Rescorer(readers, first.encoder(), lists, division, options=text.options or PLAIN)
     weights = rescorer.default_weights
     if _WEIGHTS.value:
         weights = rescorer.weights(_WEIGHTS.value)

@@ -9,7 +9,8 @@
 
 The surprisal of a word is -log P(word | everything before it in its document), in nats. Every
 sentence ends with <END>, which is predicted too. An OOV word has the surprisal of UNKNOWN and is
-marked as OOV (known is 0). Input may be larger than memory.
+marked as OOV (known is 0); a note lists the most frequent OOV words. Input may be larger than
+memory.
 
 tsv has one row per target (word or <END>). Columns: document, sentence and position (from 1), word,
 surprisal, known (1 or 0), sentence_log_prob, document_log_prob, then columns of the input. A word
@@ -105,10 +106,8 @@ def main(argv: Sequence[str]) -> None:
     documents = _evaluation.read_words(
         lm, keep_empty=not isinstance(lm, Autoencoder), joined_by=_JOIN.value
     )
-    columns, documents = score_files.carry(documents)
     layout = score_files.Layout(
         measures=[*surprisal_columns(no_context_too=_NO_CONTEXT.value), *others],
-        columns=columns,
         matmul_precision=lm.matmul_precision,
     )
     title = f"{lm.name}: {flags.FLAGS.input or flags.FLAGS.split}"

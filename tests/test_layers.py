@@ -21,7 +21,6 @@ LAYERS = [
     ("coherence",),
     ("training",),
     ("ngram",),
-    ("encoding",),
     ("text_scorer",),
     ("language_model", "mixture"),
     ("runs", "strings"),

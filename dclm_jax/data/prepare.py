@@ -29,6 +29,7 @@ from dclm_jax import files, storage
 from dclm_jax.data import corpus, readers
 from dclm_jax.data.corpora import DRAWN
 from dclm_jax.data.documents import PLAIN, Document, TextOptions
+from dclm_jax.data.encoding import frequent_oov
 from dclm_jax.data.numbering import NumberedText
 from dclm_jax.data.prepare_plan import (
     DEFAULT_OPTIONS,
@@ -42,14 +43,14 @@ from dclm_jax.data.prepare_plan import (
 )
 from dclm_jax.data.readers import TextReader
 from dclm_jax.data.text_files import STDIN, input_files
-from dclm_jax.data.vocabulary import SPECIAL_TOKENS, UNKNOWN, Vocabulary
+from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, printable
 from dclm_jax.log import job_logger, logger
 
 _FILES_OF_EVERY_CORPUS = (corpus.MANIFEST_FILE, corpus.VOCABULARY_FILE)
 # Usual spellings of OOV words in texts.
 _UNKNOWN_SPELLINGS = {"<unk>", "<UNK>", "[UNK]", "@unk@"}
-_SHOWN_SENTENCES, _SHOWN_WORDS, _SHOWN_UNKNOWN = 3, 40, 10
+_SHOWN_SENTENCES, _SHOWN_WORDS = 3, 40
 
 
 def prepare(
@@ -308,13 +309,8 @@ def _log_summary(numbered: NumberedText, selection: _Selection, manifest: corpus
         more = " ..." * (len(words) > _SHOWN_WORDS)
         job_logger.info(f"  {printable(' '.join(marked))}{more}")
     counts = numbered.count_words(np.any(list(selection.documents.values()), axis=0))
-    words = [word for word in counts if word not in {*SPECIAL_TOKENS, vocabulary.unknown_token}]
-    ids = vocabulary.encode(words)
-    unknown = [word for word, id in zip(words, ids, strict=True) if id == UNKNOWN]
-    if unknown:
-        unknown.sort(key=lambda word: (-counts[word], word))
-        listed = ", ".join(f"{word} {counts[word]:,}" for word in unknown[:_SHOWN_UNKNOWN])
-        job_logger.info(printable(f"most frequent of {len(unknown):,} OOV words: {listed}"))
+    if listed := frequent_oov(counts, vocabulary):
+        job_logger.info(listed)
     for word in sorted(_UNKNOWN_SPELLINGS & counts.keys() - {vocabulary.unknown_token}):
         logger.info(
             f"{word} is an ordinary word, {counts[word]:,} times; if it marks OOV words, add "

@@ -1,13 +1,14 @@
 """Text files to documents of tokenized sentences, with one document in memory at a time."""
 
+import dataclasses
 import functools
 import io
 import itertools
 import logging
 import operator
 import pathlib
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from dclm_jax.data import formats, prose
 from dclm_jax.data.documents import PLAIN, Document, TextFormat, TextOptions
@@ -203,14 +204,18 @@ def parse_documents(
     text: str,
     options: TextOptions,
     name: str = "text",
-) -> Iterator[Document]:
-    """The documents in a string, named NAME:LINE and read as `read_documents` reads a file. Notes
-    are warnings, which Python prints by default."""
+) -> list[Document]:
+    """The documents in a string, read as `read_documents` reads a file and named NAME:LINE; a
+    single document is named NAME. Notes are warnings, which Python prints by default."""
     formats.require_characters(text, name)
     reader = TextReader(options)
     lines = itertools.starmap(TextLine, enumerate(io.StringIO(text, newline=None), start=1))
-    yield from reader.written(reader.parsed(options.format, reader.text(lines, name, name)))
+    parsed = reader.parsed(options.format, reader.text(lines, name, name))
+    documents = list(reader.written(parsed))
     reader.finish(name, logging.WARNING)
+    if len(documents) == 1 and documents[0].id.startswith(f"{name}:"):
+        documents = [documents[0]._replace(id=name)]
+    return documents
 
 
 def corresponding(
@@ -227,7 +232,27 @@ def corresponding(
         raise InputError(f"{numbers}; expected equal numbers, in the same order")
 
 
-def read_alike(options: TextOptions, trained: TextOptions) -> bool:
+def options_like(trained: Sequence[TextOptions | None], changes: Mapping[str, Any]) -> TextOptions:
+    """The options of the training texts of models, with changes; by default the options of `PLAIN`.
+
+    Logs a note if the options change the text, and a warning if they differ from the training text.
+    """
+    first, *others = [options or PLAIN for options in trained] or [PLAIN]
+    for other in others:
+        if not _read_alike(other, first):
+            raise InputError(
+                f"the training texts of the runs were read differently ({first} and {other}); "
+                "choose runs whose training texts were read alike"
+            )
+    options = dataclasses.replace(first, **changes)
+    if trained and not _read_alike(options, first):
+        logger.warning(f"text is read as {options}; the training text was {first}")
+    elif dataclasses.replace(first, unknown_token=None) != PLAIN:
+        logger.info(f"text is read as {options}, like the training text")
+    return options
+
+
+def _read_alike(options: TextOptions, trained: TextOptions) -> bool:
     """Whether these options make the same words of a text as the options of a training text. All
     formats of tokenized text are alike, JSON lines match tokenized and raw text, and keys
     and the unknown token do not matter."""

@@ -123,8 +123,7 @@ def reorder(
     """Puts the sentences of documents into the order that a model finds most probable.
 
     Args:
-      order: returns the most probable order of a document's sentences, such as
-        `LanguageModel.order`.
+      order: returns the most probable order of a document's sentences.
       documents: documents without empty sentences.
       shuffle_seed: random seed for shuffling the sentences first; None for no shuffling.
     """

@@ -1,5 +1,4 @@
-"""Documents of word ids: `encode` makes them from words, also in `launch.score`; `open_split` and
-`open_text` return those of a prepared split or of text, for commands that measure."""
+"""Documents of word ids to evaluate on: a prepared split, or text."""
 
 import dataclasses
 import functools
@@ -10,26 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from dclm_jax.data import corpus, readers
+from dclm_jax.data import corpus
+from dclm_jax.data.encoding import Encoded, Encoder
+from dclm_jax.data.readers import TextReader
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Encoded:
-    """A document.
-
-    Attributes:
-      sentences: word ids of each sentence.
-      tags: parts of speech of the words of each sentence; None if the text has none.
-      characters: number of characters of the words, each word with one space; 0 if unknown.
-      id: name of the document.
-    """
-
-    sentences: list[np.ndarray]
-    tags: list[list[str]] | None = None
-    characters: int = 0
-    id: str = ""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -118,24 +102,10 @@ def documents_of(data: corpus.Corpus) -> Iterator[Encoded]:
         yield Encoded(data.document(index), id=name)
 
 
-def open_text(vocabulary: Vocabulary, path: str, reader: readers.TextReader) -> Dataset:
-    """Text, streamed once by an unused reader; "-" is standard input."""
-
-    def read() -> Iterator[Encoded]:
-        for document in reader.documents(path):
-            encoded = encode(vocabulary, document.sentences, document.id)
-            yield dataclasses.replace(encoded, tags=document.tags)
-
+def open_text(encoder: Encoder, path: str, reader: TextReader) -> Dataset:
+    """Text, streamed once by an unused reader and an unused encoder; "-" is standard input."""
     source = {"input": str(path), "split": None, "read_as": str(reader.options)}
-    return Dataset(read, None, source)
-
-
-def encode(vocabulary: Vocabulary, sentences: list[list[str]], name: str = "") -> Encoded:
-    """A document of words as word ids."""
-    characters = sum(len(word) + 1 for words in sentences for word in words)
-    return Encoded(
-        [vocabulary.encode(words) for words in sentences], characters=characters, id=name
-    )
+    return Dataset(lambda: encoder.documents(reader.documents(path)), None, source)
 
 
 def describe_vocabulary(vocabulary: Vocabulary) -> str:

@@ -17,9 +17,6 @@ COUNTING_RULES = {
     "bags": "bags of words: the words are predicted without their order, END is not",
 }
 """Rules by the objective of a model. Perplexities of different objectives are not comparable."""
-# There is a warning if the OOV rate of a text exceeds the OOV rate of the run's own text by more
-# than this difference and by more than this ratio.
-_MARGIN, _FACTOR = 0.02, 1.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,13 +88,8 @@ class Perplexity:
         """Share of OOV words, 0 to 1."""
         return self.oov_words / self.words if self.words else 0.0
 
-    @property
-    def warning(self) -> str:
-        """The result of the function `warning` for these OOV rates."""
-        return warning(self.oov_rate, self.own_oov_rate)
-
     def add(self, document: Any, nll: list[np.ndarray]) -> "Perplexity":
-        """The sums with one more document, scored whole by `Scorer.score`; `datasets.Encoded`
+        """The sums with one more document, scored whole by `Scorer.score`; `Encoded`
         documents have `characters`."""
         sentences, _ = sentences_to_score(document)
         known = [np.append(np.not_equal(ids, UNKNOWN), True) for ids in sentences]
@@ -154,7 +146,7 @@ class Perplexity:
             f"vocabulary {self.vocabulary_size:,}",
             f"counting: {COUNTING_RULES[self.objective]}",
         ]
-        return "\n".join([*lines, f"warning: {self.warning}"] if self.warning else lines)
+        return "\n".join(lines)
 
     def __str__(self) -> str:
         bits = f"{self.bits_per_word:.4f} bits per word (END included)"
@@ -201,19 +193,6 @@ def empty_sums(scorers: Sequence[WordScorer]) -> Perplexity:
             "comparable; choose models with one objective"
         )
     return Perplexity(vocabulary_size=first.vocab_size, objective=first.objective)
-
-
-def warning(oov_rate: float, own_oov_rate: float | None, text: str = "") -> str:
-    """A warning if the OOV rate is much above the OOV rate of the run's own text; empty if not.
-    The warning begins with the name of the text, if the text has a name."""
-    if own_oov_rate is None or oov_rate <= max(own_oov_rate + _MARGIN, _FACTOR * own_oov_rate):
-        return ""
-    name = f"{text}: " if text else ""
-    return (
-        f"{name}{100 * oov_rate:.2f}% of the words are out of vocabulary "
-        f"({100 * own_oov_rate:.2f}% in the run's own test split); results on both texts are not "
-        "comparable"
-    )
 
 
 def _sum(nll: list[np.ndarray]) -> float:

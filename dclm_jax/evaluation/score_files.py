@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from dclm_jax.data.documents import Document, column_names, require_free_names
+from dclm_jax.data.documents import require_free_names
 from dclm_jax.data.formats import listed
 from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL, WORD_MEASURES
 from dclm_jax.evaluation.score_types import DocumentScore, common_columns
@@ -20,43 +20,15 @@ RESULT_COLUMNS = (*_COLUMNS, *(f"{name}{NO_CONTEXT}" for name in _COLUMNS))
 """Names of columns of scores, which no column of the input may have."""
 
 
-def carry(documents: Iterable[Document]) -> tuple[list[str], Iterator[Document]]:
-    """The names of the columns of the first document, and all documents with these columns. A
-    missing cell is empty, and further columns are omitted with a note. The first document is read
-    at once.
-    """
-    documents = iter(documents)
-    first = list(itertools.islice(documents, 1))
-    repeated = [name for document in first for name in column_names(document)]
-    require_free_names(repeated, RESULT_COLUMNS)
-
-    def carried() -> Iterator[Document]:
-        is_reported = False
-        for document in itertools.chain(first, documents):
-            omitted = [name for name in column_names(document) if name not in repeated]
-            if omitted and not is_reported:
-                is_reported = True
-                logger.info(
-                    f"{document.id} has columns that the first document lacks, which are "
-                    f"omitted: {listed(omitted)}"
-                )
-            rows = [{name: row.get(name, "") for name in repeated} for row in document.rows]
-            yield document._replace(rows=rows if repeated else ())
-
-    return repeated, carried()
-
-
 class Layout(NamedTuple):
     """The content of a file.
 
     Attributes:
       measures: names of all measures of every target, surprisals included.
-      columns: names of the columns of the input.
       matmul_precision: precision of products in the model; None for n-gram models.
     """
 
     measures: Sequence[str]
-    columns: Sequence[str]
     matmul_precision: str | None
 
 
@@ -88,16 +60,29 @@ def _json_object(score: DocumentScore, layout: Layout) -> dict[str, Any]:
 
 
 def tsv_lines(scores: Iterable[DocumentScore], layout: Layout) -> Iterator[str]:
-    """The names of columns, and one row per target (word or END)."""
-    yield separated([*_TOKEN_COLUMNS, *layout.measures, "known", *_SUM_COLUMNS, *layout.columns])
-    for score in scores:
+    """The names of columns, and one row per target (word or END). The columns of the input are the
+    columns of the first document: a missing cell is empty, and a note names omitted columns."""
+    scores = iter(scores)
+    first = list(itertools.islice(scores, 1))
+    repeated = [name for score in first for name in score.columns]
+    require_free_names(repeated, RESULT_COLUMNS)
+    yield separated([*_TOKEN_COLUMNS, *layout.measures, "known", *_SUM_COLUMNS, *repeated])
+    is_noted = False
+    for score in itertools.chain(first, scores):
+        omitted = [name for name in score.columns if name not in repeated]
+        if omitted and not is_noted:
+            is_noted = True
+            logger.info(
+                f"{score.id} has columns that the first document lacks, which are omitted: "
+                f"{listed(omitted)}"
+            )
         for name, sentence, position, word, known, measures, columns in score.rows():
             values = [
                 number_cell(measures[measure], 0 if measure.startswith("rank") else 6)
                 for measure in layout.measures
             ]
             log_probs = score.sentences[sentence - 1].log_prob, score.log_prob
-            carried = [present(columns.get(column)) for column in layout.columns]
+            carried = [present(columns.get(column)) for column in repeated]
             cells = [name, sentence, position, word, *values, int(known)]
             yield separated([*cells, *map(number_cell, log_probs), *carried])
 

@@ -5,9 +5,9 @@ Log-probabilities are natural logarithms (nats); a surprisal is a negative log-p
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,6 @@ class SentenceScore:
     """The score of a sentence given the previous sentences.
 
     Attributes:
-      log_prob: the sum of `log_probs`, in nats.
       tokens: the targets: the words as given, and END; empty for a sentence without words.
       known: whether each target is in the vocabulary; an OOV word has the probability of UNKNOWN.
       measures: measures of each target by name (`evaluation.distributions`): the surprisal in nats
@@ -31,10 +30,14 @@ class SentenceScore:
         surprisal 0.
     """
 
-    log_prob: float
     tokens: list[str]
     known: list[bool]
     measures: Mapping[str, list[float]]
+
+    @functools.cached_property
+    def log_prob(self) -> float:
+        """The sum of `log_probs`, in nats."""
+        return math.fsum(self.log_probs)
 
     @property
     def text(self) -> str:
@@ -61,9 +64,7 @@ class SentenceScore:
     ) -> "SentenceScore":
         """The score of a sentence from the measures [M + 1] of its words and END."""
         values = {name: array.astype(np.float64).tolist() for name, array in measures.items()}
-        log_prob = math.fsum(-surprisal for surprisal in values[SURPRISAL])
-        known = [*(ids != UNKNOWN).tolist(), True]
-        return cls(log_prob, [*words, END_TOKEN], known, values)
+        return cls([*words, END_TOKEN], [*(ids != UNKNOWN).tolist(), True], values)
 
 
 class TokenScore(NamedTuple):
@@ -85,24 +86,19 @@ class DocumentScore:
 
     Attributes:
       id: name of the document.
-      log_prob: log P in nats.
       sentences: scores of the sentences.
       columns: the cells of the document's rows in its table, at every target of each sentence, by
         the names of the columns; see `data.documents.columns`.
     """
 
     id: str
-    log_prob: float
     sentences: list[SentenceScore]
     columns: Columns = dataclasses.field(default_factory=dict)
 
-    @classmethod
-    def of(
-        cls, name: str, sentences: list[SentenceScore], columns: Columns = MappingProxyType({})
-    ) -> "DocumentScore":
-        """The score of a document from the scores of its sentences."""
-        log_prob = math.fsum(sentence.log_prob for sentence in sentences)
-        return cls(name, log_prob, sentences, columns)
+    @functools.cached_property
+    def log_prob(self) -> float:
+        """log P in nats."""
+        return math.fsum(sentence.log_prob for sentence in self.sentences)
 
     def rows(self) -> Iterator[TokenScore]:
         """One row per target."""

@@ -11,9 +11,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from dclm_jax.data.documents import OnDocument
+from dclm_jax.data.encoding import Encoded
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import parts_of_speech
-from dclm_jax.evaluation.datasets import Dataset, Encoded
+from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.parts_of_speech import TagClasses
 from dclm_jax.evaluation.perplexity import Perplexity, empty_sums
 from dclm_jax.evaluation.results import Evaluation

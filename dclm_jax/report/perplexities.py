@@ -49,11 +49,6 @@ class Perplexities:
         """Sums by part of speech, by label; empty if they were not measured."""
         return {label: sums.by_tag for label, sums in self.sums.items() if sums.by_tag is not None}
 
-    @property
-    def warning(self) -> str:
-        """The warning about OOV words; empty if there is none."""
-        return next(iter(self.sums.values())).perplexity.warning
-
     def __str__(self) -> str:
         first, labels = next(iter(self.sums.values())).perplexity, list(self.sums)
         if len(labels) == 1:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from dclm_jax.coherence.results import Coherence
-from dclm_jax.evaluation.perplexity import COUNTING_RULES, Perplexity, warning
+from dclm_jax.data.encoding import oov_warning
+from dclm_jax.evaluation.perplexity import COUNTING_RULES, Perplexity
 from dclm_jax.evaluation.significance import ZTest
 from dclm_jax.evaluation.target_sums import POSITIONS, Position, range_names
 from dclm_jax.report.results import ModelResults, RunResults
@@ -120,7 +121,7 @@ def _about_perplexity(all_rows: Sequence[Row], columns: Sequence[Column], baseli
     ]
     if measured:
         valid, test = measured[0]
-        if message := warning(test.oov_rate, first.own_oov_rate):
+        if message := oov_warning(test.oov_rate, first.own_oov_rate):
             parts.insert(0, f"warning: {message}.")
         about += (
             f" There are {valid.tokens:,} validation and {test.tokens:,} test targets. The "

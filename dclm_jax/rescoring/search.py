@@ -30,8 +30,8 @@ import numpy as np
 
 from dclm_jax import files
 from dclm_jax.data.documents import PLAIN, OnDocument, TextOptions
+from dclm_jax.data.encoding import Encoder
 from dclm_jax.data.notes import as_words
-from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, brief, require_at_least
 from dclm_jax.reading.continuations import (
     SentenceReader,
@@ -87,17 +87,17 @@ class Rescorer:
     def __init__(
         self,
         readers: Mapping[str, SentenceReader[Any]],
-        vocabulary: Vocabulary,
+        encoder: Encoder,
         nbest: NBestList,
         division: Sequence[range] | None = None,
         *,
         options: TextOptions = PLAIN,
     ):
-        """Encodes the hypotheses.
+        """Encodes the hypotheses, and logs the OOV words.
 
         Args:
           readers: the readers of the models by name of the feature.
-          vocabulary: the vocabulary of all models.
+          encoder: unused encoder with the vocabulary of all models.
           nbest: the list to rescore.
           division: the segments of each document, in order; by default the list is one document.
           options: case and normal form to which words are converted before they are encoded.
@@ -115,18 +115,13 @@ class Rescorer:
         self.segments = []
         for segment in nbest.segments:
             hypotheses = [
-                vocabulary.encode(list(filter(None, as_words(words, options))))
+                encoder.encode(list(filter(None, as_words(words, options))))
                 for words in segment.hypotheses
             ]
             counts = [list(map(len, segment.hypotheses)) for _ in counted]
             features_KxF = np.column_stack([segment.features_KxF, *counts])
             self.segments.append(Segment(hypotheses, features_KxF, segment.id))
-
-    @property
-    def oov_rate(self) -> float:
-        """The share of OOV words among the words of all hypotheses."""
-        words = np.concatenate([ids for segment in self.segments for ids in segment.hypotheses])
-        return np.count_nonzero(words == UNKNOWN) / max(len(words), 1)
+        encoder.log_oov()
 
     def weights(self, path: str) -> np.ndarray:
         """The weights of all features, float64 [L + F], in the order of `names`, from a JSON file

@@ -265,5 +265,5 @@ def test_no_character_is_lost_uncounted(place, format, lines, end, encoding, is_
 
 def test_a_text_in_python_is_read_as_a_file_is(caplog):
     [document] = parse_documents("= Title\nIt was .\r", TextOptions())
-    assert document == Document("text:2", [["It", "was", "."]])
+    assert document == Document("text", [["It", "was", "."]])
     assert "title words omitted: 1, such as '= Title'" in caplog.text

@@ -5,9 +5,10 @@ import types
 import numpy as np
 import pytest
 
+from dclm_jax.data.encoding import Encoded
 from dclm_jax.evaluation import context_ablation
 from dclm_jax.evaluation.context_ablation import ContextAblation
-from dclm_jax.evaluation.datasets import Dataset, Encoded
+from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.perplexity import perplexity_of
 from dclm_jax.evaluation.scoring import sentences_to_score
 

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dclm_jax.data.encoding import Encoded
 from dclm_jax.data.vocabulary import END
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import interpolation
-from dclm_jax.evaluation.datasets import Dataset, Encoded
+from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.interpolation import MixedScorer
 from dclm_jax.evaluation.perplexity import perplexity_of
 from tests.evaluation.support import FakeScorer

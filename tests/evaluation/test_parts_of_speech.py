@@ -7,6 +7,7 @@ import pytest
 
 from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.documents import TextOptions
+from dclm_jax.data.encoding import Encoder
 from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.data.readers import TextReader
 from dclm_jax.evaluation import parts_of_speech
@@ -132,7 +133,7 @@ def test_a_split_and_text_have_the_tags_of_their_words(tmp_path):
     assert vocabulary.decode([3, 4, 5]) == ["cat", "the", "sat"]
     for dataset in (
         open_split(vocabulary, corpus, "test"),
-        open_text(vocabulary, str(text), TextReader(options)),
+        open_text(Encoder(vocabulary), str(text), TextReader(options)),
     ):
         assert dataset.num_documents in (2, None)
         encoded = list(dataset.documents)
@@ -151,6 +152,6 @@ def test_text_without_tags_has_none(tmp_path):
     vocabulary = open_corpus(tmp_path / "corpus", "test").vocabulary
     for dataset in (
         open_split(vocabulary, tmp_path / "corpus", "test"),
-        open_text(vocabulary, str(text), TextReader()),
+        open_text(Encoder(vocabulary), str(text), TextReader()),
     ):
         assert [document.tags for document in dataset.documents] == [None]

@@ -11,9 +11,10 @@ import pytest
 
 from dclm_jax.coherence.compare import Bootstrap, FirstSentence, Fixed, Insert, OrderTest
 from dclm_jax.data.documents import OnDocument
+from dclm_jax.data.encoding import Encoded
 from dclm_jax.evaluation.adaptation import Adaptation, Tuning
 from dclm_jax.evaluation.context_ablation import ContextAblation, ContextPerplexities
-from dclm_jax.evaluation.datasets import Dataset, Encoded
+from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.evaluation.results import Evaluation, Results
 from dclm_jax.evaluation.target_sums import Targets

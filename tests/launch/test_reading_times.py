@@ -135,7 +135,6 @@ def test_rows_of_several_words_are_summed_and_follow_their_previous_row(monkeypa
     cells = [("", 1), (9, 2), (9, 3), (9, 4), ("", 5), (9, ""), (9, 7)]
     scores = [
         SentenceScore(
-            0.0,
             [*words, "<END>"],
             [*(word != "unheard" for word in words), True],
             {
@@ -153,7 +152,7 @@ def test_rows_of_several_words_are_summed_and_follow_their_previous_row(monkeypa
         LanguageModel,
         "score",
         lambda lm, documents, **options: (
-            DocumentScore.of(document.id, scores, columns(document)) for document in documents
+            DocumentScore(document.id, scores, columns(document)) for document in documents
         ),
     )
     story = Document("s", texts, rows=[{"time": t, "x": x} for t, x in cells], row_of_word=rows)

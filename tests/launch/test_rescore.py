@@ -51,7 +51,7 @@ def test_a_list_is_rescored_as_in_python_and_measured(space, lists, tmp_path):
     readers = {lm.name: lm.reader for lm in models}
     nbest_list = nbest.read_nbest(str(path))
     division = nbest.read_division(str(lists / "documents.txt"), nbest_list)
-    rescorer = Rescorer(readers, models[0].vocabulary, nbest_list, division)
+    rescorer = Rescorer(readers, models[0].encoder(), nbest_list, division)
     assert rescorer.names == list(value["weights"])
     choices, _ = rescorer.decode(rescorer.default_weights)
     pairs = zip(nbest_list.segments, choices, strict=True)
@@ -110,7 +110,7 @@ def test_silence_and_sparse_features_are_scored(space, tmp_path):
     flags = [f"--workdir={space.run}", f"--nbest={path}", f"--weights={weights}"]
     done = launch("rescore", *flags, *options, quiet=False)
     *notes, warning = done.stderr.splitlines()
-    assert warning.startswith(f"warning: {path}: 30.00% of the words are out of vocabulary")
+    assert warning.startswith("warning: 30.00% of the words are out of vocabulary")
     assert notes == [
         f"note: {path}: features that some of the 6 hypotheses lack count as 0 in these "
         "hypotheses: 'LM' in 2, 'TM' in 4"

@@ -81,16 +81,17 @@ def raise_broken_pipe(text):
     raise BrokenPipeError
 
 
-def test_only_the_first_process_prints(monkeypatch, capsys):
+def test_only_the_first_process_prints_and_each_note_once(monkeypatch, capsys):
     with launcher_state(io.TextIOWrapper(io.BytesIO())):
         handler = importlib.import_module("launch._app").LogHandler(False)
     record = logging.makeLogRecord({"name": "dclm_jax", "levelno": logging.INFO, "msg": "a line"})
-    for index in (1, 0):
+    for index in (1, 0, 0):
         monkeypatch.setattr(processes, "index", lambda index=index: index)
         handler.handle(record)
     assert capsys.readouterr().err == "note: a line\n"
     # The reader has ended, such as `head`.
     monkeypatch.setattr(sys.stderr, "write", raise_broken_pipe)
+    record.msg = "another line"
     with pytest.raises(BrokenPipeError):
         handler.handle(record)
 

@@ -56,8 +56,8 @@ def reading(label: str, *, reads_context: bool) -> DocumentScore:
             alone = surprisals + rng.normal(0.3, 1.5, len(tokens))
         known = [True] * len(tokens)
         measures = {SURPRISAL: surprisals.tolist(), f"{SURPRISAL}{NO_CONTEXT}": alone.tolist()}
-        sentences.append(SentenceScore(-float(surprisals.sum()), tokens, known, measures))
-    return DocumentScore.of(f"Test document 4 {HOSTILE}", sentences)
+        sentences.append(SentenceScore(tokens, known, measures))
+    return DocumentScore(f"Test document 4 {HOSTILE}", sentences)
 
 
 def content(all_rows=None, *, examples=True) -> dict[str, Any]:

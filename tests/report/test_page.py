@@ -2,7 +2,6 @@
 
 import dataclasses
 import html.parser
-import math
 import re
 import types
 from typing import Any
@@ -127,12 +126,11 @@ class Parsed(html.parser.HTMLParser):
 
 
 def score(log_probs, alone=None, known=(True, False, True, True)):
-    total = math.fsum(log_probs)
     measures = {SURPRISAL: np.negative(log_probs).tolist()}
     if alone is not None:
         measures[f"{SURPRISAL}{NO_CONTEXT}"] = np.negative(alone).tolist()
-    sentence = SentenceScore(total, TOKENS, list(known), measures)
-    return DocumentScore("<b>&name", total, [sentence, sentence])
+    sentence = SentenceScore(TOKENS, list(known), measures)
+    return DocumentScore("<b>&name", [sentence, sentence])
 
 
 def document_page(scores, labels=("one", "<i>")):
