@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from absl import flags
 from rich import progress
@@ -42,6 +43,7 @@ MATMUL_PRECISION = flags.DEFINE_enum(
 _TEXT = define_fields(TextOptions, unset="as in training", omitted=["unknown_token"])
 ENCODING = flags.DEFINE_string("encoding", UTF8, "Encoding of text, such as cp1252 or utf-16.")
 _OF_TEXT = (*_TEXT.values(), ENCODING)
+Item = TypeVar("Item")
 # Flags that functions below define belong to the launcher that calls them; its --help lists them.
 flags.disclaim_key_flags()
 
@@ -172,6 +174,12 @@ class Progress(progress.Progress):
             redirect_stderr=False,
         )
         self._documents = self.add_task(label, total=total)
+
+    def counting(self, items: Iterable[Item]) -> Iterator[Item]:
+        """The items, one per document; each counts as done when the next item is requested."""
+        for number, item in enumerate(items, start=1):
+            yield item
+            self(number)
 
     def __call__(self, done: int) -> None:
         """Shows the number of documents done."""

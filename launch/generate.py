@@ -73,9 +73,8 @@ def main(argv: Sequence[str]) -> None:
             print("\n" * bool(number) + "\n".join(sentences), flush=True)
         return
     with open_output(_OUTPUT.value) as file, _evaluation.Progress("generating") as progress:
-        for number, (document, texts) in enumerate(generated, start=1):
+        for document, texts in progress.counting(generated):
             file.writelines(_record(document, sample, text) for sample, text in enumerate(texts))
-            progress(number)
 
 
 def _record(document: readers.Document, sample: int, text: GeneratedText) -> str:

@@ -91,7 +91,7 @@ def _reconstruct() -> tuple[str, list[reconstruction.Measures]]:
         seed=_decoding.SEED.value,
     )
     with files.open_output(output) as file, _evaluation.Progress("reconstruct") as progress:
-        for number, (source, (text,)) in enumerate(reconstructed, start=1):
+        for source, (text,) in progress.counting(reconstructed):
             record = {
                 "id": source.id,
                 "input": list(map(" ".join, source.sentences)),
@@ -103,7 +103,6 @@ def _reconstruct() -> tuple[str, list[reconstruction.Measures]]:
             file.write(files.json_text(record) + "\n")
             words = [sentence.tokens[:-1] for sentence in text.sentences]
             measures.append(reconstruction.measure_output(Document(source.id, words), source))
-            progress(number)
     return output, measures
 
 

@@ -110,16 +110,16 @@ def main(argv: Sequence[str]) -> None:
         measures=[*surprisal_columns(no_context_too=_NO_CONTEXT.value), *others],
         matmul_precision=lm.matmul_precision,
     )
-    title = f"{lm.name}: {flags.FLAGS.input or flags.FLAGS.split}"
+    scored = lm.score(documents, no_context_too=_NO_CONTEXT.value, measures=_MEASURES.value)
     with open_output(_OUTPUT.value) as file, _evaluation.Progress("scoring") as progress:
-
-        def scores() -> Iterator[DocumentScore]:
-            scored = lm.score(documents, no_context_too=_NO_CONTEXT.value, measures=_MEASURES.value)
-            for number, score in enumerate(scored, start=1):
-                yield score
-                progress(number)
-
-        file.writelines(_parts(file_format, scores(), layout, title))
+        scores = progress.counting(scored)
+        if file_format == "tsv":
+            file.writelines(score_files.tsv_lines(scores, layout))
+        elif file_format == "jsonl":
+            file.writelines(score_files.json_lines(scores, layout))
+        else:
+            title = f"{lm.name}: {flags.FLAGS.input or flags.FLAGS.split}"
+            file.writelines(_page(scores, layout, title))
 
 
 def _format_of(path: str) -> str:
@@ -132,21 +132,14 @@ def _format_of(path: str) -> str:
     return extension if extension in _FORMATS else _FORMATS[0]
 
 
-def _parts(
-    file_format: str, scores: Iterable[DocumentScore], layout: score_files.Layout, title: str
-) -> Iterator[str]:
-    """The text of the file in parts."""
-    if file_format == "tsv":
-        yield from score_files.tsv_lines(scores, layout)
-    elif file_format == "jsonl":
-        yield from score_files.json_lines(scores, layout)
-    else:
-        if layout.matmul_precision:
-            title += f" (matmul precision: {layout.matmul_precision})"
-        yield page.head(title, compared=f"{SURPRISAL}{NO_CONTEXT}" in layout.measures)
-        for score in scores:
-            yield page.document([""], [score])
-        yield page.foot()
+def _page(scores: Iterable[DocumentScore], layout: score_files.Layout, title: str) -> Iterator[str]:
+    """The text of an HTML file in parts."""
+    if layout.matmul_precision:
+        title += f" (matmul precision: {layout.matmul_precision})"
+    yield page.head(title, compared=f"{SURPRISAL}{NO_CONTEXT}" in layout.measures)
+    for score in scores:
+        yield page.document([""], [score])
+    yield page.foot()
 
 
 if __name__ == "__main__":

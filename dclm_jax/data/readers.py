@@ -161,8 +161,9 @@ class TextReader:
         """Documents whose words have the options' normal form and case, without empty sentences."""
         for name, sentences, tags, rows, row_of_word in documents:
             words = [as_words(sentence, self.options) for sentence in sentences]
-            tags, row_of_word = _of_written(words, tags), _of_written(words, row_of_word)
-            written = _not_empty(list(filter(None, sentence)) for sentence in words)
+            tags = tags and _of_written(words, tags)
+            row_of_word = row_of_word and _of_written(words, row_of_word)
+            written = [list(filter(None, sentence)) for sentence in words if any(sentence)]
             for sentence in written:
                 note_unseen(sentence, self.notes)
             self.empty_sentences += len(sentences) - len(written)
@@ -186,18 +187,12 @@ class TextReader:
             )
 
 
-def _of_written(
-    words: list[list[str]], values: list[list[Parsed]] | None
-) -> list[list[Parsed]] | None:
+def _of_written(words: list[list[str]], values: list[list[Parsed]]) -> list[list[Parsed]]:
     """The values of words that are not empty: words of only format characters are removed."""
-    if values is None:
-        return None
-    pairs = [zip(*pair, strict=True) for pair in zip(words, values, strict=True)]
-    return _not_empty([value for word, value in pair if word] for pair in pairs)
-
-
-def _not_empty(lists: Iterable[list[Parsed]]) -> list[list[Parsed]]:
-    return [items for items in lists if items]
+    pairs = zip(words, values, strict=True)
+    return [
+        [value for word, value in zip(*pair, strict=True) if word] for pair in pairs if any(pair[0])
+    ]
 
 
 def parse_documents(

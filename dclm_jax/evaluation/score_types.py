@@ -37,7 +37,7 @@ class SentenceScore:
     @functools.cached_property
     def log_prob(self) -> float:
         """The sum of `log_probs`, in nats."""
-        return math.fsum(self.log_probs)
+        return math.fsum(-value for value in self.measures[SURPRISAL])
 
     @property
     def text(self) -> str:
