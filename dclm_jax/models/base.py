@@ -96,13 +96,13 @@ class OutputLayer(NamedTuple):
 class Pointer(NamedTuple):
     """The part of next-word distributions that copies the words of a memory [M, B]:
 
-    p(w) = exp(log_share) softmax(w) + sum_{m: words_m = w} weights_m
+    p(w) = exp(log_share) softmax(w) + sum_{m: words_m = w} exp(log_weights_m)
 
-    with weights [N, B, M], log_share [N, B] and the softmax of the output layer. A word of -1 has
-    weight 0, and a document's first sentence has log_share 0."""
+    with log_weights [N, B, M], log_share [N, B] and the softmax of the output layer. A word of -1
+    has weight 0, and a document's first sentence has log_share 0."""
 
     log_share_NxB: jax.Array
-    weights_NxBxM: jax.Array
+    log_weights_NxBxM: jax.Array
     words_MxB: jax.Array
 
 

@@ -99,7 +99,7 @@ class PointerDRNNLM(DRNNLM):
         sentinel_NxB = h_NxBxH @ weights["sentinel"] + weights["sentinel_bias"]
         scores_NxBxX = jnp.concatenate([scores_NxBxM, sentinel_NxB[..., None]], axis=-1)
         log_probs_NxBxX = jax.nn.log_softmax(scores_NxBxX)
-        return Pointer(log_probs_NxBxX[..., -1], jnp.exp(log_probs_NxBxX[..., :-1]), targets_MxB)
+        return Pointer(log_probs_NxBxX[..., -1], log_probs_NxBxX[..., :-1], targets_MxB)
 
     def close_sentence(
         self, params: Params, context: TargetMemory, sentence: Sentence

@@ -94,44 +94,50 @@ class HashedLogits(NamedTuple):
 
 class Copies(NamedTuple):
     """Words that F positions can copy: p(w) = exp(log_share) softmax(w) + sum_{m: w_m = w} a_m,
-    with weights a [F, M], the words w of each of R rows, and the row of each position. A word of
-    -1 has weight 0."""
+    with log a [F, M], the words w of each of R rows, and the row of each position. A word of -1 has
+    weight 0. Sums are of logarithms, because weights underflow float32 where -log a exceeds 103."""
 
     log_share_F: jax.Array
-    weights_FxM: jax.Array
+    log_weights_FxM: jax.Array
     words_RxM: jax.Array
     row_F: jax.Array
 
     def at_targets(self, target_F: jax.Array) -> "CopiedTargets":
         """The probability of copying one target per position."""
         is_target_FxM = self.words_RxM[self.row_F] == target_F[:, None]
-        copied_F = jnp.sum(jnp.where(is_target_FxM, self.weights_FxM, 0), axis=1)
-        return CopiedTargets(self.log_share_F, copied_F)
+        targets_FxM = jnp.where(is_target_FxM, self.log_weights_FxM, -jnp.inf)
+        top_F = _finite(jax.lax.stop_gradient(jnp.max(targets_FxM, axis=1)))
+        sum_F = jnp.sum(jnp.exp(targets_FxM - top_F[:, None]), axis=1)
+        return CopiedTargets(self.log_share_F, _log(sum_F) + top_F)
 
     def log_probs(self, position_C: jax.Array, logits_CxV: jax.Array) -> jax.Array:
         """log p [C, V] of positions with these logits of the softmax."""
         words_CxM = entries_at(self.words_RxM, entries_at(self.row_F, position_C))
+        log_weights_CxM = entries_at(self.log_weights_FxM, position_C)
         # Words of -1 have weight 0: adding them to the last word changes nothing.
-        copied_CxV = jnp.zeros_like(logits_CxV)
-        copied_CxV = copied_CxV.at[jnp.arange(len(position_C))[:, None], words_CxM].add(
-            entries_at(self.weights_FxM, position_C)
-        )
+        entries = jnp.arange(len(position_C))[:, None], words_CxM
+        top_CxV = jnp.full_like(logits_CxV, -jnp.inf).at[entries].max(log_weights_CxM)
+        top_CxV = _finite(top_CxV)
+        sum_CxV = jnp.zeros_like(logits_CxV)
+        sum_CxV = sum_CxV.at[entries].add(jnp.exp(log_weights_CxM - top_CxV[entries]))
         log_share_Cx1 = entries_at(self.log_share_F, position_C)[:, None]
-        return jnp.logaddexp(log_share_Cx1 + jax.nn.log_softmax(logits_CxV), jnp.log(copied_CxV))
+        log_softmax_CxV = jax.nn.log_softmax(logits_CxV)
+        return jnp.logaddexp(log_share_Cx1 + log_softmax_CxV, _log(sum_CxV) + top_CxV)
 
 
 class CopiedTargets(NamedTuple):
-    """The share of the softmax, and the probability that the target is copied, of F positions."""
+    """The logarithms of the share of the softmax, and of the probability that the target is copied,
+    of F positions."""
 
     log_share_F: jax.Array
-    copied_F: jax.Array
+    log_copied_F: jax.Array
 
     def mixed_nll(self, position_C: jax.Array, nll_Cx1: jax.Array) -> tuple[jax.Array, jax.Array]:
         """-log p(target) [C, 1] of positions with these -log softmax(target), and the fraction of
         p(target) that comes from the softmax."""
-        log_share_Cx1, copied_Cx1 = (entries_at(array, position_C)[:, None] for array in self)
+        log_share_Cx1, log_copied_Cx1 = (entries_at(array, position_C)[:, None] for array in self)
         log_part_Cx1 = log_share_Cx1 - nll_Cx1
-        mixed_Cx1 = -jnp.logaddexp(log_part_Cx1, jnp.log(copied_Cx1))
+        mixed_Cx1 = -jnp.logaddexp(log_part_Cx1, log_copied_Cx1)
         return mixed_Cx1, jnp.exp(log_part_Cx1 + mixed_Cx1)
 
 
@@ -190,3 +196,13 @@ class OutputInputs(NamedTuple):
 def entries_at(array: jax.Array, positions: jax.Array) -> jax.Array:
     """The entries of an array at positions; 0 for positions out of range."""
     return jnp.asarray(array).at[positions].get(mode="fill", fill_value=0)
+
+
+def _finite(logs: jax.Array) -> jax.Array:
+    """The logarithms, with 0 in place of the logarithm of 0."""
+    return jnp.where(logs == -jnp.inf, 0, logs)
+
+
+def _log(sums: jax.Array) -> jax.Array:
+    """log of sums of at least 0, whose gradient at 0 is 0."""
+    return jnp.where(sums > 0, jnp.log(jnp.where(sums > 0, sums, 1)), -jnp.inf)

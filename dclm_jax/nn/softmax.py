@@ -254,9 +254,8 @@ def _summed_nll_forward(inputs, targets, weights, plan):
         if copies is not None:
             nll_CxT, fraction_CxT = copies.mixed_nll(position_C, nll_CxT)
             softmax_weights_CxT = weights_CxT * fraction_CxT
-            # 1 / p overflows float32 where -log p exceeds 88.
-            d_copied_CxT = -weights_CxT * jnp.exp(jnp.minimum(nll_CxT, 80))
-            d_copies = CopiedTargets(-softmax_weights_CxT[:, 0], d_copied_CxT[:, 0])
+            copied_weights_CxT = weights_CxT * (1 - fraction_CxT)
+            d_copies = CopiedTargets(-softmax_weights_CxT[:, 0], -copied_weights_CxT[:, 0])
         # The gradient of a logit is w p - (the weights of its targets), with p = exps / normalizer
         # and w the sum of weights. Dividing the thin factors saves a pass over exps.
         total_C = jnp.sum(softmax_weights_CxT, axis=1)

@@ -60,8 +60,8 @@ def block_attention(
     if model.attends_to == "targets":
         read = read_sentences(model, params, context, tokens, mask)
         pointer: Any = read.pointer
-        share_SxNxBx1 = jnp.exp(pointer.log_share_NxB)[..., None]
-        weights_SxNxBxM = jnp.concatenate([share_SxNxBx1, pointer.weights_NxBxM], axis=-1)
+        logs = pointer.log_share_NxB[..., None], pointer.log_weights_NxBxM
+        weights_SxNxBxM = jnp.exp(jnp.concatenate(logs, axis=-1))
     else:
         read = read_sentences(_recording(model), params, context, tokens, mask)
         weights_SxNxBxM = read.features

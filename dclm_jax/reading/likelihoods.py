@@ -289,9 +289,8 @@ def _copies(pointer: Pointer) -> Copies:
     """The copies of all positions F = S*N*B."""
     words_RxM = fold(pointer.words_MxB).T
     sentence_F = _sentence_index(*pointer.log_share_NxB.shape)
-    return Copies(
-        pointer.log_share_NxB.reshape(-1), as_matrix(pointer.weights_NxBxM), words_RxM, sentence_F
-    )
+    log_weights_FxM = as_matrix(pointer.log_weights_NxBxM)
+    return Copies(pointer.log_share_NxB.reshape(-1), log_weights_FxM, words_RxM, sentence_F)
 
 
 def _sentence_index(sentences: int, length: int, rows: int) -> jax.Array:

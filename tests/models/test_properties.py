@@ -78,7 +78,7 @@ def test_predictions_depend_on_the_past_alone(name):
         if reading.context_features is not None:
             sums_SxNx1 += reading.context_features.sum(axis=-1)[:, None]
         if reading.pointer is not None:
-            sums_SxNx1 += jnp.sin(reading.pointer.weights_NxBxM).sum(axis=-1)
+            sums_SxNx1 += jnp.exp(reading.pointer.log_weights_NxBxM).sum(axis=-1)
             sums_SxNx1 += reading.pointer.log_share_NxB
         return sums_SxNx1.reshape(-1)
 
@@ -140,7 +140,8 @@ def test_a_pointer_never_copies_from_an_empty_position():
     params["pointer"]["sentinel_bias"] = jnp.asarray(-200.0)
     _, read = read_document("pointer_drnnlm", ((3, 4), (5,), (6, 7, 8)), params)
     assert read.pointer is not None
-    log_share_SxNx1, weights_SxNx1xM, targets_SxMx1 = read.pointer
+    log_share_SxNx1, log_weights_SxNx1xM, targets_SxMx1 = read.pointer
+    weights_SxNx1xM = jnp.exp(log_weights_SxNx1xM)
     # END is 1. Six targets are in memory at most.
     expected = [[-1] * 6, [-1, -1, -1, 3, 4, 1], [-1, 3, 4, 1, 5, 1]]
     np.testing.assert_array_equal(targets_SxMx1[..., 0], expected)

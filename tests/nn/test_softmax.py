@@ -28,7 +28,9 @@ ROW_F = RNG.integers(0, 3, SIZE)
 WORDS_RxM = RNG.integers(0, VOCAB, (3, 8))
 WORDS_RxM[1, 0] = -1
 LOG_SHARE_F = np.log(RNG.random(SIZE))
-WEIGHTS_FxM = RNG.random((SIZE, 8)) * (WORDS_RxM[ROW_F] >= 0)
+with np.errstate(divide="ignore"):
+    LOG_WEIGHTS_FxM = np.log(RNG.random((SIZE, 8)) * (WORDS_RxM[ROW_F] >= 0))
+ROW_1 = jnp.zeros(1, jnp.int32)
 MASKS = {
     "all": np.ones(SIZE, bool),
     "none": np.zeros(SIZE, bool),
@@ -49,13 +51,14 @@ def inputs(
     features: Any, kernel: Any, bias: Any, shared: Any = None, *copies: Any, dtype: Any = None
 ) -> OutputInputs:
     """OutputInputs from arrays; `shared` has the logits that rows share, `copies` the log share of
-    the softmax and the weights of WORDS_RxM."""
+    the softmax and the log weights of WORDS_RxM."""
     features, kernel, bias = (jnp.asarray(array, dtype) for array in (features, kernel, bias))
     rows = None if shared is None else RowLogits(jnp.asarray(shared), jnp.asarray(ROW_F))
     mixture = None
     if copies:
-        log_share_F, weights_FxM = (jnp.asarray(array, dtype) for array in copies)
-        mixture = Copies(log_share_F, weights_FxM, jnp.asarray(WORDS_RxM), jnp.asarray(ROW_F))
+        log_share_F, log_weights_FxM = (jnp.asarray(array, dtype) for array in copies)
+        words_RxM, row_F = jnp.asarray(WORDS_RxM), jnp.asarray(ROW_F)
+        mixture = Copies(log_share_F, log_weights_FxM, words_RxM, row_F)
     return OutputInputs(features, kernel, bias, rows, mixture)
 
 
@@ -75,16 +78,16 @@ def test_a_size_is_compiled_where_it_saves_time(V, sizes):
 
 
 def numpy_nll(
-    features_FxD, kernel_DxV, bias_V, shared_RxV: Any = None, log_share_F=None, weights_FxM=None
+    features_FxD, kernel_DxV, bias_V, shared_RxV: Any = None, log_share_F=None, log_weights_FxM=None
 ) -> np.ndarray:
     """-log p(target) at every position, in numpy."""
     logits = features_FxD @ kernel_DxV + bias_V + (0 if shared_RxV is None else shared_RxV[ROW_F])
     logits = logits - logits.max(axis=1, keepdims=True)
     log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     log_probs_F = log_probs[np.arange(SIZE), TARGETS_F]
-    if log_share_F is None or weights_FxM is None:
+    if log_share_F is None or log_weights_FxM is None:
         return -log_probs_F
-    copied_F = np.sum(weights_FxM * (WORDS_RxM[ROW_F] == TARGETS_F[:, None]), axis=1)
+    copied_F = np.sum(np.exp(log_weights_FxM) * (WORDS_RxM[ROW_F] == TARGETS_F[:, None]), axis=1)
     return -np.log(np.exp(log_share_F + log_probs_F) + copied_F)
 
 
@@ -102,7 +105,7 @@ def chunked(arrays, mask_F, plan):
 
 @pytest.mark.parametrize(
     "more",
-    [(), (SHARED_RxV,), (None, LOG_SHARE_F, WEIGHTS_FxM)],
+    [(), (SHARED_RxV,), (None, LOG_SHARE_F, LOG_WEIGHTS_FxM)],
     ids=["", "shared", "copies"],
 )
 @pytest.mark.parametrize(
@@ -163,8 +166,8 @@ def test_the_gradient_of_copies_has_the_weights_of_targets():
     """Some targets have softmax shares of e^-60, and probabilities of e^-50 to be copied."""
     weights_F = np.linspace(0.1, 2, SIZE)
     share_F = np.where(np.arange(SIZE) % 2, -60.0, LOG_SHARE_F)
-    copied_FxM = np.where(np.arange(SIZE)[:, None] % 2, np.exp(-50) * WEIGHTS_FxM, WEIGHTS_FxM)
-    arrays = (FEATURES_FxD, KERNEL_DxV, BIAS_V, None, share_F, copied_FxM)
+    log_weights_FxM = LOG_WEIGHTS_FxM - 50.0 * (np.arange(SIZE)[:, None] % 2)
+    arrays = (FEATURES_FxD, KERNEL_DxV, BIAS_V, None, share_F, log_weights_FxM)
 
     def loss(arrays):
         rest = jnp.asarray(TARGETS_F), jnp.asarray(weights_F), plan_of(5)
@@ -173,7 +176,7 @@ def test_the_gradient_of_copies_has_the_weights_of_targets():
     gradient = jax.grad(loss)(arrays)
     p_F = np.exp(-numpy_nll(*arrays))
     is_target_FxM = WORDS_RxM[ROW_F] == TARGETS_F[:, None]
-    expected_FxM = np.where(is_target_FxM, -(weights_F / p_F)[:, None], 0)
+    expected_FxM = is_target_FxM * np.exp(log_weights_FxM) * -(weights_F / p_F)[:, None]
     np.testing.assert_allclose(gradient[5], expected_FxM, rtol=1e-9)
     assert p_F.min() < np.exp(-45)
     oracles.assert_gradient(
@@ -181,9 +184,27 @@ def test_the_gradient_of_copies_has_the_weights_of_targets():
     )
 
 
+def test_copies_whose_weights_underflow_float32_are_added():
+    """Word 1 has the weights e^-128 and e^-127.5, and e^-195 from the softmax."""
+    far = np.array([0.0, -195.0])
+    mixture = Copies(
+        jnp.zeros(1), jnp.asarray([[-128.0, -np.inf, -127.5]]), jnp.asarray([[1, -1, 1]]), ROW_1
+    )
+    arrays = OutputInputs(jnp.ones((1, 1)), jnp.zeros((1, 2)), jnp.asarray(far), None, mixture)
+    arrays = jax.tree.map(lambda a: a.astype(jnp.float32) if a.dtype.kind == "f" else a, arrays)
+    expected = -np.logaddexp.reduce([-128.0, -127.5, -195.0])
+    (nll,) = token_nll(arrays, jnp.asarray([1]), jnp.asarray([True]), CPU)
+    assert nll.dtype == jnp.float32
+    np.testing.assert_allclose(nll, expected, rtol=1e-6)
+    np.testing.assert_allclose(arrays.logits()[0], [0.0, -expected], rtol=1e-6, atol=1e-6)
+    gradient = jax.grad(summed_nll, allow_int=True)(arrays, jnp.asarray([1]), jnp.ones(1), CPU)
+    shares = np.exp(np.array([[-128.0, -np.inf, -127.5]]) + expected)
+    np.testing.assert_allclose(gradient.copies.log_weights_FxM, -shares, rtol=1e-5)
+
+
 def test_an_improbable_word_has_a_finite_gradient_with_copies():
-    share_F, weights_FxM = np.full(SIZE, -200.0), np.zeros_like(WEIGHTS_FxM)
-    arrays = inputs(FEATURES_FxD, KERNEL_DxV, BIAS_V, None, share_F, weights_FxM, dtype=jnp.float32)
+    copies = np.full(SIZE, -200.0), np.full_like(LOG_WEIGHTS_FxM, -np.inf)
+    arrays = inputs(FEATURES_FxD, KERNEL_DxV, BIAS_V, None, *copies, dtype=jnp.float32)
     targets, weights = jnp.asarray(TARGETS_F), jnp.ones(SIZE)
     nll_F = token_nll(arrays, targets, weights > 0, CPU)
     np.testing.assert_allclose(nll_F, 200 + numpy_nll(*arrays[:3]), rtol=1e-4)
