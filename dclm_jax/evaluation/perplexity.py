@@ -89,8 +89,8 @@ class Perplexity:
         return self.oov_words / self.words if self.words else 0.0
 
     def add(self, document: Any, nll: list[np.ndarray]) -> "Perplexity":
-        """The sums with one more document, scored whole by `Scorer.score`; `Encoded`
-        documents have `characters`."""
+        """The sums with one more document, scored whole by `Scorer.score`; `Encoded` documents have
+        `characters`."""
         sentences, _ = sentences_to_score(document)
         known = [np.append(np.not_equal(ids, UNKNOWN), True) for ids in sentences]
         words = sum(map(len, sentences))
