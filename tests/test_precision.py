@@ -3,6 +3,7 @@
 import contextlib
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from dclm_jax.decoding.choices import Decoding
 from dclm_jax.evaluation import scoring
 from dclm_jax.evaluation.dynamic import DynamicScorer, root_mean_square
 from dclm_jax.language_model import LanguageModel
+from dclm_jax.reading.driver import weighted
 from dclm_jax.training import loop
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.job import first_shapes
@@ -56,12 +58,13 @@ def test_all_products_of_training_and_scoring_have_the_precision_of_the_model(na
     step = parallel_step(model, optimizer).lower(state, batch, jax.random.key(0))
     assert precisions(step.as_text()) == {"HIGH"}
 
+    params = jax.eval_shape(partial(weighted, model), state.params)
     open_rows, read = scoring._compiled(model, scoring.BlockFunctions())
     rows = batch.tokens_BxSxN[:, :, 0, 0], batch.source
-    context, _ = jax.eval_shape(open_rows, state.params, *rows)
-    block = read.lower(state.params, context, batch, batch.mask_BxSxN)
+    context, _ = jax.eval_shape(open_rows, params, *rows)
+    block = read.lower(params, context, batch, batch.mask_BxSxN)
     assert precisions(block.as_text()) == {"HIGH"}
-    opened = open_rows.lower(state.params, *rows).as_text()
+    opened = open_rows.lower(params, *rows).as_text()
     assert precisions(opened) == ({"HIGH"} if model.reads_source else set())
 
 

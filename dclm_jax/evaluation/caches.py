@@ -135,10 +135,9 @@ def _functions(settings: tuple[CacheSetting, ...]) -> BlockFunctions:
 
     def open_rows(model: DocumentModel, params: Params, rows: int, source: Batch | None) -> Any:
         output = model.output_layer(params)
-        (kernel_DxV,) = jax.tree.leaves(output.kernel)
         shape = rows, max(setting.window for setting in settings)
         window = _Window(
-            jnp.zeros((*shape, len(kernel_DxV)), output.bias.dtype),
+            jnp.zeros((*shape, len(output.kernel.array)), output.bias.dtype),
             jnp.zeros(shape, jnp.int32),
             jnp.zeros(rows, jnp.int32),
         )

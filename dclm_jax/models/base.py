@@ -87,9 +87,9 @@ class OutputLayer(NamedTuple):
     with kernel [D, V], bias [V], context_kernel [E, V] if a context enters, and hashed features
     [W] of the last word w read."""
 
-    kernel: Weight | jax.Array
+    kernel: Weight
     bias: jax.Array
-    context_kernel: Weight | jax.Array | None = None
+    context_kernel: Weight | None = None
     bigrams: jax.Array | None = None
 
 
@@ -223,6 +223,12 @@ class DocumentModel:
             "output": output,
         }
 
+    def weight(self, matrix: jax.Array) -> Weight:
+        """A matrix in the type of products."""
+        if self.compute_dtype == "float32":
+            return Weight(matrix)
+        return Weight(matrix.astype(self.compute_dtype))
+
     def embed(self, params: Params, tokens: jax.Array) -> jax.Array:
         """The stack's inputs [..., B, K] for token ids [..., B]."""
         return params["embedding"][tokens]
@@ -271,8 +277,13 @@ class DocumentModel:
 
     def output_layer(self, params: Params) -> OutputLayer:
         """The softmax over the vocabulary (Eq. 2)."""
-        kernel = params["embedding"].T if self.tie_embeddings else params["output"]["kernel"]
-        return OutputLayer(kernel, params["output"]["bias"])
+        return OutputLayer(self.output_kernel(params), params["output"]["bias"])
+
+    def output_kernel(self, params: Params) -> Weight:
+        """The output matrix [D, V], which may be the embedding matrix."""
+        if self.tie_embeddings:
+            return self.weight(params["embedding"].T)
+        return params["output"]["kernel"]
 
     def bags(self, params: Params, context: Context) -> OutputInputs:
         """The factors of the distributions of the words of the next sentence, one distribution per

@@ -227,8 +227,8 @@ class ADCLM(DocumentModel):
 
     def output_layer(self, params: Params) -> OutputLayer:
         output = params["output"]
-        kernel = params["embedding"].T if self.tie_embeddings else output["kernel"]
-        return OutputLayer(kernel, jnp.zeros(self.vocab_size, output["hidden_bias"].dtype))
+        bias = jnp.zeros(self.vocab_size, output["hidden_bias"].dtype)
+        return OutputLayer(self.output_kernel(params), bias)
 
     def resize_context(
         self, context: RecentSentences, length: int, *, sentences: int = 0

@@ -43,10 +43,6 @@ def _all_of_it(c_BxH: jax.Array) -> jax.Array:
     return c_BxH
 
 
-def _gates(sums_BxGH: jax.Array, count: int) -> list[jax.Array]:
-    return jnp.split(sums_BxGH, count, axis=-1)
-
-
 def _init_coupled_peephole_lstm(key: jax.Array, hidden_dim: int) -> Params:
     recurrent_key, input_key, output_key = jax.random.split(key, 3)
     return {
@@ -67,7 +63,7 @@ def _coupled_peephole_lstm(
     Gate order in the fused matrices: i, g, o.
     """
     h, c = state
-    i, g, o = _gates(gates_BxGH + h @ params["recurrent"], 3)
+    i, g, o = jnp.split(gates_BxGH + h @ params["recurrent"], 3, axis=-1)
     i = jax.nn.sigmoid(i + c @ params["peephole_input"])
     c = (1 - i) * c + i * jnp.tanh(g)
     o = jax.nn.sigmoid(o + c @ params["peephole_output"])
@@ -94,7 +90,7 @@ def _lstm(
     c_n = f c_{n-1} + i g,  h_n = o tanh(c_n), or h_n = o c_n (Li et al. 2015, Eq. 1-3)
     """
     h, c = state
-    i, f, g, o = _gates(gates_BxGH + h @ params["recurrent"], 4)
+    i, f, g, o = jnp.split(gates_BxGH + h @ params["recurrent"], 4, axis=-1)
     c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
     h = jax.nn.sigmoid(o) * squash(expose(c))
     return (h, c), h
@@ -117,7 +113,7 @@ def _gru(params: Params, state: State, gates_BxGH: jax.Array) -> tuple[State, ja
     """
     (h,) = state
     zr_Bx2H, candidate = jnp.split(gates_BxGH, [2 * h.shape[-1]], axis=-1)
-    z, r = _gates(jax.nn.sigmoid(zr_Bx2H + h @ params["recurrent"]), 2)
+    z, r = jnp.split(jax.nn.sigmoid(zr_Bx2H + h @ params["recurrent"]), 2, axis=-1)
     h = (1 - z) * h + z * jnp.tanh(candidate + (r * h) @ params["candidate"])
     return (h,), h
 

@@ -116,25 +116,8 @@ def uniform_matrices(key: jax.Array, params: Any, limit: Callable[[int], float])
     return jax.tree.unflatten(tree, drawn)
 
 
-def dropout_mask(
-    keys_B: jax.Array, shape_SxN: tuple[int, ...], dim: int, rate: float, *, per_sentence: bool
-) -> jax.Array:
-    """Multipliers [S, N, B, dim] of inverted dropout: 0 with probability `rate`, else
-    1 / (1 - rate).
-
-    Each batch element has its own key, so that masks do not depend on the number of devices.
-
-    Args:
-      per_sentence: whether all tokens of a sentence share one mask (Gal and Ghahramani 2016).
-    """
-    sentences, length = shape_SxN
-    drawn_SxNxD = (sentences, 1 if per_sentence else length, dim)
-    mask_SxNxBxD = jax.vmap(lambda key: drop(key, drawn_SxNxD, rate), out_axes=2)(keys_B)
-    return jnp.broadcast_to(mask_SxNxBxD, (sentences, length, len(keys_B), dim))
-
-
 def drop(key: jax.Array, shape: tuple[int, ...], rate: float) -> jax.Array:
-    """Multipliers of the given shape: 0 with probability `rate`, else 1 / (1 - rate)."""
+    """Multipliers of inverted dropout: 0 with probability `rate`, else 1 / (1 - rate)."""
     return jnp.where(jax.random.bernoulli(key, 1.0 - rate, shape), 1.0 / (1.0 - rate), 0.0)
 
 

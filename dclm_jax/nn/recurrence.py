@@ -230,7 +230,9 @@ def _loop(
         return fused.kernel_scan(body, carry, xs, reverse=reverse)
     if not plan.stops_early:
         return jax.lax.scan(body, carry, xs, reverse=reverse, unroll=plan.unrolled_steps)
-    num_steps = _num_steps(mask_NxB)
+    # Positions up to the last real position of any row.
+    position_N = jnp.arange(1, len(mask_NxB) + 1)
+    num_steps = jnp.max(jnp.where(jnp.any(mask_NxB, axis=1), position_N, 0), initial=0)
     _, y_shapes = jax.eval_shape(body, carry, jax.tree.map(_without_first_axis, xs))
     ys = jax.tree.map(lambda y: jnp.zeros((len(mask_NxB), *y.shape), y.dtype), y_shapes)
 
@@ -243,12 +245,6 @@ def _loop(
         return carry, jax.tree.map(put, ys, y)
 
     return jax.lax.fori_loop(0, num_steps, step, (carry, ys))
-
-
-def _num_steps(mask_NxB: jax.Array) -> jax.Array:
-    """The number of positions up to the last real position of any row."""
-    position_N = jnp.arange(1, len(mask_NxB) + 1)
-    return jnp.max(jnp.where(jnp.any(mask_NxB, axis=1), position_N, 0), initial=0)
 
 
 def _indices(arrays: list[Any], known: list[Any]) -> list[int | None]:

@@ -10,7 +10,7 @@ import jax
 
 from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, Pointer, Sentence
 from dclm_jax.nn import recurrence, stack
-from dclm_jax.nn.layers import Weight, fold, unfold
+from dclm_jax.nn.layers import fold, unfold
 from dclm_jax.nn.stack import StackInput, StackState
 from dclm_jax.reading.dropout import DropoutMasks
 
@@ -41,15 +41,11 @@ def weighted(model: DocumentModel, params: Params) -> Params:
     for the gradient of a frequent word, which is a sum of many terms.
     """
 
-    def weight(leaf: Any) -> Any:
-        if leaf.ndim != 2:
-            return leaf
-        return Weight(
-            leaf if model.compute_dtype == "float32" else leaf.astype(model.compute_dtype)
-        )
+    def computed(leaf: jax.Array) -> Any:
+        return model.weight(leaf) if leaf.ndim == 2 else leaf
 
     return {
-        name: value if name in model.tables else jax.tree.map(weight, value)
+        name: value if name in model.tables else jax.tree.map(computed, value)
         for name, value in params.items()
     }
 

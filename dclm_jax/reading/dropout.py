@@ -3,15 +3,15 @@
 Dropout is inverted. Each element of the global batch has its own key on any number of devices.
 """
 
-from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.nn.cells import CELLS
-from dclm_jax.nn.layers import drop, dropout_mask
+from dclm_jax.nn.layers import drop
 
 # Other masks have keys from `split`; a small number folded in could repeat one of these keys.
 _OF_CONTEXTS = 2**32 - 1
@@ -32,18 +32,18 @@ def draw_masks(
     model: DocumentModel, params: Params, keys_B: jax.Array, shape_SxN: tuple[int, ...]
 ) -> DropoutMasks | None:
     """The masks of a training step, None at dropout 0; `keys_B` has one key per batch element."""
-    input_rates, output_rate = _input_rates(model), _rate(model, model.output_dropout)
+    (input_dims, input_rates), output_rate = _inputs(model), _rate(model, model.output_dropout)
     if not any((*input_rates, output_rate)):
         return None
     output = jax.eval_shape(model.output_layer, params)
-    kernel, context_kernel, *_ = [*jax.tree.leaves((output.kernel, output.context_kernel)), None]
-    dims, rates = (*_input_dims(model), kernel.shape[0]), (*input_rates, output_rate)
+    dims = (*input_dims, output.kernel.array.shape[0])
     keys_XxB = _split(keys_B, len(dims))
-    embeddings, *layers, features = _drawn(model, keys_XxB, shape_SxN, dims, rates)
+    masks = map(partial(_drawn, model, shape_SxN), keys_XxB, dims, (*input_rates, output_rate))
+    embeddings, *layers, features = masks
     contexts = None
-    if context_kernel is not None:
-        keys_1xB, dims = _folded(keys_B, _OF_CONTEXTS)[None], (context_kernel.shape[0],)
-        (contexts,) = _drawn(model, keys_1xB, (shape_SxN[0], 1), dims, (output_rate,))
+    if output.context_kernel is not None:
+        dim, keys_B = output.context_kernel.array.shape[0], _folded(keys_B, _OF_CONTEXTS)
+        contexts = _drawn(model, (shape_SxN[0], 1), keys_B, dim, output_rate)
     return DropoutMasks(embeddings, tuple(layers), features, contexts)
 
 
@@ -51,21 +51,18 @@ def draw_source_masks(
     model: DocumentModel, keys_B: jax.Array, shape_SxN: tuple[int, ...]
 ) -> tuple[jax.Array, ...]:
     """`Source.dropout` of one training step; none at dropout 0."""
-    dims, rates = _input_dims(model), _input_rates(model)
+    dims, rates = _inputs(model)
     if not any(rates):
         return ()
     keys_XxB = _split(_folded(keys_B, _OF_SOURCES), len(dims))
-    return tuple(_drawn(model, keys_XxB, shape_SxN, dims, rates))
+    return tuple(map(partial(_drawn, model, shape_SxN), keys_XxB, dims, rates))
 
 
-def _input_dims(model: DocumentModel) -> tuple[int, ...]:
-    """The widths of the inputs of all layers."""
-    return (model.embedding_dim, *(model.hidden_dim,) * (model.num_layers - 1))
-
-
-def _input_rates(model: DocumentModel) -> tuple[float, ...]:
-    """The dropout rates on the inputs of all layers."""
-    return (_rate(model, model.input_dropout), *(model.dropout,) * (model.num_layers - 1))
+def _inputs(model: DocumentModel) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """The widths of the inputs of all layers, and the dropout rates on them."""
+    upper = model.num_layers - 1
+    dims = (model.embedding_dim, *(model.hidden_dim,) * upper)
+    return dims, (_rate(model, model.input_dropout), *(model.dropout,) * upper)
 
 
 def _rate(model: DocumentModel, rate: float) -> float:
@@ -82,13 +79,17 @@ def _folded(keys_B: jax.Array, number: int) -> jax.Array:
 
 def _drawn(
     model: DocumentModel,
-    keys_XxB: jax.Array,
     shape_SxN: tuple[int, ...],
-    dims: tuple[int, ...],
-    rates: tuple[float, ...],
-) -> Iterator[jax.Array]:
-    for keys_B, dim, rate in zip(keys_XxB, dims, rates, strict=True):
-        yield dropout_mask(keys_B, shape_SxN, dim, rate, per_sentence=model.variational_dropout)
+    keys_B: jax.Array,
+    dim: int,
+    rate: float,
+) -> jax.Array:
+    """Multipliers [S, N, B, dim]. Each batch element has its own key, so that masks do not depend
+    on the number of devices."""
+    sentences, length = shape_SxN
+    drawn_SxNxD = (sentences, 1 if model.variational_dropout else length, dim)
+    mask_SxNxBxD = jax.vmap(lambda key: drop(key, drawn_SxNxD, rate), out_axes=2)(keys_B)
+    return jnp.broadcast_to(mask_SxNxBxD, (sentences, length, len(keys_B), dim))
 
 
 def drop_weights(model: DocumentModel, params: Params, key: jax.Array) -> Params:

@@ -10,7 +10,7 @@ from dclm_jax.data.batches import Batch
 from dclm_jax.models.bags import bag_targets, bags_nll
 from dclm_jax.models.base import Context, DocumentModel, Params, Pointer, Source
 from dclm_jax.nn.hashing import hashed_logits
-from dclm_jax.nn.layers import Weight, as_matrix, fold, product, unfold
+from dclm_jax.nn.layers import as_matrix, fold, product, unfold
 from dclm_jax.nn.logits import Copies, OutputInputs, RowLogits
 from dclm_jax.nn.softmax import summed_nll, token_measures, token_nll
 from dclm_jax.reading.batch_elements import select
@@ -261,17 +261,16 @@ def output_inputs(
     its context instead, and the kernel multiplies both. Models with such contexts have no pointer.
     """
     output = model.output_layer(params)
-    kernel_DxV, kernel_ExV = (
-        _rounded(model, kernel) for kernel in (output.kernel, output.context_kernel)
-    )
+    kernel_DxV = output.kernel.array
     features, contexts = read.features, read.context_features
-    if contexts is None:
+    if contexts is None or output.context_kernel is None:
         shared = copies = None
         if output.bigrams is not None:
             shared = hashed_logits(output.bigrams, tokens.reshape(-1, 1), model.vocab_size)
         if read.pointer is not None:
             copies = _copies(read.pointer)
         return OutputInputs(as_matrix(features), kernel_DxV, output.bias, shared, copies)
+    kernel_ExV = output.context_kernel.array
     sentences, length, rows, _ = features.shape
     if sentences * rows * model.vocab_size > model.plan.shared_logits:
         contexts = jnp.broadcast_to(contexts[:, None], (*features.shape[:3], contexts.shape[-1]))
@@ -297,14 +296,6 @@ def _sentence_index(sentences: int, length: int, rows: int) -> jax.Array:
     """The sentence of every position, of the S*B sentences of [S, N, B]."""
     index_Sx1xB = jnp.arange(sentences * rows).reshape(sentences, 1, rows)
     return jnp.broadcast_to(index_Sx1xB, (sentences, length, rows)).reshape(-1)
-
-
-def _rounded(model: DocumentModel, kernel: Weight | jax.Array | None) -> Any:
-    """A kernel as an array. Tied embeddings are a table; only this function rounds them."""
-    array = kernel.array if isinstance(kernel, Weight) else kernel
-    if array is None or model.compute_dtype == "float32":
-        return array
-    return array.astype(model.compute_dtype)
 
 
 def time_major(batch: Batch) -> tuple[jax.Array, jax.Array, jax.Array]:

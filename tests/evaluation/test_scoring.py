@@ -126,6 +126,7 @@ def test_a_document_is_its_own_source(name, monkeypatch):
 
 def test_sentences_that_are_not_scored_stay_out_of_the_output_layer(monkeypatch):
     model, params = make_model("codclm")
+    params = weighted(model, params)
     documents = make_documents()
     batch = pack_sentences([documents[0], documents[6], documents[1]], 4, 16)
     context = model.open_document(params, 3)

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 import pytest
 
+from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import block_nll, open_documents
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.optimizer import create_optimizer
@@ -60,8 +61,9 @@ class Trained:
     def marker_nats(self) -> np.ndarray:
         """Mean nats of M by the number of the sentence."""
         batch = pack(documents(STEPS))
-        context = open_documents(self.model, self.params, DOCUMENTS)
-        nats = np.asarray(block_nll(self.model, self.params, context, batch)[1])
+        params = weighted(self.model, self.params)
+        context = open_documents(self.model, params, DOCUMENTS)
+        nats = np.asarray(block_nll(self.model, params, context, batch)[1])
         return nats.reshape(DOCUMENTS, SENTENCES, -1)[:, :, 2].mean(axis=0)
 
 
