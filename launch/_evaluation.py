@@ -155,7 +155,7 @@ def notify_of_saved(results: Results) -> None:
         logger.info(results.note)
 
 
-class Progress(progress.Progress):
+class ProgressBar(progress.Progress):
     """Counts documents in a line on standard error, if it is a terminal, during a `with` block."""
 
     def __init__(self, label: str, total: int | None = None):

@@ -59,7 +59,7 @@ _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is 
 def main(argv: Sequence[str]) -> None:
     del argv
     _cluster.join()
-    options, saved = _options(), Results(_evaluation.Progress)
+    options, saved = _options(), Results(_evaluation.ProgressBar)
     models = _evaluation.restore_all(TextScorer)
     dataset = _open([*models.values()])
     results = {

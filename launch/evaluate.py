@@ -93,7 +93,7 @@ def main(argv: Sequence[str]) -> None:
     if _PLOT.value and not _BY_POS.value:
         # Refuse a figure that cannot be drawn before the perplexities are measured.
         context_figure(runs, [math.nan] * len(runs))
-    values, results = flags.FLAGS, Results(_evaluation.Progress)
+    values, results = flags.FLAGS, Results(_evaluation.ProgressBar)
     dataset = _evaluation.open_split(runs.values(), values.split, values.input)
     perplexities = measure_perplexities(
         runs,
@@ -126,7 +126,7 @@ def _check_flags() -> None:
 
 def _tuned(models: Iterable[ScoringModel]) -> interpolation.Mixture:
     scorers, tuning = [lm.scorer for lm in models], _adaptation.open_tuning(models)
-    with _evaluation.Progress("tuning", tuning.num_documents) as progress:
+    with _evaluation.ProgressBar("tuning", tuning.num_documents) as progress:
         return interpolation.tune(scorers, tuning, on_document=progress)
 
 

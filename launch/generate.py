@@ -72,7 +72,7 @@ def main(argv: Sequence[str]) -> None:
             sentences = (sentence.text for sentence in text.sentences)
             print("\n" * bool(number) + "\n".join(sentences), flush=True)
         return
-    with open_output(_OUTPUT.value) as file, _evaluation.Progress("generating") as progress:
+    with open_output(_OUTPUT.value) as file, _evaluation.ProgressBar("generating") as progress:
         for document, texts in progress.counting(generated):
             file.writelines(_record(document, sample, text) for sample, text in enumerate(texts))
 

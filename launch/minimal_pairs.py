@@ -72,7 +72,7 @@ def main(argv: Sequence[str]) -> None:
     if _OUTPUT.value:
         require_free_columns(choices, names)
     outcomes = [[] for _ in models]
-    with _evaluation.Progress("scoring", len(choices) * len(models)) as progress:
+    with _evaluation.ProgressBar("scoring", len(choices) * len(models)) as progress:
         for lm, run_outcomes in zip(models.values(), outcomes, strict=True):
             for outcome in lm.minimal_pairs(choices):
                 run_outcomes.append(outcome)

@@ -60,7 +60,7 @@ def main(argv: Sequence[str]) -> None:
         ids = list(map(encoder.encode, document.sentences))
         return order_sentences(lm.reader, ids, _BEAM.value)
 
-    with _evaluation.Progress("ordering", len(documents)) as progress:
+    with _evaluation.ProgressBar("ordering", len(documents)) as progress:
         reordered = reorder(
             order,
             documents,

@@ -90,7 +90,7 @@ def _reconstruct() -> tuple[str, list[reconstruction.Measures]]:
         max_length_ratio=_MAX_LENGTH_RATIO.value,
         seed=_decoding.SEED.value,
     )
-    with files.open_output(output) as file, _evaluation.Progress("reconstruct") as progress:
+    with files.open_output(output) as file, _evaluation.ProgressBar("reconstruct") as progress:
         for source, (text,) in progress.counting(reconstructed):
             record = {
                 "id": source.id,
@@ -130,7 +130,7 @@ def _measure_outputs() -> tuple[str, list[reconstruction.Measures]]:
     if STDIN == outputs == inputs:
         raise InputError("standard input can be read only once; name a file as --outputs")
     reader = _evaluation.text_reader([])
-    with _evaluation.Progress(outputs) as progress:
+    with _evaluation.ProgressBar(outputs) as progress:
         measures = reconstruction.evaluate_files(
             outputs, inputs, reader.options, encoding=reader.encoding, on_document=progress
         )

@@ -77,7 +77,7 @@ def main(argv: Sequence[str]) -> None:
 def _timed(label: str, total: int | None) -> Iterator[OnDocument]:
     """The progress of a measurement, and at its end a line with its time."""
     start = time.monotonic()
-    with _evaluation.Progress(label, total) as progress:
+    with _evaluation.ProgressBar(label, total) as progress:
         yield progress
     print(f"{label}: measured in {time.monotonic() - start:.0f} s", flush=True)
 

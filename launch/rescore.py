@@ -101,7 +101,7 @@ def main(argv: Sequence[str]) -> None:
             print(text)
 
     def decode(weights: np.ndarray) -> tuple[list[int], list[np.ndarray]]:
-        with _evaluation.Progress("rescoring", len(division)) as progress:
+        with _evaluation.ProgressBar("rescoring", len(division)) as progress:
             return rescorer.decode(weights, beam=beam, on_document=progress)
 
     for label, lm in models.items():

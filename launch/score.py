@@ -111,7 +111,7 @@ def main(argv: Sequence[str]) -> None:
         matmul_precision=lm.matmul_precision,
     )
     scored = lm.score(documents, no_context_too=_NO_CONTEXT.value, measures=_MEASURES.value)
-    with open_output(_OUTPUT.value) as file, _evaluation.Progress("scoring") as progress:
+    with open_output(_OUTPUT.value) as file, _evaluation.ProgressBar("scoring") as progress:
         scores = progress.counting(scored)
         if file_format == "tsv":
             file.writelines(score_files.tsv_lines(scores, layout))

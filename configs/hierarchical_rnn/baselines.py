@@ -31,7 +31,8 @@ from dclm_jax.coherence.compare import Fixed, compare_orders
 from dclm_jax.data.corpus import Corpus, open_corpus
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.permutations import Shuffle, numbered
-from dclm_jax.evaluation.scoring import Document, Scored, sentences_to_score
+from dclm_jax.evaluation.scoring import Scored, sentences_to_score
+from dclm_jax.reading.blocks import Sentences
 
 PERMUTATIONS = 4
 """Number of permutations per training document, the source of incoherent windows."""
@@ -101,7 +102,7 @@ class Baseline:
 
     def __init__(
         self,
-        vectors_of: Callable[[Document], Any],
+        vectors_of: Callable[[Sentences], Any],
         windows_of: Callable[..., np.ndarray],
         features_of: Callable[..., Any],
         classifier: Any,
@@ -130,7 +131,7 @@ def train(corpus: Corpus, valid: Corpus, kind: str) -> Baseline:
     def sentences(split: Corpus) -> list[np.ndarray]:
         return np.split(split.tokens, split.sentence_offsets[1:-1])
 
-    def bags_of(document: Document) -> Any:
+    def bags_of(document: Sentences) -> Any:
         return bags(document, vocab_size)
 
     if kind == "neural":

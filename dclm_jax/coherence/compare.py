@@ -29,7 +29,8 @@ from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.permutations import Moves, Shuffle, first_moved
 from dclm_jax.evaluation.results import Evaluation
-from dclm_jax.evaluation.scoring import Document, SentenceScorer
+from dclm_jax.evaluation.scoring import SentenceScorer
+from dclm_jax.reading.blocks import Sentences
 
 FIRST_POSITIONS = 5
 """Number of positions to which the first sentence of each document is moved."""
@@ -80,7 +81,7 @@ class OrderTest(Evaluation[OrderResult[ResultT]], Generic[ResultT]):
         return OrderResult.from_json(value, self.result_type)
 
     @abc.abstractmethod
-    def orders(self, documents: Sequence[Document]) -> Iterator[Orders]:
+    def orders(self, documents: Sequence[Sentences]) -> Iterator[Orders]:
         """The orders of each document that is not omitted."""
 
     @abc.abstractmethod
@@ -98,7 +99,7 @@ class Comparisons(NamedTuple):
     and for each compared document float64 in nats log P of the document and of its P orders
     [1 + P], and the outcomes of its orders [P]."""
 
-    documents: list[Document]
+    documents: list[Sentences]
     left_out: int
     log_probs: list[np.ndarray]
     outcomes: list[np.ndarray]
@@ -106,7 +107,7 @@ class Comparisons(NamedTuple):
 
 def compare_orders(
     scorer: SentenceScorer,
-    documents: Sequence[Document],
+    documents: Sequence[Sentences],
     test: OrderTest[ResultT],
     *,
     on_document: OnDocument = lambda done: None,
@@ -151,7 +152,7 @@ class _Drawn(OrderTest[ResultT]):
     def __post_init__(self) -> None:
         require_at_least("seed", self.seed, 0)
 
-    def _draw(self, documents: Sequence[Document], counts: Sequence[int]) -> Iterator[Orders]:
+    def _draw(self, documents: Sequence[Sentences], counts: Sequence[int]) -> Iterator[Orders]:
         """`counts[i]` orders of document i."""
         for index, (document, count) in enumerate(zip(documents, counts, strict=True)):
             rng = np.random.default_rng([_ORDERS, self.seed, index])
@@ -196,7 +197,7 @@ class Fixed(_Drawn[Coherence]):
         super().__post_init__()
         require_at_least("permutations", self.permutations, 1)
 
-    def orders(self, documents: Sequence[Document]) -> Iterator[Orders]:
+    def orders(self, documents: Sequence[Sentences]) -> Iterator[Orders]:
         return self._draw(documents, [self.permutations] * len(documents))
 
     def summary(self, compared: Comparisons) -> Coherence:
@@ -236,7 +237,7 @@ class Bootstrap(_Drawn[Coherence]):
         rng = np.random.default_rng([_TEST_SETS, self.seed])
         return rng.integers(num_documents, size=(self.replicates, num_documents)), rng
 
-    def orders(self, documents: Sequence[Document]) -> Iterator[Orders]:
+    def orders(self, documents: Sequence[Sentences]) -> Iterator[Orders]:
         draws_RxD, _ = self._test_sets(len(documents))
         counts = [self.permutation_pool] * len(documents)
         if not self.permutation_pool:
@@ -283,7 +284,7 @@ class FirstSentence(_Drawn[float]):
         super().__post_init__()
         require_at_least("positions", self.positions, 1)
 
-    def orders(self, documents: Sequence[Document]) -> Iterator[Orders]:
+    def orders(self, documents: Sequence[Sentences]) -> Iterator[Orders]:
         for index, document in enumerate(documents):
             rng = np.random.default_rng([_FIRST, self.seed, index])
             yield first_moved(document, self.positions, rng)
@@ -306,7 +307,7 @@ class Insert(OrderTest[Insertion]):
     test = "insertion"
     result_type = Insertion
 
-    def orders(self, documents: Sequence[Document]) -> Iterator[Orders]:
+    def orders(self, documents: Sequence[Sentences]) -> Iterator[Orders]:
         return (Moves(len(document), self.shuffle.fix_first) for document in documents)
 
     def outcomes(self, log_probs: np.ndarray) -> np.ndarray:
@@ -337,5 +338,5 @@ def _ranked(log_probs: np.ndarray) -> np.ndarray:
     return np.array([(likelier_P == 0) / as_likely_P, ranks_P])
 
 
-def _num_words(document: Document) -> int:
+def _num_words(document: Sentences) -> int:
     return sum(map(len, document))

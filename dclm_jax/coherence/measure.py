@@ -18,9 +18,9 @@ from dclm_jax.coherence.compare import (
 from dclm_jax.coherence.results import OrderResult
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.permutations import Shuffle
-from dclm_jax.evaluation.scoring import Document
 from dclm_jax.evaluation.significance import Difference, Sums, difference_table, differences
 from dclm_jax.files import Count, require_valid
+from dclm_jax.reading.blocks import Sentences
 from dclm_jax.tables import aligned
 
 BLOCK_SIZES = (2, 4, 8)
@@ -134,7 +134,7 @@ class CoherenceResults:
 
 
 def measure_coherence(
-    documents: Sequence[Document],
+    documents: Sequence[Sentences],
     options: CoherenceOptions,
     measured: Callable[[OrderTest[Any]], OrderResult[Any]],
 ) -> CoherenceResults:

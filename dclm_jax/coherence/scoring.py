@@ -12,7 +12,8 @@ from typing import Protocol
 import numpy as np
 
 from dclm_jax.evaluation.permutations import numbered
-from dclm_jax.evaluation.scoring import Continuation, Document, SentenceScorer
+from dclm_jax.evaluation.scoring import Continuation, SentenceScorer
+from dclm_jax.reading.blocks import Sentences
 
 _READING = 1 / 4
 """Approximate cost of reading a sentence without scoring it, relative to scoring it."""
@@ -30,7 +31,7 @@ class Orders(Protocol):
 
 def log_probs(
     scorer: SentenceScorer,
-    documents: Sequence[Document],
+    documents: Sequence[Sentences],
     orders: Iterable[Orders],
 ) -> Iterator[np.ndarray]:
     """log P of documents and orders of their sentences.
@@ -60,7 +61,7 @@ def log_probs(
         )
 
 
-def _parts(document: Document, orders: Orders) -> Iterator[np.ndarray]:
+def _parts(document: Sentences, orders: Orders) -> Iterator[np.ndarray]:
     """The document and its orders in parts, int [O, S]; equal sentences have equal numbers."""
     original = numbered(document)
     yield original[None]
@@ -81,7 +82,7 @@ class _Pieces:
       distinct: the pieces, as indices of sentences.
     """
 
-    def __init__(self, document: Document, orders: Orders, context_order: int | None):
+    def __init__(self, document: Sentences, orders: Orders, context_order: int | None):
         self._document, self._orders = document, orders
         self.only_last, count = False, len(document)
         if context_order is not None:

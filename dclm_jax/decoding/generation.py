@@ -71,7 +71,7 @@ class _Partials(NamedTuple):
     Attributes:
       log_prob_R, terms_R: log P in nats, and the number of terms.
       words_left_R: number of further words allowed.
-      goes_on_R: whether the document continues.
+      continues_R: whether the document continues.
       row_R: for each hypothesis, its row before the current sentence began.
       decision_R: log P of the decision before the current sentence; NaN without a decision.
       max_sentences_R, max_words_R: maximum numbers of sentences, and of words per sentence.
@@ -81,7 +81,7 @@ class _Partials(NamedTuple):
     log_prob_R: jax.Array
     terms_R: jax.Array
     words_left_R: jax.Array
-    goes_on_R: jax.Array
+    continues_R: jax.Array
     row_R: jax.Array
     decision_R: jax.Array
     max_sentences_R: jax.Array
@@ -133,7 +133,7 @@ def generate(
     for number in range(max(limit.num_sentences for limit in limits)):
         state, *sentence = program(decoding, capacity, reader.params, state, number)
         texts = _extended_texts(texts, state.partials, *map(np.asarray, sentence))
-        if not np.any(state.partials.goes_on_R):
+        if not np.any(state.partials.continues_R):
             break
     scores_R = decoding.normalized(state.partials.log_prob_R, state.partials.terms_R)
     best_B = np.argmax(np.asarray(scores_R).reshape(start.rows, -1), axis=-1)
@@ -218,7 +218,7 @@ def _opened(
         log_prob_R=jnp.where(exists_R, 0.0, -jnp.inf),
         terms_R=jnp.zeros(len(row_R), jnp.int32),
         words_left_R=words_R,
-        goes_on_R=jnp.array(exists_R),
+        continues_R=jnp.array(exists_R),
         row_R=jnp.arange(len(row_R)),
         decision_R=jnp.full(len(row_R), jnp.nan),
         max_sentences_R=max_sentences_R,
@@ -258,7 +258,7 @@ def _begin(
     context, partials = state
     rows = len(partials.row_R)
     partials = partials._replace(
-        goes_on_R=partials.goes_on_R & (number < partials.max_sentences_R),
+        continues_R=partials.continues_R & (number < partials.max_sentences_R),
         row_R=jnp.arange(rows),
         decision_R=jnp.full(rows, jnp.nan, partials.log_prob_R.dtype),
     )
@@ -267,19 +267,19 @@ def _begin(
     if log_odds_R is not None:
         options_Rx2 = jax.nn.log_sigmoid(jnp.stack([log_odds_R, -log_odds_R], axis=-1))
         ended_2 = jnp.array([0.0, -jnp.inf])
-        options_Rx2 = jnp.where(partials.goes_on_R[:, None], options_Rx2, ended_2)
-        partials, row_R, goes_on_R, log_prob_R = _extended(
-            decoding, partials, partials.goes_on_R, options_Rx2, _folded(keys_R, 0)
+        options_Rx2 = jnp.where(partials.continues_R[:, None], options_Rx2, ended_2)
+        partials, row_R, continues_R, log_prob_R = _extended(
+            decoding, partials, partials.continues_R, options_Rx2, _folded(keys_R, 0)
         )
         partials = partials._replace(
-            goes_on_R=partials.goes_on_R & (goes_on_R == 1),
-            decision_R=jnp.where(partials.goes_on_R, log_prob_R, jnp.nan),
+            continues_R=partials.continues_R & (continues_R == 1),
+            decision_R=jnp.where(partials.continues_R, log_prob_R, jnp.nan),
         )
         context = incremental.take(model, params, context, row_R)
     return _Sentence(
         partials=partials,
         prefix=incremental.begin(model, params, context, rows, capacity),
-        token_R=jnp.where(partials.goes_on_R, START, END).astype(jnp.int32),
+        token_R=jnp.where(partials.continues_R, START, END).astype(jnp.int32),
         tokens_NxR=jnp.full((capacity, rows), END, jnp.int32),
         log_probs_NxR=jnp.zeros((capacity, rows), partials.log_prob_R.dtype),
         rows_NxR=jnp.tile(jnp.arange(rows, dtype=jnp.int32), (capacity, 1)),
@@ -358,8 +358,9 @@ def _end(
             for array_NxR in (tokens_NxR, log_probs_NxR)
         )
     is_possible_R = partials.log_prob_R > -jnp.inf
-    goes_on_R = partials.goes_on_R & (partials.words_left_R > 0) & is_possible_R
-    state = _State(incremental.close(model, params, prefix), partials._replace(goes_on_R=goes_on_R))
+    continues_R = partials.continues_R & (partials.words_left_R > 0) & is_possible_R
+    partials = partials._replace(continues_R=continues_R)
+    state = _State(incremental.close(model, params, prefix), partials)
     return state, tokens_NxR, log_probs_NxR
 
 

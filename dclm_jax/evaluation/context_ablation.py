@@ -17,8 +17,8 @@ from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.evaluation.perplexity import perplexity_of
 from dclm_jax.evaluation.results import Evaluation
-from dclm_jax.evaluation.scoring import Document
 from dclm_jax.files import Positive
+from dclm_jax.reading.blocks import Sentences
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,18 +72,18 @@ class ContextAblation(Evaluation[ContextPerplexities]):
         return files.converted(value, ContextPerplexities, self.title, "")
 
 
-def _shuffled(documents: Sequence[Document], rng: np.random.Generator) -> list[Document]:
+def _shuffled(documents: Sequence[Sentences], rng: np.random.Generator) -> list[Sentences]:
     drawn = (Shuffle().draw(document, 1, rng)[0] for document in documents)
     return [[document[i] for i in order] for document, order in zip(documents, drawn, strict=True)]
 
 
-def _mixed(documents: Sequence[Document], rng: np.random.Generator) -> list[Document]:
+def _mixed(documents: Sequence[Sentences], rng: np.random.Generator) -> list[Sentences]:
     sentences = [sentence for document in documents for sentence in document]
     mixed = iter(rng.permutation(len(sentences)))
     return [[sentences[next(mixed)] for _ in document] for document in documents]
 
 
-ARRANGEMENTS: dict[str, Callable[[Sequence[Document], np.random.Generator], list[Document]]] = {
+ARRANGEMENTS: dict[str, Callable[[Sequence[Sentences], np.random.Generator], list[Sentences]]] = {
     "shuffled": _shuffled,
     "mixed": _mixed,
     "none": lambda documents, _: [[sentence] for document in documents for sentence in document],

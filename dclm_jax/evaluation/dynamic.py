@@ -24,10 +24,10 @@ import numpy as np
 
 from dclm_jax.data.batches import Batch
 from dclm_jax.errors import DivergenceError, InputError
-from dclm_jax.evaluation.scoring import Document, Scored, sentences_to_score
+from dclm_jax.evaluation.scoring import Scored, sentences_to_score
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.precision import compiled
-from dclm_jax.reading.blocks import next_block
+from dclm_jax.reading.blocks import Sentences, next_block
 from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, open_documents
 
@@ -87,7 +87,7 @@ class DynamicScorer:
             sentences, first_scored = sentences_to_score(document)
             yield document, self._nll(sentences, number)[first_scored:]
 
-    def _nll(self, sentences: Document, number: int) -> list[np.ndarray]:
+    def _nll(self, sentences: Sentences, number: int) -> list[np.ndarray]:
         nll: list[np.ndarray] = []
         params = jax.tree.map(jnp.copy, self._learning.initial)
         context = self._open(params, 1)
@@ -110,7 +110,7 @@ class DynamicScorer:
 def root_mean_square(
     model: DocumentModel,
     params: Params,
-    documents: Iterable[Document],
+    documents: Iterable[Sentences],
 ) -> Params:
     """sqrt(MS) of each parameter over the first STATISTICS_SENTENCES sentences of training text,
     with fixed parameters."""

@@ -9,7 +9,7 @@ import dataclasses
 import numpy as np
 
 from dclm_jax.errors import require_at_least
-from dclm_jax.evaluation.scoring import Document
+from dclm_jax.reading.blocks import Sentences
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,11 +46,11 @@ class Shuffle:
         """The minimum length of a document, for messages."""
         return "two sentences" if self.block == 1 else f"two blocks of {self.block} sentences"
 
-    def fits(self, document: Document) -> bool:
+    def fits(self, document: Sentences) -> bool:
         """Whether at least two blocks are movable."""
         return len(document) - self.fix_first > self.block
 
-    def changes(self, document: Document) -> bool:
+    def changes(self, document: Sentences) -> bool:
         """Whether any order is a different text; otherwise all movable sentences are equal."""
         movable = numbered(document)[self.fix_first :]
         blocks = np.split(movable, range(self.block, len(movable), self.block))
@@ -60,7 +60,7 @@ class Shuffle:
             for block in blocks[1:]
         )
 
-    def draw(self, document: Document, count: int, rng: np.random.Generator) -> np.ndarray:
+    def draw(self, document: Sentences, count: int, rng: np.random.Generator) -> np.ndarray:
         """Orders int [count, S] of a document that `fits`, drawn with replacement. No order is the
         document itself, unless `changes` is false."""
         original, changes = numbered(document), self.changes(document)
@@ -109,7 +109,7 @@ class Moves:
         return np.where(position == target, moved, remaining + (remaining >= moved))
 
 
-def first_moved(document: Document, count: int, rng: np.random.Generator) -> np.ndarray:
+def first_moved(document: Sentences, count: int, rng: np.random.Generator) -> np.ndarray:
     """Orders int [P, S], P at most `count`, with the first sentence at another position, drawn
     without replacement from the positions that make a different text."""
     original = numbered(document)
@@ -120,7 +120,7 @@ def first_moved(document: Document, count: int, rng: np.random.Generator) -> np.
     return np.array([np.insert(original[1:], position, original[0]) for position in drawn])
 
 
-def numbered(document: Document) -> np.ndarray:
+def numbered(document: Sentences) -> np.ndarray:
     """For each sentence the index of the first sentence equal to it, int [S]."""
     first_index: dict[bytes, int] = {}
     texts = [np.asarray(ids, np.int32).tobytes() for ids in document]

@@ -6,7 +6,7 @@ Shapes: B documents per device, S sentences of a block, N token positions of a s
 import collections
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
@@ -18,10 +18,10 @@ from dclm_jax.errors import require_at_least
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.precision import at_precision
 from dclm_jax.reading import blocks
+from dclm_jax.reading.blocks import Sentences
 from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import block_nll, open_documents
 
-Document = Sequence[np.ndarray]
 Scored = TypeVar("Scored")
 """A document to score: a sequence of sentences, or an object with the attribute `sentences`. If its
 `only_last` is true, the sentences before the last sentence are only read as context, without the
@@ -33,7 +33,7 @@ class Continuation(NamedTuple):
     """Sentences to score, or only the last of them given the others, if `only_last`; and the object
     that the score is for."""
 
-    sentences: Document
+    sentences: Sentences
     only_last: bool = True
     owner: Any = None
 
@@ -71,7 +71,7 @@ class _Request(NamedTuple):
     `nll` for each scored sentence."""
 
     document: Any
-    sentences: Document
+    sentences: Sentences
     first_scored: int
     nll: list[Any]
 
@@ -187,7 +187,7 @@ class Scorer:
         requests, the first sentence of a block, and the block's scores [D, B, S, N, ...]."""
         num_sentences = max(len(request.sentences) for request in requests)
         num_empty = num_rows * self._num_devices - len(requests)
-        documents: list[Document] = [request.sentences for request in requests] + [()] * num_empty
+        documents: list[Sentences] = [request.sentences for request in requests] + [()] * num_empty
         first_scored_R = np.array([request.first_scored for request in requests] + [0] * num_empty)
         row_DxB = np.zeros((self._num_devices, num_rows))
 
@@ -231,7 +231,7 @@ def _compiled(model: DocumentModel, functions: BlockFunctions) -> tuple[Callable
     )
 
 
-def sentences_to_score(document: Any) -> tuple[Document, int]:
+def sentences_to_score(document: Any) -> tuple[Sentences, int]:
     """The sentences of a document, and the index of the first sentence to score."""
     sentences = getattr(document, "sentences", document)
     only_last = getattr(document, "only_last", False)
@@ -264,7 +264,7 @@ def with_no_context(
         yield document, nll, [*nll[:1], *later]
 
 
-def _alone(documents: Iterable[Any]) -> Iterator[Document]:
+def _alone(documents: Iterable[Any]) -> Iterator[Sentences]:
     """Each sentence as a document, with an empty document in place of the first sentence of a
     document."""
     # The empty documents have no scores and take no time. They count in the window of the scorer,

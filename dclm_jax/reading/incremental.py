@@ -17,11 +17,11 @@ from dclm_jax.reading.likelihoods import output_inputs
 
 class SentencePrefix(NamedTuple):
     """The first `count` tokens of a sentence in each of B documents, read with `context` and its
-    `conditioning`; `goes_on_B` is False where the sentence has ended. `steps` has the tokens, mask
-    and outputs of R positions (R is the capacity)."""
+    `conditioning`; `continues_B` is False where the sentence has ended. `steps` has the tokens,
+    mask and outputs of R positions (R is the capacity)."""
 
     count: jax.Array
-    goes_on_B: jax.Array
+    continues_B: jax.Array
     context: Context
     conditioning: Conditioning
     state: StackState
@@ -38,7 +38,7 @@ def begin(
     output = jax.eval_shape(lambda: _step(model, params, conditioning, state, x_B)[1])
     return SentencePrefix(
         count=jnp.zeros((), jnp.int32),
-        goes_on_B=jnp.ones(rows, bool),
+        continues_B=jnp.ones(rows, bool),
         context=context,
         conditioning=conditioning,
         state=state,
@@ -54,7 +54,7 @@ def advance(
 ) -> tuple[SentencePrefix, jax.Array]:
     """Reads a token in every batch element, and returns log P [B, V] of the next token in nats.
     After END a batch element ignores further tokens."""
-    is_real_B = prefix.goes_on_B & (tokens_B != END)
+    is_real_B = prefix.continues_B & (tokens_B != END)
     conditioning = prefix.conditioning
     state, output = _step(model, params, conditioning, prefix.state, tokens_B)
     steps = jax.tree.map(
@@ -64,7 +64,7 @@ def advance(
     )
     prefix = prefix._replace(
         count=prefix.count + 1,
-        goes_on_B=is_real_B,
+        continues_B=is_real_B,
         state=keep_at_padding(is_real_B[:, None], state, prefix.state),
         steps=steps,
     )
