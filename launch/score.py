@@ -47,7 +47,9 @@ Columns of the input table other than its text and id, and such keys of JSON lin
 the result: at every word in tsv; in jsonl under "columns" of the document or, if they differ within
 it, of its sentences. --join_rows=item,condition makes one document of consecutive rows with equal
 cells in these columns; each row is a region of its text. A word has the cells of the row in which
-it begins. <END> has the cells that are equal in all rows of the document.
+it begins. <END> has the cells that are equal in all rows of the document. A note counts the joined
+rows. A warning names a column whose values come back or repeat within a document, as the names of
+regions do if the condition is missing from --join_rows.
 """
 
 import pathlib
@@ -55,6 +57,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from absl import flags
 
+from dclm_jax.data.joined_rows import noted_rows
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import score_files
 from dclm_jax.evaluation.distributions import (
@@ -106,6 +109,7 @@ def main(argv: Sequence[str]) -> None:
     documents = _evaluation.read_words(
         lm, keep_empty=not isinstance(lm, Autoencoder), joined_by=_JOIN.value
     )
+    documents = noted_rows(documents, _JOIN.value)
     layout = score_files.Layout(
         measures=[*surprisal_columns(no_context_too=_NO_CONTEXT.value), *others],
         matmul_precision=lm.matmul_precision,

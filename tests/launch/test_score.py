@@ -187,6 +187,20 @@ def test_measures_and_columns_stand_beside_the_words(raw, tmp_path):
     assert re.search(r"; rank no context \d+; divergence [\d.e-]+; region verb", content)
 
 
+def test_a_condition_missing_from_the_columns_of_a_document_is_named(raw):
+    """The second text of item 1 would follow the first one in one document."""
+    run, table = raw
+    flags = ["score", f"--workdir={run}", f"--input={table}"]
+    error = launch(*flags, "--join_rows=item", quiet=False).stderr
+    assert "note: 6 rows joined into 2 documents\n" in error
+    assert "warning: values of the column 'region' come back within documents, such as " in error
+    assert "add condition to --join_rows" in error
+    error = launch(*flags, JOIN, quiet=False).stderr
+    assert "note: 6 rows joined into 3 documents\n" in error and "warning: values" not in error
+    error = launch(*flags, quiet=False).stderr
+    assert "note: 6 rows, each of which is a document; " in error
+
+
 def test_only_surprisals_are_computed_as_before(space, text, monkeypatch):
     """Without other measures nothing else is computed, and no bit of a surprisal differs."""
     monkeypatch.setattr("dclm_jax.language_model.distributions.measure_documents", None)

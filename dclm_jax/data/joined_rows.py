@@ -1,0 +1,116 @@
+"""Notes on rows of tables as documents: how many were joined, and columns that should join fewer.
+
+If a column that tells stimuli apart, such as their condition, is missing from the columns by which
+rows are joined, the stimuli of an item become one document, and later stimuli follow copies of
+themselves. The names of their regions then come back within the document.
+"""
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from dclm_jax.data.documents import Document, column_names, value_text
+from dclm_jax.data.formats import listed
+from dclm_jax.errors import brief
+from dclm_jax.log import logger
+
+_MOST_EXAMPLES = 20
+"""Maximum number of documents per column in which a missing column is searched."""
+_LINE_NAME = re.compile(r":\d+$")
+"""The end of the name of a document without an id."""
+Rows = Sequence[Mapping[str, Any]]
+
+
+def noted_rows(documents: Iterable[Document], joined_by: Sequence[str]) -> Iterator[Document]:
+    """The documents, streamed. At the end the log says how many rows of tables were joined, and
+    warns of columns whose values come back or repeat within documents; without `joined_by` it says
+    that rows were not joined, if consecutive rows without ids have a cell in common."""
+    num_rows = num_documents = 0
+    returning: dict[str, tuple[str, list[Rows]]] = {}
+    repeating: dict[str, tuple[str, list[Rows]]] = {}
+    distinct: set[str] = set()
+    shared: dict[str, None] = {}
+    previous: Mapping[str, Any] = {}
+    for document in documents:
+        yield document
+        rows = document.rows
+        num_rows += len(rows)
+        num_documents += bool(rows)
+        for name in column_names(document) if joined_by and len(rows) > 1 else ():
+            cells = _cells(rows, name)
+            changes = [cell for cell, _ in itertools.groupby(cells)]
+            if name in joined_by or len(changes) == 1:
+                continue
+            if len(set(cells)) == len(cells):
+                distinct.add(name)
+                continue
+            kind = returning if len(set(changes)) < len(changes) else repeating
+            repeated = next(cell for cell in changes if cells.count(cell) > 1)
+            where = f"{brief(repeated)} in {brief(document.id)}"
+            _, examples = kind.setdefault(name, (where, []))
+            examples.extend([rows] * (len(examples) < _MOST_EXAMPLES))
+        if not joined_by and rows and _LINE_NAME.search(document.id):
+            (cells,) = rows
+            alike = [name for name, cell in cells.items() if cell and cell == previous.get(name)]
+            shared |= dict.fromkeys(alike)
+            previous = cells
+    if joined_by and num_rows:
+        logger.info(f"{num_rows:,} rows joined into {num_documents:,} documents")
+    elif shared:
+        logger.info(
+            f"{num_rows:,} rows, each of which is a document; if a document has several rows, "
+            f"name the columns that identify it by --join_rows (columns with equal cells in "
+            f"consecutive rows: {listed(shared)})"
+        )
+    suspicious = returning | {
+        name: example for name, example in repeating.items() if name in distinct
+    }
+    for name, (where, examples) in suspicious.items():
+        missing = _missing(name, joined_by, examples)
+        if not missing and all(
+            _is_number(cell) for rows in examples for cell in _cells(rows, name)
+        ):
+            continue
+        change = "come back" if name in returning else "repeat"
+        remedy = f"sort the rows by {name} and add it to --join_rows"
+        if missing:
+            remedy = f"add {' and '.join(missing)} to --join_rows (or {remedy})"
+        logger.warning(
+            f"values of the column {brief(name)} {change} within documents, such as {where}; if a "
+            f"document has several texts, {remedy}"
+        )
+        return
+
+
+def _missing(name: str, joined_by: Sequence[str], examples: Sequence[Rows]) -> Sequence[str]:
+    """The fewest further columns that join rows into documents in which the values of a column
+    differ; empty without such columns."""
+    names = dict.fromkeys(key for rows in examples for row in rows for key in row)
+    others = [key for key in names if key != name and key not in joined_by]
+    for missing in itertools.chain.from_iterable(
+        itertools.combinations(others, size) for size in (1, 2)
+    ):
+        if all(_tells_apart(name, missing, rows) for rows in examples):
+            return missing
+    return ()
+
+
+def _tells_apart(name: str, missing: Sequence[str], rows: Rows) -> bool:
+    """Whether the values of a column differ among rows with equal cells in the columns `missing`,
+    several of which join several rows."""
+    keys = list(zip(*(_cells(rows, key) for key in missing), strict=True))
+    pairs = set(zip(keys, _cells(rows, name), strict=True))
+    return len(pairs) == len(rows) and len(set(keys)) * 2 <= len(rows)
+
+
+def _cells(rows: Rows, name: str) -> list[str]:
+    return [value_text(row.get(name)) for row in rows]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text or "nan")
+    except ValueError:
+        return False
+    return True
