@@ -58,9 +58,9 @@ def start(
       process_id: number of this process, from 0.
       stops_together: whether SIGTERM is reported by `stop_agreed` instead of ending the process.
     """
-    if coordinator_address is None and num_processes is None and process_id is None:
-        tasks = max(int(os.environ.get(variable) or 1) for variable in _TASKS_OF_A_STEP)
-        if tasks == 1 and "," not in os.environ.get("TPU_WORKER_HOSTNAMES", ""):
+    is_scheduled = coordinator_address is None and num_processes is None and process_id is None
+    if is_scheduled:
+        if not _scheduler_variables():
             return
     elif coordinator_address is None or num_processes is None or process_id is None:
         raise InputError(
@@ -75,7 +75,25 @@ def start(
             "expected 0 up to num_processes - 1"
         )
     jax.config.update("jax_enable_preemption_service", stops_together)
-    jax.distributed.initialize(coordinator_address, num_processes, process_id)
+    try:
+        jax.distributed.initialize(coordinator_address, num_processes, process_id)
+    except (KeyError, RuntimeError, ValueError) as error:
+        if not is_scheduled:
+            raise
+        found = ", ".join(f"{name}={os.environ[name]}" for name in _scheduler_variables())
+        raise InputError(
+            f"{found}: a job of several processes, in which JAX finds no process 0 ({error}); set "
+            "--coordinator_address=HOST:PORT, --num_processes and --process_id, or unset these "
+            "variables for a single process"
+        ) from error
+
+
+def _scheduler_variables() -> list[str]:
+    """The variables that say that a scheduler started several processes."""
+    variables = [name for name in _TASKS_OF_A_STEP if (os.environ.get(name) or "1") != "1"]
+    if "," in os.environ.get("TPU_WORKER_HOSTNAMES", ""):
+        variables.append("TPU_WORKER_HOSTNAMES")
+    return variables
 
 
 def count() -> int:

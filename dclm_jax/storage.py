@@ -160,8 +160,13 @@ def cached(directory: PathLike, checksums: Mapping[str, str | None]) -> pathlib.
     if isinstance(location, pathlib.Path):
         return location
     with reaching(location):
-        cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-        folder = _below(pathlib.Path(cache) / "dclm_jax" / "data", location)
+        cache = cache_folder()
+        if cache is None:
+            raise InputError(
+                f"{location} needs a folder for copies of its files, and the user has no home "
+                "directory; set XDG_CACHE_HOME to a folder"
+            )
+        folder = _below(cache / "data", location)
         for name, expected in checksums.items():
             copy = folder / name
             if expected is not None and copy.is_file() and file_sha256(copy) == expected:
@@ -173,6 +178,16 @@ def cached(directory: PathLike, checksums: Mapping[str, str | None]) -> pathlib.
                     "corpus again"
                 )
         return folder
+
+
+def cache_folder() -> pathlib.Path | None:
+    """The folder for copies that can be made again; None for a user without a home directory, such
+    as an unknown user of a container."""
+    try:
+        cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    except RuntimeError:
+        return None
+    return pathlib.Path(cache) / "dclm_jax"
 
 
 def _below(directory: pathlib.Path, location: epath.Path) -> pathlib.Path:

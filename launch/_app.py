@@ -7,11 +7,11 @@ import io
 import itertools
 import logging
 import os
-import pathlib
 import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -24,6 +24,7 @@ from dclm_jax.allocation import keep_freed_memory
 from dclm_jax.errors import DivergenceError, InputError, printable
 from dclm_jax.files import STDOUT
 from dclm_jax.log import job_logger, logger
+from dclm_jax.storage import cache_folder
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 75
@@ -120,7 +121,7 @@ class _HelpFlag(app.HelpFlag):
         if self._parse(arg):
             # The heading of absl is the path of the command.
             _, _, listed = flags.FLAGS.main_module_help().partition(":\n")
-            print(sys.modules["__main__"].__doc__, "Flags:\n", listed, sep="\n")
+            print(sys.modules["__main__"].__doc__ or "", "Flags:\n", listed, sep="\n")
             sys.exit(0)
 
 
@@ -279,10 +280,13 @@ def _unraisable(unraisable: Any) -> None:
 
 
 def _keep_compiled_programs() -> None:
-    """Turns JAX's persistent compilation cache on; JAX_COMPILATION_CACHE_DIR moves it."""
+    """Turns JAX's persistent compilation cache on, if there is a folder for it;
+    JAX_COMPILATION_CACHE_DIR moves it."""
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        cache = pathlib.Path.home() / ".cache" / "dclm_jax" / "xla"
-        jax.config.update("jax_compilation_cache_dir", str(cache))
+        cache = cache_folder()
+        jax.config.update("jax_compilation_cache_dir", cache and str(cache / "xla"))
+    # A program that cannot be read is compiled again.
+    warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache")
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 

@@ -40,8 +40,10 @@ def define_fields(
     for field in dataclasses.fields(options):
         if field.name in omitted:
             continue
-        meaning = re.sub("`(\\w+)`", lambda name: f"--{flag_names[name[1]]}", meanings[field.name])
-        text = meaning[0].upper() + meaning[1:]
+        # Python -OO removes docstrings.
+        meaning = meanings.get(field.name, "")
+        meaning = re.sub("`(\\w+)`", lambda name: f"--{flag_names[name[1]]}", meaning)
+        text = meaning[:1].upper() + meaning[1:]
         if unset and (field.default is not None or "{}" not in unset):
             text += f" Default: {unset.format('no' if field.default is False else field.default)}."
         name = flag_names[field.name]

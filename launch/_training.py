@@ -110,12 +110,14 @@ def _help(config_file: str | None) -> Iterator[str]:
         return
     yield f"\nKeys of the configuration, with the values of {place}:\n"
     keys = _keys(value)
-    for key, meaning in meanings(str(keys.get("model.name", ""))).items():
+    texts = meanings(str(keys.get("model.name", "")))
+    # Python -OO removes docstrings, which have the meanings.
+    for key in dict.fromkeys([*texts, *keys]):
         if key not in keys:
             continue
         text = str(keys[key]).lower() if isinstance(keys[key], bool) else str(keys[key])
         yield f"  --config.{key}={text}"
-        yield textwrap.indent(textwrap.fill(meaning, 74), " " * 6)
+        yield textwrap.indent(textwrap.fill(texts.get(key, ""), 74), " " * 6)
 
 
 def _meant(flag: str, keys: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ readers; legends are outside the axes.
 import io
 import math
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -140,7 +141,10 @@ def plot(figure: Figure, path: str | os.PathLike[str]) -> None:
 def content(figure: Figure, file_format: str = "png") -> bytes:
     """The content of a file with a figure; `file_format` is one of `FORMATS`."""
     stream = io.BytesIO()
-    drawing(figure).savefig(stream, format=file_format)
+    with warnings.catch_warnings():
+        # A label in a script that the font lacks is drawn as boxes.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        drawing(figure).savefig(stream, format=file_format)
     return stream.getvalue()
 
 

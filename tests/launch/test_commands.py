@@ -3,7 +3,12 @@
 import dataclasses
 import importlib
 import io
+import os
+import pathlib
 import re
+import subprocess
+import sys
+import warnings
 
 import jax
 import numpy as np
@@ -11,7 +16,9 @@ import pytest
 from absl import flags
 
 import dclm_jax
+from dclm_jax import storage
 from dclm_jax.training.workdir import restore_run
+from launch import _app
 from tests.launch.support import (
     COMMANDS,
     REPOSITORY,
@@ -63,3 +70,52 @@ def test_a_neural_model_in_python_has_its_functions_and_parameters(space):
     assert "scorer" not in vars(lm)
     assert lm.scorer is lm.scorer
     assert (lm.scorer.vocab_size, lm.scorer.context_order) == (98, None)
+
+
+def test_help_without_docstrings_lists_flags():
+    command = [sys.executable, "-OO", "-m", "launch.train", "--help"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert "--workdir: Directory of the run." in done.stdout and not done.stderr
+
+
+def test_without_a_home_directory_the_cache_of_programs_is_off(monkeypatch):
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("JAX_COMPILATION_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pathlib.Path, "home", no_home)
+    assert storage.cache_folder() is None
+    set_options = {}
+    monkeypatch.setattr(jax.config, "update", set_options.__setitem__)
+    with warnings.catch_warnings():
+        _app._keep_compiled_programs()
+    assert set_options["jax_compilation_cache_dir"] is None
+
+
+PROGRAM = """
+import jax
+from launch import _app
+_app._keep_compiled_programs()
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+print(jax.jit(lambda x: 2 * x)(1.5))
+"""
+
+
+def test_a_damaged_cache_of_programs_is_not_mentioned(tmp_path):
+    variables = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(tmp_path), "JAX_PLATFORMS": "cpu"}
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            cwd=REPOSITORY,
+            env=variables,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert (done.stdout, done.stderr) == ("3.0\n", "")
+        programs = list(tmp_path.glob("*-cache"))
+        assert programs
+        for program in programs:
+            program.write_bytes(b"damaged")

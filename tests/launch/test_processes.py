@@ -12,6 +12,8 @@ import jax
 import numpy as np
 import pytest
 
+from dclm_jax import processes
+from dclm_jax.errors import InputError
 from dclm_jax.training.workdir import restore_run
 from tests.compiling import TWO_DEVICES
 from tests.exhaustive import also, some
@@ -180,3 +182,28 @@ def test_a_process_that_dies_ends_the_others_and_the_run_goes_on(space, values, 
     # As one process: several have gone on before.
     resumed = launch("train", *space.training(run, *values)).stdout
     assert "resuming after step" in resumed and f"finished {STEPS} steps" in resumed
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        # Open MPI 5 does not set the address of the first process.
+        ("OMPI_COMM_WORLD_SIZE", "2"),
+        ("OMPI_COMM_WORLD_SIZE", "two"),
+        ("SLURM_STEP_NUM_TASKS", "2"),
+        ("TPU_WORKER_HOSTNAMES", "a,b"),
+    ],
+)
+def test_variables_of_a_scheduler_without_an_address_are_named(monkeypatch, variable, value):
+    monkeypatch.setenv(variable, value)
+    expected = f"^{variable}={value}: a job of several processes, in which JAX finds no process 0"
+    with pytest.raises(InputError, match=expected) as error:
+        processes.start()
+    assert "--coordinator_address=HOST:PORT, --num_processes and --process_id" in str(error.value)
+
+
+def test_variables_of_one_task_are_no_job(monkeypatch):
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "1")
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "1")
+    processes.start()
+    assert processes.count() == 1

@@ -109,6 +109,11 @@ def test_dollar_signs_are_no_formulas(tmp_path):
         assert f"<!-- {text} -->" in svg
 
 
+def test_a_label_that_the_font_lacks_is_drawn_without_a_warning(tmp_path):
+    figures.plot(Figure("語", "x", "y", [series("コーパス", [1.0, 2.0])]), tmp_path / "a.png")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
 def measured(label, model, context_sentences, perplexity):
     """The label of a run, its model and its perplexity."""
     config = {"model": {"context_sentences": context_sentences}}
