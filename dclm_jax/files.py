@@ -158,14 +158,25 @@ def _whole(path: storage.PathLike, mode: str, **options: Any) -> Iterator[Any]:
             with open(target, mode, **options) as file:
                 yield file
             return
+        # A link stays, and its target is replaced.
+        target = target.resolve()
         target.parent.mkdir(parents=True, exist_ok=True)
         # The name cannot be guessed, and an existing link of this name is not followed.
         temporary = target.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}")
+        if target.exists() and not os.access(target.parent, os.W_OK):
+            temporary = pathlib.Path(tempfile.gettempdir(), temporary.name)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         stack.callback(temporary.unlink, missing_ok=True)
         with open(descriptor, mode, **options) as file:
             yield file
-        os.replace(temporary, target)
+        try:
+            os.replace(temporary, target)
+        except OSError:
+            # A mounted file, or a file in a directory that cannot be written, can only be
+            # overwritten.
+            if not target.exists():
+                raise
+            shutil.copyfile(temporary, target)
 
 
 def _is_special(target: pathlib.Path) -> bool:

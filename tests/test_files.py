@@ -1,6 +1,7 @@
 """Files that are whole or absent, and JSON as records."""
 
 import dataclasses
+import errno
 import json
 import math
 import os
@@ -164,14 +165,31 @@ def test_what_is_no_regular_file_is_written_through(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["null", "pipe", "redirected"]
 
 
-def test_links_that_wait_for_what_is_written_are_not_followed(tmp_path):
-    path, other = tmp_path / "result.json", tmp_path / "other"
-    other.write_text("other")
-    for name in ("result.json", "result.json.tmp"):
-        (tmp_path / name).symlink_to(other)
+def test_the_target_of_a_link_is_written_and_the_link_stays(tmp_path):
+    link, target = tmp_path / "result.json", tmp_path / "other" / "target.json"
+    target.parent.mkdir()
+    link.symlink_to(target)
+    for value in (1, 2):
+        files.write_json(link, {"a": value})
+        assert json.loads(target.read_text()) == {"a": value} and link.is_symlink()
+    assert os.listdir(target.parent) == ["target.json"] and os.listdir(tmp_path).count("other") == 1
+
+
+@pytest.mark.parametrize("is_writable", [True, False], ids=["mounted file", "read-only directory"])
+def test_a_file_that_cannot_be_replaced_is_overwritten(tmp_path, monkeypatch, is_writable):
+    def replace(source, target):
+        raise OSError(errno.EBUSY, "Device or resource busy")
+
+    path = tmp_path / "result.json"
+    path.write_text("a longer text than the result")
+    monkeypatch.setattr(os, "replace", replace)
+    monkeypatch.setattr(os, "access", lambda path, mode: is_writable)
+    inode = path.stat().st_ino
     files.write_json(path, {"a": 1})
-    assert json.loads(path.read_text()) == {"a": 1} and not path.is_symlink()
-    assert other.read_text() == "other"
+    assert (json.loads(path.read_text()), path.stat().st_ino) == ({"a": 1}, inode)
+    assert os.listdir(tmp_path) == ["result.json"]
+    with pytest.raises(InputError, match="new.json: cannot be written: Device or resource busy"):
+        files.write_json(tmp_path / "new.json", {})
 
 
 def test_a_new_file_has_the_mode_of_any_other_and_a_name_of_any_length(tmp_path):

@@ -5,6 +5,7 @@ Saves are asynchronous and atomic: orbax lists a step when its files are complet
 
 import contextlib
 import logging
+import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -103,8 +104,7 @@ class Checkpoints:
         if steps:
             raise InputError(
                 f"no checkpoint in {self._directory} can be used with the configuration and the "
-                f"vocabulary of the run; restore the workdir from a copy, or remove "
-                f"{self._directory}"
+                "vocabulary of the run; restore the workdir from a copy, or choose a new workdir"
             )
         return None
 
@@ -157,7 +157,8 @@ def _require_readable(arrays: epath.Path) -> None:
     Orbax reads all arrays at the same time, and prints a traceback for each array whose read it
     abandons after an error.
     """
-    base = f"{arrays}/" if storage.is_remote(arrays) else f"file://{arrays}/"
+    path = urllib.parse.quote(f"{arrays}/", safe=":/")
+    base = path if storage.is_remote(arrays) else f"file://{path}"
     store = tensorstore.KvStore.open({"driver": "ocdbt", "base": base}).result()
     names = store.list().result()
     if not names:

@@ -34,8 +34,14 @@ def pretrained_models() -> list[str]:
 
 def located(run: storage.PathLike) -> storage.PathLike:
     """The workdir of a run, or the folder of a pretrained model in place of its name, unless the
-    current directory has a run of this name."""
+    current directory has a run of this name. A path that is not UTF-8 is refused."""
     name = os.fspath(run)
+    try:
+        os.path.abspath(name).encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{name}: the path is not valid UTF-8, which checkpoints need; rename the directory"
+        ) from error
     is_pretrained = name in pretrained_models() and not Path(name, CONFIG_FILE).is_file()
     return _PRETRAINED / name if is_pretrained else run
 

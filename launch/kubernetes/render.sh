@@ -17,8 +17,7 @@ declare -A values=(
   [CPUS]=${CPUS:-2}
   [MEMORY]=${MEMORY:-8Gi}
   [GPUS]=${GPUS:-0}
-  # A process that crashes takes all pods with it, and each of them counts.
-  [FAILURES]=$((${RETRIES:-3} * ${PROCESSES:-2}))
+  [RETRIES]=${RETRIES:-3}
   [GRACE]=${GRACE:-120}
 )
 
@@ -28,15 +27,41 @@ if [[ ! -f $template ]]; then
   exit 2
 fi
 shift
-# A quoted item of the list of arguments for each flag.
+for name in PROCESSES PORT GPUS RETRIES GRACE; do
+  if [[ ! ${values[$name]} =~ ^[0-9]+$ ]]; then
+    echo "error: $name is '${values[$name]}'; expected a whole number" >&2
+    exit 2
+  fi
+done
+# A process that crashes takes all pods with it, and each of them counts.
+values[FAILURES]=$((values[RETRIES] * values[PROCESSES]))
+
+# A value between single quotes of YAML, of which a quote is the only special character. Kubernetes
+# expands $(NAME) in arguments.
+escape() {
+  if [[ $1 =~ [[:cntrl:]] ]]; then
+    echo "error: '$1' has a line break or another control character; remove it" >&2
+    exit 2
+  fi
+  escaped=${1//\'/\'\'}
+  escaped=${escaped//'$('/'$$('}
+}
+
+for name in "${!values[@]}"; do
+  escape "${values[$name]}"
+  values[$name]=$escaped
+done
 flags=
 for flag; do
-  flags+="${flags:+$'\n            '}- '${flag//\'/\'\'}'"
+  escape "$flag"
+  flags+="${flags:+$'\n            '}- '$escaped'"
 done
 values[FLAGS]=$flags
 
-manifest=$(<"$template")
-for name in "${!values[@]}"; do
-  manifest=${manifest//"\${$name}"/"${values[$name]}"}
+rest=$(<"$template")
+manifest=
+while [[ $rest =~ \$\{([A-Z]+)\} ]]; do
+  manifest+=${rest%%"${BASH_REMATCH[0]}"*}${values[${BASH_REMATCH[1]}]}
+  rest=${rest#*"${BASH_REMATCH[0]}"}
 done
-printf '%s\n' "$manifest"
+printf '%s\n' "$manifest$rest"

@@ -152,7 +152,6 @@ def test_an_array_varies_the_seed_or_the_flags(slurm):
 def render(programs, *arguments, **variables):
     done, _ = programs.bash(RENDER, *arguments, **variables)
     assert done.returncode == 0, done.stderr
-    assert "${" not in done.stdout
     return list(yaml.safe_load_all(done.stdout))
 
 
@@ -179,6 +178,47 @@ def test_kubernetes_trains_with_an_indexed_job(programs):
         *flags,
     ]
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "4"
+
+
+def test_every_value_of_a_manifest_is_quoted(programs):
+    values = {
+        "NAME": "yes",
+        "CONFIG": "a b # it's: {x} ${NAME}",
+        "WORKDIR": "'\"\\ a: b",
+        "IMAGE": "1e3",
+        "CLAIM": "null",
+        "CPUS": "2",
+    }
+    service, job = render(programs, "train", "--config.a=$(HOME) & \\1", "- x: y", **values)
+    assert service["metadata"]["name"] == job["metadata"]["name"] == "yes"
+    pod = job["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["args"] == [
+        "--config=a b # it's: {x} ${NAME}",
+        "--workdir='\"\\ a: b",
+        "--coordinator_address=yes-0.yes:8476",
+        "--num_processes=2",
+        "--process_id=$(JOB_COMPLETION_INDEX)",
+        # Kubernetes reads $$ as a dollar sign, and expands nothing.
+        "--config.a=$$(HOME) & \\1",
+        "- x: y",
+    ]
+    assert container["image"] == "1e3" and container["resources"]["requests"]["cpu"] == "2"
+    assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == "null"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("PROCESSES", "two", "error: PROCESSES is 'two'; expected a whole number"),
+        ("RETRIES", "x", "error: RETRIES is 'x'; expected a whole number"),
+        ("PORT", "8476 # a", "error: PORT is '8476 # a'; expected a whole number"),
+        ("CONFIG", "a\nb", "has a line break or another control character; remove it"),
+    ],
+)
+def test_values_that_are_no_part_of_a_manifest_are_refused(programs, variable, value, message):
+    done, _ = programs.bash(RENDER, "train", **{variable: value})
+    assert (done.returncode, done.stdout) == (2, "") and message in done.stderr
 
 
 def test_kubernetes_tells_interruptions_from_failures(programs):

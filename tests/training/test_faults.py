@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import dclm_jax
 from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.errors import DivergenceError, InputError
@@ -87,6 +88,22 @@ def test_a_checkpoint_that_cannot_be_read_is_skipped(two_checkpoints, tmp_path, 
         assert_same_bits(state.params, tiny_state(step).params)
         assert (int(state.step), progress) == (step, {"tokens": step})
     assert skipped >= 2
+
+
+def test_a_checkpoint_in_a_folder_with_any_name_is_read(two_checkpoints, tmp_path):
+    workdir = Path(shutil.copytree(two_checkpoints, tmp_path / "a b%20#c?d'é"))
+    with contextlib.closing(Checkpoints(workdir / "checkpoints", "latest")) as checkpoints:
+        restored = checkpoints.restore(tiny_state(0))
+    assert restored is not None and restored[0] == 2
+    assert_same_bits(restored[1].params, tiny_state(2).params)
+
+
+def test_a_workdir_whose_path_is_no_utf8_is_refused_before_any_work(data, tmp_path):
+    workdir = os.fsdecode(bytes(tmp_path) + b"/run\xff/a")
+    for use in (lambda: loop.train(config(data), workdir), lambda: dclm_jax.restore(workdir)):
+        with pytest.raises(InputError, match="the path is not valid UTF-8, which checkpoints need"):
+            use()
+    assert os.listdir(tmp_path) == []
 
 
 # Disks
