@@ -24,7 +24,7 @@ _AGAIN = "prepare the corpus again with --overwrite"
 MANIFEST_FILE = "manifest.json"
 VOCABULARY_FILE = "vocabulary.tsv"
 TAGS_FILE = "tags.tsv"
-DROP_REASONS = ("min_words", "max_words", "max_unknown")
+DROP_REASONS = ("deduplicate", "min_words", "max_words", "max_unknown")
 """Options of `prepare` that omit documents."""
 # A fixed byte order lets a corpus be copied between machines.
 TOKEN_DTYPE = np.dtype("<i4")
@@ -288,7 +288,11 @@ def statistics_table(manifest: Manifest) -> str:
         rows.append((split, *cells, f"{100 * entry.oov_rate:.2f}%"))
     lines = aligned(rows, rule=False)
     lines.append(f"vocabulary: {manifest.vocabulary_size:,} entries with START, END and UNKNOWN")
-    applied = [reason for reason in DROP_REASONS if manifest.options[reason] is not None]
+    # A share of 0 is a filter.
+    values = {reason: manifest.options[reason] for reason in DROP_REASONS}
+    applied = [
+        reason for reason, value in values.items() if value is not None and value is not False
+    ]
     for split, entry in manifest.splits.items() if applied else ():
         counts = entry.dropped_documents
         listed = ", ".join(f"{counts[reason]:,} by {reason}" for reason in applied)

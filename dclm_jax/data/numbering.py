@@ -6,6 +6,7 @@ Masks [D] select documents.
 import array
 import collections
 import dataclasses
+import hashlib
 import itertools
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,6 +36,7 @@ class NumberedText:
       parts: int64 [D], the index of each document's split, or `corpora.DRAWN`.
       sentences: int64 [D], number of sentences of each document.
       is_tagged: bool [D], whether the words of a document have tags.
+      digests: int64 [D], a hash of the words of each document.
     """
 
     directory: pathlib.Path
@@ -45,6 +47,7 @@ class NumberedText:
     parts: np.ndarray
     sentences: np.ndarray
     is_tagged: np.ndarray
+    digests: np.ndarray
 
     @classmethod
     def read(
@@ -60,7 +63,7 @@ class NumberedText:
         # Words are numbered in the order of their first access.
         ids = collections.defaultdict(itertools.count().__next__)
         tag_ids = collections.defaultdict(itertools.count().__next__)
-        lengths, names, rows = array.array("q"), [], []
+        lengths, digests, names, rows = array.array("q"), array.array("q"), [], []
         with (
             files.open_binary(directory / _IDS) as ids_file,
             files.open_binary(directory / _TAGS) as tags_file,
@@ -68,7 +71,10 @@ class NumberedText:
             for part, (name, sentences, tags, *_) in documents:
                 words = [ids[word] for sentence in sentences for word in sentence]
                 tag_numbers = [tag_ids[tag] for sentence in tags or () for tag in sentence]
-                ids_file.write(np.asarray(words, corpus.TOKEN_DTYPE).tobytes())
+                numbers = np.asarray(words, corpus.TOKEN_DTYPE).tobytes()
+                ids_file.write(numbers)
+                digest = hashlib.blake2b(numbers, digest_size=digests.itemsize).digest()
+                digests.append(int.from_bytes(digest, signed=True))
                 tag_numbers = tag_numbers or [_NO_TAG] * len(words)
                 tags_file.write(np.asarray(tag_numbers, corpus.TOKEN_DTYPE).tobytes())
                 lengths.extend(map(len, sentences))
@@ -84,7 +90,15 @@ class NumberedText:
             parts=columns[:, 0],
             sentences=columns[:, 1],
             is_tagged=columns[:, 2].astype(bool),
+            digests=np.asarray(digests),
         )
+
+    def is_repeated(self, is_selected_D: np.ndarray) -> np.ndarray:
+        """bool [D], whether a selected document has the words of an earlier selected document."""
+        is_repeated_D = is_selected_D.copy()
+        _, first = np.unique(self.digests[is_selected_D], return_index=True)
+        is_repeated_D[np.flatnonzero(is_selected_D)[first]] = False
+        return is_repeated_D
 
     @property
     def tokens(self) -> np.ndarray:
@@ -98,13 +112,14 @@ class NumberedText:
         Each piece takes whole sentences while they fit; a longer sentence is a separate piece.
         Pieces are called NAME#1, NAME#2 and so on. Each piece belongs to the split of its document.
         """
-        names, sentences, pieces = [], [], []
+        names, sentences, pieces, numbers = [], [], [], []
         for name, lengths in zip(
             self.names, np.split(self.lengths, np.cumsum(self.sentences)[:-1]), strict=True
         ):
             counts = _piece_sizes(lengths.tolist(), max_words)
             pieces.append(len(counts))
             sentences += counts
+            numbers += range(len(counts))
             is_cut = len(counts) > 1
             names += [f"{name}#{n + 1}" for n in range(len(counts))] if is_cut else [name]
         return dataclasses.replace(
@@ -113,6 +128,8 @@ class NumberedText:
             parts=np.repeat(self.parts, pieces),
             sentences=np.asarray(sentences),
             is_tagged=np.repeat(self.is_tagged, pieces),
+            # Pieces of equal documents are equal, and pieces of one document differ.
+            digests=np.repeat(self.digests, pieces) + numbers,
         )
 
     def first_sentences(self, is_selected_D: np.ndarray, count: int) -> list[list[str]]:

@@ -7,7 +7,8 @@ is read, and raw prose is tokenized, only once.
 
 The steps, in this order:
 
-1. Documents are read, assigned to splits, cut (`split_documents_at`) and filtered by length.
+1. Documents are read, assigned to splits, cut (`split_documents_at`) and filtered: of equal
+   documents one may remain (`deduplicate`), then by length. Hashes find equal documents.
 2. The vocabulary is counted over the remaining training documents.
 3. Documents are filtered by their OOV words, as in Li et al. (2015, 4.1). The vocabulary is not
    counted again.
@@ -18,6 +19,7 @@ the filters.
 """
 
 import dataclasses
+import itertools
 import pathlib
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -228,27 +230,60 @@ def _divided(numbered: NumberedText, plan: CorpusPlan) -> NumberedText:
     drawn = np.flatnonzero(parts == DRAWN)
     if drawn.size:
         whose = plan.collection.name if plan.collection else plan.inputs[INPUT]
-        parts[drawn] = divide(drawn.size, plan.options.fractions or (), plan.options.seed, whose)
+        digests_D, options = numbered.digests[drawn], plan.options
+        parts[drawn] = divide(digests_D, options.fractions or (), options.seed, whose)
     numbered = dataclasses.replace(numbered, parts=parts)
     max_words = plan.options.split_documents_at
     return numbered if max_words is None else numbered.cut(max_words)
 
 
 def divide(
-    num_documents: int, fractions: Sequence[float], seed: int, source: TextPath
+    digests_D: np.ndarray, fractions: Sequence[float], seed: int, source: TextPath
 ) -> np.ndarray:
-    """The index of the split of each document, drawn at random."""
+    """The index of the split of each document, drawn at random; documents with equal digests are in
+    one split."""
+    num_documents = len(digests_D)
     bounds = np.rint(np.cumsum(fractions) * num_documents).astype(np.int64)
     sizes = np.diff(bounds, prepend=0)
-    if not sizes[np.asarray(fractions) > 0].all():
-        documents = "1 document is" if num_documents == 1 else f"{num_documents} documents are"
+    parts_D = np.repeat(np.arange(len(fractions)), sizes)
+    parts_D = _together(np.random.default_rng(seed).permutation(parts_D), digests_D, sizes)
+    if not np.bincount(parts_D, minlength=len(fractions))[np.asarray(fractions) > 0].all():
+        num_different = len(np.unique(digests_D))
+        documents = "1 document is" if num_different == 1 else f"{num_different} documents are"
         raise InputError(
             f"{source}: {documents} too few to split as "
             f"{','.join(f'{share:g}' for share in fractions)}; a line that begins with = ends a "
             "document of lines or prose"
         )
-    parts = np.repeat(np.arange(len(fractions)), sizes)
-    return np.random.default_rng(seed).permutation(parts)
+    return parts_D
+
+
+def _together(parts_D: np.ndarray, digests_D: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """The splits of documents, changed so that equal documents are in one split: the split of the
+    first of them, or the split with most room if they are too many for it. Other documents change
+    places, so that splits keep their sizes."""
+    _, group_D, counts = np.unique(digests_D, return_inverse=True, return_counts=True)
+    if len(counts) == len(digests_D):
+        return parts_D
+    is_single_D = counts[group_D] == 1
+    parts_D, room = parts_D.copy(), sizes.copy()
+    repeated = np.flatnonzero(~is_single_D)
+    repeated = repeated[np.argsort(group_D[repeated], kind="stable")]
+    for members in np.split(repeated, np.cumsum(counts[counts > 1])[:-1]):
+        part = parts_D[members[0]]
+        if len(members) > room[part]:
+            part = np.argmax(room)
+        parts_D[members] = part
+        room[part] -= len(members)
+    misplaced = []
+    for part in range(len(sizes)):
+        singles = np.flatnonzero(is_single_D & (parts_D == part))
+        misplaced += singles[max(room[part], 0) :].tolist()
+        room[part] -= len(singles)
+    # The smallest splits are filled first.
+    order = np.argsort(sizes)
+    parts_D[misplaced] = np.repeat(order, np.maximum(room[order], 0))[: len(misplaced)]
+    return parts_D
 
 
 class _Selection(NamedTuple):
@@ -262,10 +297,11 @@ class _Selection(NamedTuple):
 
 def _selected(numbered: NumberedText, plan: CorpusPlan) -> _Selection:
     options, tokens_D = plan.options, numbered.tokens
-    short, long, unknown, kept = range(len(corpus.DROP_REASONS) + 1)
+    repeated, short, long, unknown, kept = range(len(corpus.DROP_REASONS) + 1)
     is_short_D = tokens_D < (options.min_words or 0)
     is_long_D = tokens_D > (np.inf if options.max_words is None else options.max_words)
-    reason_D = np.select([is_short_D, is_long_D], [short, long], kept)
+    is_repeated_D = numbered.is_repeated(np.full(len(tokens_D), options.deduplicate))
+    reason_D = np.select([is_repeated_D, is_short_D, is_long_D], [repeated, short, long], kept)
     is_counted_D = (numbered.parts == corpus.SPLITS.index("train")) & (reason_D == kept)
     vocabulary = plan.vocabulary or Vocabulary.build(
         numbered.count_words(is_counted_D),
@@ -297,6 +333,27 @@ def _selected(numbered: NumberedText, plan: CorpusPlan) -> _Selection:
     return selection
 
 
+def _log_repeated(numbered: NumberedText, documents: Mapping[str, np.ndarray]) -> None:
+    """Logs the numbers of written documents with the words of another document, in one split and in
+    two splits."""
+    digests = {split: numbered.digests[is_here_D] for split, is_here_D in documents.items()}
+    within = {split: len(of_split) - len(set(of_split)) for split, of_split in digests.items()}
+    if listed := ", ".join(f"{split} {count:,}" for split, count in within.items() if count):
+        logger.info(
+            f"documents with the words of an earlier document of their split: {listed}; "
+            "--deduplicate keeps one of each"
+        )
+    shared = []
+    for earlier, later in itertools.combinations(digests, 2):
+        if count := np.isin(digests[later], digests[earlier]).sum():
+            shared.append(f"{count:,} of {len(digests[later]):,} of {later} are also in {earlier}")
+    if shared:
+        logger.warning(
+            f"documents word for word in two splits: {', '.join(shared)}; add --deduplicate to "
+            "keep one of each"
+        )
+
+
 def _log_summary(numbered: NumberedText, selection: _Selection, manifest: corpus.Manifest) -> None:
     """Logs encoded sentences of the first split, the OOV words of all splits, and advice on flags
     for OOV words."""
@@ -308,6 +365,7 @@ def _log_summary(numbered: NumberedText, selection: _Selection, manifest: corpus
         marked = [f"[{words[at]}]" if id == UNKNOWN else words[at] for at, id in enumerate(ids)]
         more = " ..." * (len(words) > _SHOWN_WORDS)
         job_logger.info(f"  {printable(' '.join(marked))}{more}")
+    _log_repeated(numbered, selection.documents)
     counts = numbered.count_words(np.any(list(selection.documents.values()), axis=0))
     if listed := frequent_oov(counts, vocabulary):
         job_logger.info(listed)

@@ -42,6 +42,8 @@ class PrepareOptions:
       min_count: minimum number of occurrences of a word in the training text.
       vocabulary: vocabulary of another corpus, vocabulary.tsv, in place of counted words.
       encoding: encoding of text, such as cp1252 or utf-16.
+      deduplicate: omit documents with the words of an earlier document, in all splits; train comes
+        before valid and test.
       split_documents_at: maximum number of words per document; longer documents are cut between
         sentences.
       min_words: minimum number of words per document; shorter documents are omitted.
@@ -56,6 +58,7 @@ class PrepareOptions:
     min_count: int | None = None
     vocabulary: TextPath | None = None
     encoding: str = UTF8
+    deduplicate: bool = False
     split_documents_at: int | None = None
     min_words: int | None = None
     max_words: int | None = None

@@ -1,6 +1,7 @@
 """Documents that `prepare` leaves out or cuts, against loops over lists of words."""
 
 import collections
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,7 @@ def test_filters_against_a_loop(tmp_path, monkeypatch, chunk):
         assert list(contents(tmp_path / "out", split).values()) == left[split]
         dropped = entry.dropped_documents
         assert dropped == {reason: reasons[split][reason] for reason in dropped}
-        assert min(dropped.values()) > 0
+        assert min(dropped[reason] for reason in options) > 0
         assert entry.documents + sum(dropped.values()) == 80
     assert {name: manifest.options[name] for name in options} == options
     first = reasons["train"]
@@ -84,6 +85,75 @@ def test_filters_against_a_loop(tmp_path, monkeypatch, chunk):
         f"documents dropped from train: {first['min_words']} by min_words, "
         f"{first['max_words']} by max_words, {first['max_unknown']} by max_unknown"
     ) in statistics_table(manifest).splitlines()
+
+
+def repeated_documents(directory: Path, copies: dict[str, int]) -> Path:
+    """A text with documents of two words, as often as `copies` says; the copies differ in case and
+    in where a sentence ends."""
+    documents = [
+        [[word.upper(), "x"]] if number % 2 else [[word], ["x"]]
+        for word, times in copies.items()
+        for number in range(times)
+    ]
+    return write_lines(directory / "text", documents)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_equal_documents_are_in_one_split_of_its_size(tmp_path, seed, caplog):
+    copies = {f"w{number}": 1 + number % 3 for number in range(40)} | {"many": 20}
+    text = repeated_documents(tmp_path, copies)
+    total, out = sum(copies.values()), tmp_path / "out"
+    entries = "".join(f"{word}\t1\n" for word in ("<START>", "<END>", "<UNKNOWN>", "x", *copies))
+    options: dict[str, Any] = dict(seed=seed, fractions=[0.5, 0.25, 0.25], lowercase=True)
+    options["vocabulary"] = write(tmp_path / "vocabulary.tsv", entries)
+    manifest = make_corpus(text, out, **options)
+    words = {split: [flat(d)[0] for d in contents(out, split).values()] for split in SPLITS}
+    sizes = [manifest.splits[split].documents for split in SPLITS]
+    assert sum(sizes) == total and [round(4 * size / total) for size in sizes] == [2, 1, 1]
+    assert {word: sum(of.count(word) for of in words.values()) for word in copies} == copies
+    sets = [set(of) for of in words.values()]
+    assert sum(map(len, sets)) == len(copies)
+    within = [f"{name} {len(of) - len(set(of))}" for name, of in words.items()]
+    assert (
+        f"documents with the words of an earlier document of their split: {', '.join(within)}; "
+        "--deduplicate keeps one of each"
+    ) in caplog.messages
+    assert "word for word" not in caplog.text
+
+    caplog.clear()
+    manifest = make_corpus(text, tmp_path / "one", deduplicate=True, **options)
+    kept = [flat(d)[0] for split in SPLITS for d in contents(tmp_path / "one", split).values()]
+    assert sorted(kept) == sorted(copies)
+    assert "words of an earlier document" not in caplog.text
+    dropped = [entry.dropped_documents["deduplicate"] for entry in manifest.splits.values()]
+    assert sum(dropped) == total - len(copies)
+    assert f"documents dropped from train: {dropped[0]} by deduplicate" in (
+        statistics_table(manifest).splitlines()
+    )
+
+
+def test_equal_documents_of_two_given_splits_are_counted(tmp_path, caplog):
+    paths = {
+        "train": write_lines(tmp_path / "a", [[["a"]], [["b"]], [["b"]], [["c", "d"]] * 3]),
+        "valid": write_lines(tmp_path / "b", [[["e"]]]),
+        "test": write_lines(tmp_path / "c", [[["b"]], [["e"]], [["f"]], [["c", "d"]] * 3]),
+    }
+    # The pieces of a document that is cut are equal documents only where documents are.
+    make_corpus(paths, tmp_path / "out", split_documents_at=2)
+    assert (
+        "documents word for word in two splits: 4 of 6 of test are also in train, "
+        "1 of 6 of test are also in valid; add --deduplicate to keep one of each"
+    ) in caplog.messages
+    assert "of an earlier document of their split: train 1; " in caplog.text
+    make_corpus(paths, tmp_path / "one", deduplicate=True)
+    left = {split: len(contents(tmp_path / "one", split)) for split in SPLITS}
+    assert left == {"train": 3, "valid": 1, "test": 1}
+
+
+def test_a_text_of_one_document_many_times_cannot_be_divided(tmp_path):
+    text = repeated_documents(tmp_path, {"a": 20})
+    with pytest.raises(InputError, match="text: 1 document is too few to split as 0.8,0.1,0.1"):
+        make_corpus(text, tmp_path / "out", lowercase=True)
 
 
 def test_limits_are_within_what_is_kept(tmp_path):

@@ -249,7 +249,7 @@ def test_bad_nbest_lists_are_named(tmp_path, content, message):
 def test_news_divided_in_the_proportions_of_the_paper(tmp_path, caplog):
     """Table 1 of Ji et al. (2015)."""
     collection = COLLECTIONS["nant"]
-    parts = divide(29_363, collection.fractions, 3, "nant")
+    parts = divide(np.arange(29_363), collection.fractions, 3, "nant")
     assert np.bincount(parts).tolist() == [26_462, 148, 2_753]
     text = "".join(nbest(f"d{i}_{j}", f"It slept {i}") for i in range(200) for j in range(2))
     root = write(tmp_path / "in" / "000" / "0-x-0-399.bz2", bz2.compress(text.encode())).parent

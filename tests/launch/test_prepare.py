@@ -57,7 +57,8 @@ TEXT += "".join(
 def test_documents_come_back_as_the_text_that_they_were(tmp_path):
     text, out, again = tmp_path / "text", tmp_path / "out", tmp_path / "again"
     text.write_text(TEXT)
-    launch("prepare", f"--test={text}", f"--train={text}", f"--output={out}", "--vocab_size=3")
+    sources = [f"--test={text}", f"--train={text}"]
+    launch("prepare", *sources, f"--output={out}", "--vocab_size=3", quiet=False)
     shown_text = launch("prepare", f"--show={out}", "--split=test").stdout
     # "the" 4, "=" 3 and "rare" 3; "= the cat" is a heading.
     assert shown_text.startswith(

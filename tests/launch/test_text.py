@@ -29,7 +29,9 @@ def raw_run(space: Workspace, tmp_path_factory) -> Path:
     path.write_bytes(gzip.compress(table.encode("cp1252")))
     command = ["prepare", f"--train={path}", f"--valid={path}", f"--output={root / 'corpus'}"]
     command += ["--text_key=review", "--encoding=cp1252", "--lowercase"]
-    lines = launch(*command, "--normalize").stdout.splitlines()
+    prepared = launch(*command, "--normalize", quiet=False)
+    assert "5 of 5 of valid are also in train;" in prepared.stderr
+    lines = prepared.stdout.splitlines()
     assert "documents without words omitted: 2" in lines
     assert "a different corpus (normalize differ)" in refuse(*command)
     directory = f"--config.data.directory={root / 'corpus'}"
