@@ -7,6 +7,7 @@ import io
 import itertools
 import logging
 import os
+import pathlib
 import signal
 import sys
 import threading
@@ -125,6 +126,21 @@ class _HelpFlag(app.HelpFlag):
             sys.exit(0)
 
 
+_ENDINGS = {".json", ".jsonl", ".tsv", ".csv", ".html", ".xlsx", ".txt", ".md"}
+"""Extensions that promise a format."""
+
+
+def check_ending(name: str, *endings: str) -> None:
+    """Refuses a file of the flag `name` whose extension promises another format than `endings`."""
+    path = flags.FLAGS[name].value
+    ending = pathlib.PurePath(path or "").suffix.lower()
+    if ending in _ENDINGS - set(endings):
+        raise InputError(
+            f"--{name} is {path}; this file is not {ending[1:].upper()}: use the extension "
+            + " or ".join(endings)
+        )
+
+
 def _check_command_line(argv: Sequence[str]) -> None:
     """Refuses arguments that are not flags, flags that --help of the command does not list, and
     files that would replace one another."""
@@ -174,6 +190,9 @@ def _is_given(name: str) -> bool:
 def _refuse_equal_files() -> None:
     """Refuses two flags that name one file, except standard input and standard output."""
     names = [name for name in _FILES if name in flags.FLAGS and flags.FLAGS[name].present]
+    for name, ending in (("metrics", ".json"), ("words", ".tsv"), ("html", ".html")):
+        if name in names:
+            check_ending(name, ending)
     for first, second in itertools.combinations(names, 2):
         path = flags.FLAGS[first].value
         if path and path == flags.FLAGS[second].value and (first, path) != ("input", STDOUT):

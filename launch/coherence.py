@@ -26,7 +26,7 @@ the difference between any two runs. A difference has a 95% interval from a boot
 documents, and the p-value of a paired permutation test over documents, also corrected for all pairs
 (Holm 1979).
 
---output has the accuracies as JSON, between 0 and 1. With --bootstrap the first values are of the
+--metrics has the accuracies as JSON, between 0 and 1. With --bootstrap the first values are of the
 bootstrap, and "fixed" has the result of the fixed permutations. "first_sentence", "blocks",
 "swaps" and "insertion" are further results. Several runs have {"runs": [...], "pairs": [...]}.
 """
@@ -53,7 +53,7 @@ _evaluation.define_workdirs()
 flags.adopt_module_key_flags(_evaluation)
 flags.adopt_module_key_flags(_cluster)
 _OPTIONS = define_fields(CoherenceOptions)
-_OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")
+_METRICS = flags.DEFINE_string("metrics", None, "JSON file for the result; '-' is standard output.")
 
 
 def main(argv: Sequence[str]) -> None:
@@ -72,16 +72,16 @@ def main(argv: Sequence[str]) -> None:
     for shuffle in next(iter(results.values())).too_short:
         logger.info(f"no document has {shuffle.minimum}; {shuffle.name} are not measured")
     pairs = measure.paired(results)
-    if _OUTPUT.value != files.STDOUT:
+    if _METRICS.value != files.STDOUT:
         for label, lm in models.items():
             print(lm.summary, results[label], sep="\n")
         for lines in (measure.table(results), measure.paired_table(results, pairs)):
             print(*(["", *lines] if lines else []), sep="\n")
-    if _OUTPUT.value:
+    if _METRICS.value:
         values = [
             results[label].to_json() | run_json(lm) | dataset.source for label, lm in models.items()
         ]
-        files.write_json(_OUTPUT.value, measure.joined(results, values, pairs))
+        files.write_json(_METRICS.value, measure.joined(results, values, pairs))
 
 
 def _options() -> CoherenceOptions:

@@ -1,6 +1,6 @@
 """Measures perplexity, also by part of speech, for mixtures and with test-time adaptation.
 
-    python -m launch.evaluate --workdir=runs/ccdclm --output=perplexity.json
+    python -m launch.evaluate --workdir=runs/ccdclm --metrics=perplexity.json
     python -m launch.evaluate --workdirs=runs/rnnlm,runs/ccdclm --input=news.txt
     python -m launch.evaluate --workdirs=runs/rlm,runs/bow_lf_4 --by_pos --plot=pos.png
     python -m launch.evaluate --workdirs=runs/rlm,runs/kn5 --interpolate
@@ -43,7 +43,7 @@ Settings without a flag are tuned on the validation split, over the grids of
 dclm_jax/evaluation/adaptation.py. Dynamic evaluation diverges if a sentence has more than 50 nats
 per target.
 
---output has one object for a single run, and {"runs": [...]} for several. --by_pos adds "by_pos".
+--metrics has one object for a single run, and {"runs": [...]} for several. --by_pos adds "by_pos".
 --interpolate adds "mixture" and "tuning". --adapt adds "adapted", with one object per adaptation;
 the "tuning" of this object has all tried settings, the best first.
 """
@@ -68,7 +68,7 @@ _evaluation.define_workdirs()
 flags.adopt_module_key_flags(_evaluation)
 flags.adopt_module_key_flags(_adaptation)
 flags.adopt_module_key_flags(_cluster)
-_OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")
+_METRICS = flags.DEFINE_string("metrics", None, "JSON file for the result; '-' is standard output.")
 _PLOT = flags.DEFINE_string(
     "plot",
     None,
@@ -104,11 +104,11 @@ def main(argv: Sequence[str]) -> None:
         tags=_BY_POS.value,
     )
     _evaluation.notify_of_saved(results)
-    to_stdout = _OUTPUT.value == files.STDOUT
+    to_stdout = _METRICS.value == files.STDOUT
     if not to_stdout:
         print(perplexities)
-    if _OUTPUT.value:
-        files.write_json(_OUTPUT.value, perplexities.to_json())
+    if _METRICS.value:
+        files.write_json(_METRICS.value, perplexities.to_json())
     if _PLOT.value:
         # The figure is last: if it cannot be drawn, the measurements are saved.
         perplexities.plot(_PLOT.value)

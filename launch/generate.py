@@ -52,6 +52,7 @@ _OUTPUT = flags.DEFINE_string(
 
 def main(argv: Sequence[str]) -> None:
     del argv
+    _app.check_ending("output", ".jsonl")
     decoding = _decoding.decoding(_SAMPLES)
     lm, path = _evaluation.restore(LanguageModel), _CONTEXT.value
     if not path or (os.path.isfile(path) and not os.path.getsize(path)):

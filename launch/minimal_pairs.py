@@ -59,9 +59,8 @@ _METRICS = flags.DEFINE_string("metrics", None, "JSON file for the accuracies.")
 
 def main(argv: Sequence[str]) -> None:
     del argv
+    _app.check_ending("output", ".tsv")
     path = _app.required("input", "PATH, a table or JSON lines")
-    if _OUTPUT.value not in (None, files.STDOUT) and not _OUTPUT.value.endswith(".tsv"):
-        raise InputError(f"--output={_OUTPUT.value}: choose the extension .tsv")
     names = _ALTERNATIVES.value
     if len(names) < 2:
         raise InputError(f"--alternatives={','.join(names)}: name two or more columns")

@@ -51,6 +51,7 @@ _METRICS = flags.DEFINE_string("metrics", None, "JSON file for the measures.")
 
 def main(argv: Sequence[str]) -> None:
     del argv
+    _app.check_ending("output", ".jsonl")
     _app.refuse_without("shuffle", "metrics")
     _evaluation.check_data_flags()
     lm = _evaluation.restore(LanguageModel)

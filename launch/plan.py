@@ -54,7 +54,7 @@ _SHAPE = flags.DEFINE_string(
     "Shape of a global batch, SEGMENTS,SENTENCES,TOKENS, in place of the shapes of the corpus.",
 )
 _VOCAB_SIZE = flags.DEFINE_integer("vocab_size", None, "Size of the vocabulary, with --shape.")
-_OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")
+_METRICS = flags.DEFINE_string("metrics", None, "JSON file for the result; '-' is standard output.")
 
 
 class Workload(NamedTuple):
@@ -91,10 +91,10 @@ def main(argv: Sequence[str]) -> None:
         **costs(workload, _devices(target, _DEVICES.value), MEMORY[target]),
     }
     # Standard output has only the JSON.
-    stream = sys.stderr if _OUTPUT.value == files.STDOUT else sys.stdout
+    stream = sys.stderr if _METRICS.value == files.STDOUT else sys.stdout
     print(*_lines(result), sep="\n", file=stream)
-    if _OUTPUT.value:
-        files.write_json(_OUTPUT.value, result)
+    if _METRICS.value:
+        files.write_json(_METRICS.value, result)
 
 
 def costs(workload: Workload, devices: Sequence[Any], memory: int) -> dict[str, Any]:

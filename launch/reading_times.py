@@ -2,7 +2,7 @@
 
     python -m launch.reading_times --workdirs=runs/rnnlm,runs/adclm --input=times.tsv \\
         --text_key=word --story=item --time=meanItemRT --predictors=gpt3 \\
-        --output=gains.json --words=words.tsv
+        --metrics=gains.json --words=words.tsv
 
 --input is a table with one row per word, in the order of the text: the word with its punctuation
 (--text_key), its story (--story), and its mean reading time (--time). --predictors names further
@@ -54,7 +54,7 @@ _INPUT = flags.DEFINE_string("input", None, "Table of words; '-' is standard inp
 _STORY = flags.DEFINE_string("story", "story", "Column that identifies the story.")
 _TIME = flags.DEFINE_string("time", "time", "Column of the mean reading times, such as ms.")
 _PREDICTORS = flags.DEFINE_list("predictors", [], "Columns of further predictors.")
-_OUTPUT = flags.DEFINE_string("output", None, "JSON file for the gains.")
+_METRICS = flags.DEFINE_string("metrics", None, "JSON file for the gains.")
 _WORDS = flags.DEFINE_string("words", None, "TSV file for the words and their predictors.")
 
 
@@ -80,7 +80,7 @@ def main(argv: Sequence[str]) -> None:
         with files.open_output(_WORDS.value) as file:
             rows = zip(*(column.tolist() for column in words.values()), strict=True)
             file.writelines(map(separated, [words, *rows]))
-    if _OUTPUT.value:
+    if _METRICS.value:
         value = {
             "runs": list(map(run_json, models.values())),
             "input": path,
@@ -88,7 +88,7 @@ def main(argv: Sequence[str]) -> None:
             "gains": gains,
             "differences": differences,
         }
-        files.write_json(_OUTPUT.value, value)
+        files.write_json(_METRICS.value, value)
 
 
 if __name__ == "__main__":

@@ -66,6 +66,7 @@ _OF_MODELS = ("data", "split", "output", "max_length_ratio", "method", "allow_un
 
 def main(argv: Sequence[str]) -> None:
     del argv
+    _app.check_ending("output", ".jsonl")
     output, measures = _reconstruct() if flags.FLAGS["workdir"].present else _measure_outputs()
     summary = reconstruction.summarize(measures)
     if files.STDOUT not in (_METRICS.value, _OUTPUT.value):

@@ -58,7 +58,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from absl import flags
 
 from dclm_jax.data.joined_rows import noted_rows
-from dclm_jax.errors import InputError
 from dclm_jax.evaluation import score_files
 from dclm_jax.evaluation.distributions import (
     NO_CONTEXT,
@@ -128,11 +127,8 @@ def main(argv: Sequence[str]) -> None:
 
 def _format_of(path: str) -> str:
     """The format of the extension of a path; JSON lines for other extensions."""
+    _app.check_ending("output", *(f".{name}" for name in _FORMATS))
     extension = pathlib.PurePath(path).suffix.removeprefix(".")
-    if extension == "csv":
-        raise InputError(
-            f"--output={path}: CSV output is not supported; use the extension .jsonl, .tsv or .html"
-        )
     return extension if extension in _FORMATS else _FORMATS[0]
 
 

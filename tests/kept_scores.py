@@ -105,8 +105,8 @@ def make(folder: pathlib.Path) -> None:
 # The arguments of commands with what they read and write in the folder; each writes JSON or JSON
 # lines to OUT.
 _COMMANDS = {
-    "evaluate": "evaluate --workdirs=runs/ccdclm,runs/rnnlm --interpolate --output=OUT",
-    "adapt": "evaluate --workdir=runs/ccdclm --adapt=unigram,cache --output=OUT",
+    "evaluate": "evaluate --workdirs=runs/ccdclm,runs/rnnlm --interpolate --metrics=OUT",
+    "adapt": "evaluate --workdir=runs/ccdclm --adapt=unigram,cache --metrics=OUT",
     "coherence": "coherence --workdir=runs/ccdclm --split=valid --permutations=2 --bootstrap=20 "
     "--permutation_pool=2 --extra_tests=blocks,swaps,insertion --output=OUT",
     "score": "score --workdir=runs/adclm --input=valid.txt --no_context_too --output=OUT",

@@ -21,7 +21,7 @@ repeat the comparisons of the paper's sections 6.1 and 6.2:
         --config.data.directory=data/ptb
     python -m launch.evaluate --workdirs=runs/lin/rnn_lin,runs/lin/two_step
     for run in rnnslm two_step; do
-        python -m launch.coherence --workdir=runs/lin/$run --output=runs/lin/$run/coherence.json
+        python -m launch.coherence --workdir=runs/lin/$run --metrics=runs/lin/$run/coherence.json
     done
 
 The settings are 30 hidden units (--config.model.hidden_dim=128 for more), 10^7 entries of hashed

@@ -19,7 +19,7 @@ These commands measure coherence accuracy, also of baselines (section 6.1), and 
 (6.2), and rescore the candidates of a translation system, one list per test sentence (6.3):
 
     for run in rnnslm two_step; do
-        python -m launch.coherence --workdir=runs/ted/$run --output=runs/ted/$run/coherence.json
+        python -m launch.coherence --workdir=runs/ted/$run --metrics=runs/ted/$run/coherence.json
     done
     for baseline in maximum_entropy neural; do
         python -m configs.hierarchical_rnn.baselines data/ted $baseline

@@ -43,4 +43,4 @@ python -m launch.minimal_pairs --workdirs="english,$baseline" --input="$output/k
 
 python -m configs.reading_times.natural_stories "$stories" "$output/times.tsv"
 python -m launch.reading_times --workdirs="english,$baseline" --input="$output/times.tsv" --text_key=word \
-  --story=item --time=meanItemRT --predictors=gpt3 --output="$output/reading_times.json"
+  --story=item --time=meanItemRT --predictors=gpt3 --metrics="$output/reading_times.json"

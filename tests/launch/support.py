@@ -346,5 +346,5 @@ class Workspace:
         ]
 
     def evaluate(self, *arguments, **options):
-        done = launch("evaluate", f"--workdir={self.run}", "--output=-", *arguments, **options)
+        done = launch("evaluate", f"--workdir={self.run}", "--metrics=-", *arguments, **options)
         return json.loads(done.stdout)

@@ -11,7 +11,7 @@ from tests.launch.support import TOLERANCE, fingerprint, launch, refuse
 
 
 def evaluate(*flags: str):
-    return json.loads(launch("evaluate", *flags, "--output=-").stdout)
+    return json.loads(launch("evaluate", *flags, "--metrics=-").stdout)
 
 
 def perplexity(space, lm: TextScorer) -> float:
@@ -49,7 +49,7 @@ def test_three_ways_to_adapt_two_runs(space):
 
 def test_numbers_without_a_flag_are_tuned_on_the_validation_split(space, tmp_path):
     output = tmp_path / "result.json"
-    command = ["evaluate", f"--workdir={space.run}", "--adapt=unigram", f"--output={output}"]
+    command = ["evaluate", f"--workdir={space.run}", "--adapt=unigram", f"--metrics={output}"]
     lines = launch(*command, f"--input={space.text['test']}").stdout.splitlines()
     result = json.loads(output.read_text())
     (adapted,) = result["adapted"]

@@ -34,7 +34,7 @@ def both(space, text, tmp_path_factory):
             f"--input={text}",
             "--extra_tests=blocks,swaps,insertion",
         ),
-        *("--permutations=3", f"--output={folder / 'all.json'}"),
+        *("--permutations=3", f"--metrics={folder / 'all.json'}"),
         quiet=False,
     )
     return done, json.loads((folder / "all.json").read_text())
@@ -94,14 +94,14 @@ def test_coherence_with_the_first_sentence_moved_alone_or_kept(space, tmp_path):
     documents = [document.sentences for document in opened]
     path = tmp_path / "free.json"
     run = f"--workdir={space.run}"
-    printed = launch("coherence", run, "--permutations=9", f"--output={path}").stdout
+    printed = launch("coherence", run, "--permutations=9", f"--metrics={path}").stdout
     first = compare_orders(lm.scorer, documents, FirstSentence()).result
     assert json.loads(path.read_text())["first_sentence"] == first
     assert f"with only the first sentence moved: accuracy {100 * first:.2f}%\n" in printed
     assert ("warning" in printed) == (first >= results.FIRST_DECIDES)
 
     options = ["--permutations=9", "--bootstrap=7", "--permutation_pool=3", "--seed=4"]
-    options += ["--fix_first=2", "--extra_tests=blocks,insertion", f"--output={path}"]
+    options += ["--fix_first=2", "--extra_tests=blocks,insertion", f"--metrics={path}"]
     printed = launch("coherence", run, *options, quiet=False).stdout
     value = json.loads(path.read_text())
     kept = Shuffle(fix_first=2)

@@ -41,7 +41,7 @@ def tagged(space, tmp_path_factory) -> dict[str, Path]:
 
 def evaluate(*arguments, workdirs=(), **options):
     names = ",".join(map(str, workdirs))
-    done = launch("evaluate", f"--workdirs={names}", "--output=-", *arguments, **options)
+    done = launch("evaluate", f"--workdirs={names}", "--metrics=-", *arguments, **options)
     return json.loads(done.stdout)
 
 
@@ -49,7 +49,7 @@ def test_several_runs_are_measured_as_each_alone(space, tmp_path):
     workdirs = [space.run, space.rnnlm]
     output = tmp_path / "result.json"
     done = launch(
-        "evaluate", f"--workdirs={space.run},{space.rnnlm}", "--split=valid", f"--output={output}"
+        "evaluate", f"--workdirs={space.run},{space.rnnlm}", "--split=valid", f"--metrics={output}"
     )
     together = json.loads(output.read_text())
     assert list(together) == ["runs"]
@@ -90,7 +90,7 @@ def test_the_picture_by_part_of_speech_is_relative_to_the_first_run(
     workdirs, output = f"--workdirs={space.run},{space.rnnlm}", tmp_path / "a.json"
     flags = (f"--input={tagged['test']}", "--format=tagged", "--by_pos")
     flags += (f"--plot={tmp_path / 'a.png'}",)
-    launch("evaluate", workdirs, *flags, f"--output={output}")
+    launch("evaluate", workdirs, *flags, f"--metrics={output}")
     launch("evaluate", f"--workdir={space.run}", *flags)
     runs = json.loads(output.read_text())["runs"]
     base, other = (
@@ -113,7 +113,7 @@ def test_parts_of_speech_of_a_text(space, tagged, tmp_path):
     plot, output = tmp_path / "bars.png", tmp_path / "a.json"
     text = (f"--input={tagged['test']}", "--format=tagged")
     run = f"--workdir={space.run}"
-    done = launch("evaluate", run, *text, "--by_pos", f"--plot={plot}", f"--output={output}")
+    done = launch("evaluate", run, *text, "--by_pos", f"--plot={plot}", f"--metrics={output}")
     assert plot.read_bytes().startswith(b"\x89PNG")
     result = json.loads(output.read_text())
     plain = space.evaluate(*text)
@@ -137,7 +137,7 @@ def test_two_runs_mixed(space, tagged, tmp_path, is_text):
     arguments = [f"--workdirs={space.run},{space.rnnlm}", "--interpolate"]
     if is_text:
         arguments += [f"--input={tagged['test']}", "--format=tagged", "--by_pos"]
-    done = launch("evaluate", *arguments, f"--output={tmp_path / 'result.json'}")
+    done = launch("evaluate", *arguments, f"--metrics={tmp_path / 'result.json'}")
     result = json.loads((tmp_path / "result.json").read_text())
     documents = {
         split: [document.sentences for document in read_documents(space.text[split])]
@@ -268,7 +268,7 @@ def test_two_devices_need_neither_configuration_file_nor_this_directory(space, t
     config = space.config.rename(tmp_path / "gone")
     try:
         output = tmp_path / "result.json"
-        command = ["evaluate", "--workdir=moved", f"--output={output}"]
+        command = ["evaluate", "--workdir=moved", f"--metrics={output}"]
         done = launch(*command, cwd=tmp_path, **TWO_DEVICES)
     finally:
         config.rename(space.config)

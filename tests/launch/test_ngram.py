@@ -37,13 +37,13 @@ def test_an_ngram_model_goes_wherever_a_neural_one_does(space, tmp_path, monkeyp
     assert f"launch.evaluate --workdir={run}" in done.stdout
     assert "reusing" in launch("ngram", *arguments, KENLM_BIN="absent").stdout
 
-    evaluated = json.loads(launch("evaluate", f"--workdir={run}", "--output=-").stdout)
+    evaluated = json.loads(launch("evaluate", f"--workdir={run}", "--metrics=-").stdout)
     assert evaluated["perplexity"] == pytest.approx(100, rel=TOLERANCE)
     assert (evaluated["model"], evaluated["parameters"], evaluated["step"]) == ("ngram", 5, None)
     assert evaluated["tokens"] == space.evaluate()["tokens"]
     assert "ngram, 5 parameters\n" in launch("evaluate", f"--workdir={run}").stdout
 
-    unigram = ["--adapt=unigram", "--cache_weight=1", "--cache_strength=5", "--output=-"]
+    unigram = ["--adapt=unigram", "--cache_weight=1", "--cache_strength=5", "--metrics=-"]
     cached = json.loads(launch("evaluate", f"--workdir={run}", *unigram).stdout)
     assert cached["perplexity"] == pytest.approx(100, rel=TOLERANCE)
     assert 1 < cached["adapted"][0]["perplexity"] < 100
@@ -55,7 +55,7 @@ def test_an_ngram_model_goes_wherever_a_neural_one_does(space, tmp_path, monkeyp
         assert f"--adapt={kind}: each run {expected}" in refuse("report", *flags)
     assert not (tmp_path / "none").exists()
 
-    arguments = ["--permutations=2", "--bootstrap=3", "--output=-"]
+    arguments = ["--permutations=2", "--bootstrap=3", "--metrics=-"]
     coherence = json.loads(launch("coherence", f"--workdir={run}", *arguments).stdout)
     assert (coherence["mean"], coherence["fixed"]["mean"]) == (0.5, 0.5)
     assert coherence["model"] == "ngram"

@@ -117,9 +117,9 @@ def test_evaluation_of_two_processes_merges_exactly(space, name, arguments):
     # What the run has saved would be read, and the two processes would score nothing.
     saved = space.run / "results"
     shutil.rmtree(saved, ignore_errors=True)
-    alone = launch(name, run, "--output=-", *arguments, **TWO_DEVICES).stdout
+    alone = launch(name, run, "--metrics=-", *arguments, **TWO_DEVICES).stdout
     shutil.rmtree(saved, ignore_errors=True)
-    (first, errors), second = together(name, run, "--output=-", *arguments)
+    (first, errors), second = together(name, run, "--metrics=-", *arguments)
     assert (first, errors) == (alone, "")
     assert second == ("", "")
     assert len(alone) > 100
@@ -128,7 +128,7 @@ def test_evaluation_of_two_processes_merges_exactly(space, name, arguments):
 @pytest.mark.exhaustive
 def test_results_of_two_processes_are_written_by_the_first(space, tmp_path):
     output = tmp_path / "perplexity.json"
-    together("evaluate", f"--workdir={space.run}", f"--output={output}")
+    together("evaluate", f"--workdir={space.run}", f"--metrics={output}")
     measured = json.loads(output.read_text())
     expected = space.evaluate()
     np.testing.assert_allclose(measured["nll"], expected["nll"], rtol=TOLERANCE)

@@ -71,7 +71,7 @@ def held_out_by(words, names):
 def test_gains_are_those_of_the_words(space, times, tmp_path):
     output, table = tmp_path / "gains.json", tmp_path / "words.tsv"
     flags = [f"--workdirs={space.run},{space.rnnlm}", f"--input={times}", "--predictors=length"]
-    printed = launch("reading_times", *flags, f"--output={output}", f"--words={table}").stdout
+    printed = launch("reading_times", *flags, f"--metrics={output}", f"--words={table}").stdout
     saved = json.loads(output.read_text())
     gains = {(gain["comparison"], gain["label"]): gain["mean"] for gain in saved["gains"]}
     assert gains["surprisal beyond surprisal, no context", "rnnlm"] == pytest.approx(0, abs=1e-9)

@@ -33,7 +33,7 @@ def test_losses_of_words_and_of_endings_are_reported_apart(space, run):
     assert all(0 < line["ending_loss"] < math.log(2) for line in training)
     ending_loss = f"ending loss {training[0]['ending_loss']:.4f}  "
     assert ending_loss in space.printed["autoencoder"]
-    done = launch("evaluate", f"--workdir={run}", "--split=valid", "--output=-")
+    done = launch("evaluate", f"--workdir={run}", "--split=valid", "--metrics=-")
     valid = [line for line in lines if line["kind"] == "valid"]
     assert json.loads(done.stdout)["perplexity"] == pytest.approx(valid[-1]["perplexity"], 1e-5)
     records = scored(f"--workdir={run}", "--input=-", stdin="w1 w2\nw3\n\nw4 w5\n")

@@ -48,8 +48,8 @@ evaluate --workdir=corpus => corpus has no run
 evaluate --workdir=run stray => unexpected argument 'stray'; flags are written --name=value (see --h
 evaluate --workdir=run --splt=test => splt
 evaluate --workdir=run --split=tset => --split=tset
-evaluate --workdir=run --output=- --by_pos --plot=- => --output and --plot are both standard output
-evaluate --workdir=run --output=blank.txt/x.json => blank.txt/x.json: cannot be written: File exists
+evaluate --workdir=run --metrics=- --by_pos --plot=- => --metrics and --plot are both standard outp
+evaluate --workdir=run --metrics=blank.txt/x.json => blank.txt/x.json: cannot be written: File exist
 evaluate --workdir=run --data=other_corpus => different vocabularies
 evaluate --workdir=run --process_id=0 => only some of coordinator_address
 evaluate --workdir=run --coordinator_address=localhost --num_processes=2 --process_id=0 => \
@@ -76,7 +76,7 @@ generate --workdir=run --beam=3 => --beam has no effect without --method=beam; a
 generate --workdir=run --seed=3 => --seed has no effect without --method=sample
 
 {PAIRS}=pairs.jsonl --alternatives=good,c => no column 'c'; choose from: 'good', 'bad'
-{PAIRS}=pairs.jsonl --output=a.html => --output=a.html: choose the extension .tsv
+{PAIRS}=pairs.jsonl --output=a.html => --output is a.html; this file is not HTML: use the extension
 {PAIRS}=pairs.jsonl --alternatives=good => --alternatives=good: name two or more columns
 {PAIRS}=pairs.jsonl --by=good => pairs.jsonl:1: --by names 'good', which is no column of the pair
 {PAIRS}=- => neither a table nor JSON lines by its name; add --format=jsonl, csv or tsv
@@ -111,8 +111,8 @@ prepare --output=new --corpus=bbc --input=x --format=prose => format has no effe
 reading_times --workdir=run --input=times.csv --time=ms => \
 story 'a', row 1: there is no column 'ms'; choose from: 'story', 'time',
 reading_times --workdir=run --input=times.csv --predictors=gpt3 => there is no column 'gpt3'
-reading_times --workdir=run --input=times.csv --output=times.csv => \
---input and --output are both times.csv; choose two files
+reading_times --workdir=run --input=times.tsv --words=times.tsv => \
+--input and --words are both times.tsv; choose two files
 
 reconstruct --workdir=autoencoder --outputs=x => --outputs cannot be used with --workdir; remove
 reconstruct --workdir=autoencoder --output=o --input=none.jsonl => a has no words
@@ -136,7 +136,11 @@ report --workdirs=autoencoder --output=new => contains an autoencoder; choose a 
 score --workdir=run --format=lines => --format has no effect without --input; add --input
 score --workdir=run --input=a.txt --split=valid => --input replaces --data and --split
 score --workdir=run --input=absent.txt => absent.txt: no such file or folder
-score --workdir=run --input=lines.txt --output=scores.csv => CSV output is not supported
+score --workdir=run --input=lines.txt --output=scores.csv => \
+--output is scores.csv; this file is not CSV: use the extension .jsonl or .tsv or .html
+coherence --workdir=run --metrics=new.tsv => --metrics is new.tsv; this file is not TSV: use the
+minimal_pairs --workdir=run --input=lines.txt --output=new.json => --output is new.json; this file
+generate --workdir=run --output=new.TXT => --output is new.TXT; this file is not TXT: use
 score --workdir=run --format=csv --input=word.csv --output=new.tsv => \
 the column 'word' of the input has the name of a column of the result; rename
 

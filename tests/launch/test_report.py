@@ -66,14 +66,14 @@ def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
         ("ccdclm, L = 10", 1),
     ]
     rnnlm = without_results(workdirs[1], tmp_path / "rnnlm")
-    evaluate = ("evaluate", f"--workdir={rnnlm}", "--adapt=unigram", "--output=-")
+    evaluate = ("evaluate", f"--workdir={rnnlm}", "--adapt=unigram", "--metrics=-")
     evaluated = json.loads(launch(*evaluate).stdout)
     measured, (adapted,) = rows[0]["runs"][0], evaluated["adapted"]
     assert measured["test"]["perplexity"] == pytest.approx(evaluated["perplexity"], rel=1e-6)
     unigram = measured["adapted"]["unigram"]
     assert unigram["test"]["perplexity"] == pytest.approx(adapted["perplexity"], rel=1e-6)
     assert unigram["setting"] == pytest.approx(adapted["setting"], rel=1e-4)
-    orders = ("--permutations=0", *FAST, "--output=-")
+    orders = ("--permutations=0", *FAST, "--metrics=-")
     run = without_results(workdirs[0], tmp_path / "run")
     alone = json.loads(launch("coherence", f"--workdir={run}", *orders).stdout)["mean"]
     ccdclm, lm = rows[1]["runs"][0], dclm_jax.restore(run)
@@ -140,7 +140,7 @@ def test_commands_read_what_others_have_measured(workdirs, tmp_path, command, na
     for run in (workdirs[0], bare):
         results[run] = tmp_path / f"{run.name}.json"
         done = [
-            launch(command[0], f"--workdir={run}", *command[1:], f"--output={output}", quiet=False)
+            launch(command[0], f"--workdir={run}", *command[1:], f"--metrics={output}", quiet=False)
             for output in (results[run], "-")
         ]
         note, again = (each.stderr for each in done)
@@ -180,7 +180,7 @@ def test_both_coherences_where_the_first_sentence_decides(workdirs, tmp_path, mo
     assert "WARNING" in (output / "report.md").read_text()
     rows = json.loads((output / "report.json").read_text())["rows"]
     run = f"--workdir={without_results(workdirs[0], tmp_path / 'run')}"
-    alone = launch("coherence", run, "--permutations=0", *FAST, "--fix_first=1", "--output=-")
+    alone = launch("coherence", run, "--permutations=0", *FAST, "--fix_first=1", "--metrics=-")
     run_record = rows[1]["runs"][0]
     assert run_record["first_kept"]["mean"] == json.loads(alone.stdout)["mean"]
     assert (run_record["coherence"]["keep_first"], run_record["first_kept"]["keep_first"]) == (0, 1)

@@ -26,7 +26,7 @@ def run(space, command: str, **variables: str) -> subprocess.CompletedProcess[by
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has /dev/full")
-@pytest.mark.parametrize("command", ["evaluate", *also(["evaluate --output=-", "score"])])
+@pytest.mark.parametrize("command", ["evaluate", *also(["evaluate --metrics=-", "score"])])
 def test_an_output_on_a_full_disk_is_one_line(space, command):
     done = run(space, f"$PYTHON launch.{command} --workdir=$RUN > /dev/full")
     error = "error: standard output cannot be written: No space left on device\n"

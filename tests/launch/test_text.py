@@ -80,7 +80,7 @@ def test_flags_that_read_text_unlike_in_training_warn(raw_run, tmp_path, warns):
     words.write_text("".join(f"{record}\n" for record in records))
 
     def evaluate(path: Path, *flags: str) -> tuple[float, str]:
-        arguments = [f"--workdir={raw_run}", f"--input={path}", "--output=-", *flags]
+        arguments = [f"--workdir={raw_run}", f"--input={path}", "--metrics=-", *flags]
         done = launch("evaluate", *arguments, quiet=False)
         # A warning of unknown words follows the note.
         result, note = json.loads(done.stdout), done.stderr.split("\n")[0]
@@ -152,7 +152,7 @@ def unheard(space, tmp_path_factory) -> Path:
     ("command", "listed"),
     [
         ("evaluate --input=text.txt", ALL_OOV),
-        ("evaluate --data=corpus --output=-", ""),
+        ("evaluate --data=corpus --metrics=-", ""),
         ("score --input=text.txt", ALL_OOV),
         ("score --data=corpus", ""),
         ("order --input=text.txt --noshuffle", ALL_OOV),
