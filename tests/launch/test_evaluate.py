@@ -202,8 +202,8 @@ def test_runs_of_different_corpora_need_to_be_told_which(space, tmp_path):
 def test_perplexity_over_the_tokens_of_published_ones(space, tmp_path):
     folder, out = tmp_path / "wikitext", tmp_path / "out"
     folder.mkdir()
-    for split in ("train", "valid", "test"):
-        (folder / f"{split}.txt").write_text(f" w1 w2 \n \n{' w2' * 30} <unk> w4 \n \n")
+    for word, split in enumerate(("train", "valid", "test")):
+        (folder / f"{split}.txt").write_text(f" w1 w{word} \n \n{' w2' * 30} <unk> w4 \n \n")
     vocabulary = f"--vocabulary={space.corpus / 'vocabulary.tsv'}"
     launch("prepare", "--corpus=wikitext", f"--input={folder}", vocabulary, f"--output={out}")
     result = space.evaluate(f"--data={out}")
