@@ -74,6 +74,7 @@ class _Part(NamedTuple):
 def sentences_of(lm: TextScorer, text: str) -> WordLists:
     """The words of the sentences of a string."""
     reader = TextReader(lm.string_options())
+    text = reader.cleaned(text)
     if reader.options.format == "prose":
         sentences = reader.tokenizer.sentences(formats.paragraphs(text))
     else:

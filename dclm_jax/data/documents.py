@@ -103,6 +103,7 @@ class TextOptions:
       lowercase: convert words to lower case.
       normalize: normalize quotes, dashes and other punctuation of raw text, as Moses does.
         Tokenized text is never normalized.
+      strip_html: remove HTML tags, and replace character references such as &amp; by characters.
       text_key: column of CSV and TSV, or key of JSON lines, with raw text; for new corpora
         "text" by default.
       language: language of raw text, as Wikipedia's code, such as en, de or ckb.
@@ -115,6 +116,7 @@ class TextOptions:
     format: TextFormat = "lines"
     lowercase: bool = False
     normalize: bool = False
+    strip_html: bool = False
     text_key: str | None = None
     language: str = "en"
     unicode: Literal["none", "nfc"] = NO_FORM
@@ -134,6 +136,8 @@ class TextOptions:
         parts = ["lines of words" if self.format == "lines" else self.format]
         if self.normalize:
             parts.append("its punctuation normalized")
+        if self.strip_html:
+            parts.append("without HTML")
         if self.lowercase:
             parts.append("in lower case")
         if self.language != "en":

@@ -47,6 +47,7 @@ class Text(NamedTuple):
       ids: ids of the input's records so far, with the positions of the records.
       notes: notes of the input that the text belongs to.
       tokenizer: function that returns the tokenizer of raw text.
+      cleaned: function from a text to the text without HTML, if the options say so.
       joined_by: columns of a table; consecutive rows with equal cells in these columns are joined
         into one document. Empty for one document per row.
     """
@@ -58,6 +59,7 @@ class Text(NamedTuple):
     ids: dict[str, str]
     notes: Notes
     tokenizer: Callable[[], prose.Tokenizer]
+    cleaned: Callable[[str], str]
     joined_by: Sequence[str] = ()
 
     @property
@@ -153,7 +155,9 @@ def _parse_lines(text: Text) -> Iterator[Document]:
         text.notes.add("attached", brief(attached[0]))
     text = text._replace(lines=itertools.chain(first, text.lines))
     for block in _sentence_blocks(text):
-        yield Document(f"{text.label}:{block[0].number}", [line.split() for _, line in block])
+        yield Document(
+            f"{text.label}:{block[0].number}", [text.cleaned(line).split() for _, line in block]
+        )
 
 
 def _parse_tagged(text: Text) -> Iterator[Document]:
@@ -175,10 +179,10 @@ def _parse_tagged(text: Text) -> Iterator[Document]:
 
 def _parse_prose(text: Text) -> Iterator[Document]:
     for block in _blocks(text.lines, lambda line: _is_divider(line, text.notes)):
-        if paragraphs := list(_blocks(block, _is_blank)):
-            text.notes.has_paragraphs |= len(paragraphs) > 1
-            texts = [" ".join(line.strip() for _, line in lines) for lines in paragraphs]
-            yield _divided(text, f"{text.label}:{paragraphs[0][0].number}", texts)
+        if texts := paragraphs(text.cleaned("".join(line for _, line in block))):
+            text.notes.has_paragraphs |= len(texts) > 1
+            first = next(line.number for line in block if not _is_blank(line))
+            yield _divided(text, f"{text.label}:{first}", texts)
 
 
 # Records: JSON lines and tables.
@@ -300,7 +304,7 @@ def _tokenized(text: Text, record: Record) -> Document:
         raise InputError(f"{where}: 'sentences' is {brief(sentences)}; write a list of sentences")
     name = text.named(values.get(_ID), number)
     cells = _without(values, (SENTENCES, _ID))
-    words = [_words_of(sentence, where) for sentence in sentences]
+    words = [text.cleaned(" ".join(_words_of(sentence, where))).split() for sentence in sentences]
     return Document(name, words, rows=[cells] if cells else ())
 
 
@@ -362,6 +366,7 @@ def _with_raw_text(text: Text, kind: str, record: Record) -> Record:
         )
     if not isinstance(cells[key], str):
         raise InputError(f"{where}: {brief(key)} is {brief(cells[key])}; write a string")
+    cells = {**cells, key: text.cleaned(cells[key])}
     require_columns(text.joined_by, cells, where)
     if text.joined_by and not any(composed(cells[key].split(), text.options.unicode)):
         raise InputError(f"{where}: the row has no word; add its text, or remove it")

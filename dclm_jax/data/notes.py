@@ -26,6 +26,9 @@ _NOTES = {
     "(--unicode=nfc composes accents, and removes format characters at the edges of words)",
 }
 
+_LEAST_MARKUP, _MARKUP_SHARE = 3, 1e-3
+"""Minimum number of HTML tags, in total and per word, of a warning."""
+
 
 class Notes:
     """Counts of omitted and unusual text in an input.
@@ -41,11 +44,21 @@ class Notes:
         self._largest: dict[str, tuple[int, str]] = {}
 
     def add(self, kind: str, example: str = "", size: int = 1) -> None:
-        """Counts an occurrence of a kind, a key of _NOTES, with the largest as the example."""
+        """Counts a kind, a key of _NOTES or "markup"; the largest is the example."""
         self._counts[kind] += 1
         self._sizes[kind] += size
         if size > self._largest.get(kind, (0, ""))[0]:
             self._largest[kind] = size, example
+
+    def html_warning(self, num_words: int) -> str:
+        """A warning of HTML in a text of so many words; empty if HTML is rare."""
+        count = self._counts["markup"]
+        if count < _LEAST_MARKUP or count < num_words * _MARKUP_SHARE:
+            return ""
+        return (
+            f"HTML tags and character references: {count:,} in {num_words:,} words, such as "
+            f"{self._largest['markup'][1]}; add --strip_html to remove them"
+        )
 
     def lines(self) -> Iterator[str]:
         """Notes for the user, most with the flag that changes the behaviour."""

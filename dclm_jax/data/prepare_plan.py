@@ -22,6 +22,7 @@ INPUT = "input"
 _FORMATS_OF: dict[str, Sequence[str]] = {
     "normalize": (*formats.RAW, "jsonl"),
     "language": (*formats.RAW, "jsonl"),
+    "strip_html": [format for format in TEXT_FORMATS if format != "tagged"],
     "text_key": formats.RECORDS,
     # All formats of text need these options, and no named corpus does.
     **dict.fromkeys(("format", "unicode", "encoding", "unknown_token"), TEXT_FORMATS),

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from dclm_jax.data import formats, prose
 from dclm_jax.data.documents import PLAIN, Document, TextFormat, TextOptions
 from dclm_jax.data.formats import Text
+from dclm_jax.data.markup import html_markup, without_html
 from dclm_jax.data.notes import Notes, as_words, note_unseen
 from dclm_jax.data.text_files import (
     UTF8,
@@ -33,7 +34,9 @@ _BY_NAME: dict[str, TextFormat] = {
     ".csv": "csv",
     ".tsv": "tsv",
 }
-_CHANGE_OF_WORDS = operator.attrgetter("lowercase", "normalize", "language", "unicode")
+_CHANGE_OF_WORDS = operator.attrgetter(
+    "lowercase", "normalize", "strip_html", "language", "unicode"
+)
 
 
 def format_of_name(file: str | pathlib.Path) -> TextFormat | None:
@@ -98,7 +101,7 @@ class TextReader:
         self._joined_by = joined_by
         self.notes = Notes()
         self._ids: dict[str, str] = {}
-        self._num_documents = self._num_sentences = 0
+        self._num_documents = self._num_sentences = self._num_words = 0
 
     @functools.cached_property
     def tokenizer(self) -> prose.Tokenizer:
@@ -142,8 +145,17 @@ class TextReader:
             self._ids,
             self.notes,
             lambda: self.tokenizer,
+            self.cleaned,
             self._joined_by,
         )
+
+    def cleaned(self, text: str) -> str:
+        """A text without HTML, if the options say so; otherwise notes count its HTML."""
+        if self.options.strip_html:
+            return without_html(text, self.options.unknown_token)
+        for markup in html_markup(text):
+            self.notes.add("markup", markup)
+        return text
 
     def parsed(self, format: TextFormat, text: Text) -> Iterator[Document]:
         """The documents of a text, with unchanged words."""
@@ -166,6 +178,7 @@ class TextReader:
             written = [list(filter(None, sentence)) for sentence in words if any(sentence)]
             for sentence in written:
                 note_unseen(sentence, self.notes)
+                self._num_words += len(sentence)
             self.empty_sentences += len(sentences) - len(written)
             self.empty_documents += not written
             if written or keep_empty:
@@ -179,6 +192,8 @@ class TextReader:
             raise InputError(f"{name}: has no documents; expected text")
         for note in self.notes.lines():
             logger.log(level, f"{name}: {note}")
+        if warning := self.notes.html_warning(self._num_words):
+            logger.warning(f"{name}: {warning}")
         if self.notes.has_paragraphs:
             logger.info(
                 f"{name}: documents: {self._num_documents:,}, with {self._num_sentences:,} "

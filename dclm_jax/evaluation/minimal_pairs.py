@@ -86,6 +86,7 @@ def read_alternatives(path: str, names: Sequence[str], reader: TextReader) -> It
         for name, text in texts.items():
             if not isinstance(text, str):
                 raise InputError(f"{where}: {brief(name)} is {brief(text)}; write text")
+        texts = {name: reader.cleaned(text) for name, text in texts.items()}
         alternatives = [written(name, [tokenizer.words(texts[name])])[0] for name in names]
         context = []
         if CONTEXT in texts:

@@ -28,7 +28,16 @@ from tests.launch.support import (
     of_launch,
 )
 
-_TEXT = {"lowercase", "unicode", "format", "normalize", "text_key", "language", "encoding"}
+_TEXT = {
+    "lowercase",
+    "unicode",
+    "format",
+    "normalize",
+    "strip_html",
+    "text_key",
+    "language",
+    "encoding",
+}
 _WITHOUT_EFFECT = {
     "generate": {"batch_size"},
     "minimal_pairs": {"text_key"},

@@ -1,0 +1,86 @@
+"""HTML in text: counted, or removed."""
+
+import json
+
+import pytest
+
+from dclm_jax.data.documents import TextOptions
+from dclm_jax.data.markup import html_markup, without_html
+from dclm_jax.data.readers import read_documents
+from tests.data.support import read, sentences_of, write
+
+REVIEW = 'It rained.<br /><br />"We" waited &amp; <i>slept</i>.<P class="x">She left&#46;</P>'
+SENTENCES = [
+    ["It", "rained", "."],
+    ['"', "We", '"', "waited", "&", "slept", "."],
+    ["She", "left", "."],
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("<b>bold</b>ness", "boldness"),
+        ("a<br>b", "a\nb"),
+        ("a<BR/>b<hr>c", "a\nb\n\nc"),
+        ("<div>a</div>", "\n\na\n\n"),
+        ("&lt;3 &eacute;&#233;&#xE9; AT&T", "<3 \u00e9\u00e9\u00e9 AT&T"),
+        ("a < b, c > d, <3 and <", "a < b, c > d, <3 and <"),
+        ("a<script>x < 1</script>b<style>p {}</style>", "a\n\nb\n\n"),
+        ("the <style> of it", "the \n\n of it"),
+        ("a<!-- b -->c", "ac"),
+        ("a <![x b", "a <![x b"),
+        ("the <unk> left<b>", "the <unk> left"),
+    ],
+)
+def test_html_is_removed(text, plain):
+    assert without_html(text, "<unk>") == plain
+
+
+def test_html_is_found():
+    text = 'a<br/><P x="1">&amp;&nbsp;&#39;</p><!-- x --><unk> <s> a<y & c>d AT&T; <3 &what;'
+    found = ["<br/>", '<P x="1">', "&amp;", "&nbsp;", "&#39;", "</p>", "<!--"]
+    assert list(html_markup(text)) == found
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.jsonl", "t.txt"])
+def test_raw_text_with_html_is_warned_of_and_read_without_it(tmp_path, name, caplog):
+    pytest.importorskip("sacremoses")
+    quoted = '"' + REVIEW.replace('"', '""') + '"'
+    texts = {
+        "t.csv": f"text\n{quoted}\n",
+        "t.tsv": f"text\n{REVIEW}\n",
+        "t.jsonl": json.dumps({"text": REVIEW}),
+        "t.txt": REVIEW,
+    }
+    path = write(tmp_path / name, texts[name])
+    assert sentences_of(path, "prose", strip_html=True) == [SENTENCES]
+    assert "HTML" not in caplog.text
+    read(path, "prose")
+    assert "HTML tags and character references: 8 in " in caplog.text
+    assert "add --strip_html" in caplog.text and "warning" in caplog.text.lower()
+
+
+def test_tokenized_text(tmp_path, caplog):
+    path = write(tmp_path / "t.txt", "a <br /> b &amp; <unk>\n<p> c </p>\n")
+    assert sentences_of(path, strip_html=True, unknown_token="<unk>") == [
+        [["a", "b", "&", "<unk>"], ["c"]]
+    ]
+    read(path)
+    assert "HTML tags and character references: 4 in 9 words, such as <br />;" in caplog.text
+    words = write(tmp_path / "t.jsonl", '{"sentences": ["a <br /> b", ["c", "&amp;"]]}')
+    assert sentences_of(words, strip_html=True) == [[["a", "b"], ["c", "&"]]]
+
+
+def test_rare_html_is_not_warned_of(tmp_path):
+    rare = "word " * 2_000 + "\n"
+    assert read(write(tmp_path / "t", f"a <br> b\n{2 * rare}<b> &amp;\n"))
+
+
+def test_regions_of_a_document_know_their_rows_without_html(tmp_path):
+    pytest.importorskip("sacremoses")
+    path = write(tmp_path / "t.csv", "id,r,text\n1,x,<b>He said</b>\n1,y,yes &amp; no.\n")
+    options = TextOptions("csv", strip_html=True)
+    (document,) = read_documents(path, options, joined_by=["id"])
+    assert document.sentences == [["He", "said", "yes", "&", "no", "."]]
+    assert document.row_of_word == [[0, 0, 1, 1, 1, 1]]
