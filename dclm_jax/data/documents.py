@@ -12,6 +12,12 @@ TextFormat = Literal["lines", "tagged", "jsonl", "csv", "tsv", "prose"]
 TEXT_FORMATS: tuple[TextFormat, ...] = get_args(TextFormat)
 NO_FORM = "none"
 _LANGUAGE = re.compile("[a-z]{2,3}")
+_WITHOUT_SPACES = frozenset(
+    # Chinese, Japanese, Thai, Lao, Khmer, Burmese, Tibetan, and languages with these scripts.
+    "zh zho chi cmn yue wuu gan hsn cjy lzh ja jpn th tha tts nod sou lo lao km khm my mya bur shn "
+    "mnw ksw blk bo bod tib dz dzo khb tdd ii iii".split()
+)
+"""Codes of languages whose writing has no spaces between words."""
 OnDocument = Callable[[int], None]
 """A function that is called after every document with the number of documents so far."""
 
@@ -128,6 +134,12 @@ class TextOptions:
             raise InputError(
                 f"language is {brief(self.language)}; expected a code of two or three "
                 "lower-case letters, such as en"
+            )
+        if self.language in _WITHOUT_SPACES:
+            raise InputError(
+                f"language is {self.language}, which has no spaces between words, so that no word "
+                "could be found; divide the text into words with another tool, and read it with "
+                "--format=lines and without --language"
             )
         if self.unknown_token is not None and self.unknown_token.split() != [self.unknown_token]:
             raise InputError(f"unknown_token is {brief(self.unknown_token)}; expected one word")

@@ -89,6 +89,14 @@ def test_a_language_is_a_code():
         TextOptions(language="English")
 
 
+@pytest.mark.parametrize("language", "zh ja th lo km my zho jpn tha yue wuu bo dz shn".split())
+def test_languages_without_spaces_between_words_are_refused(language):
+    with pytest.raises(InputError, match=f"^language is {language}, which has no spaces between"):
+        TextOptions("prose", language=language)
+    for other in ("ko", "vi", "am", "he", "ckb"):
+        assert TextOptions(language=other).language == other
+
+
 def test_a_table_of_tabs_is_unquoted(tmp_path, caplog):
     text = (
         'id\ttext\n1\t"Hello, he said.\n2\tIt was fine.\n3\tAnd left."\n'
