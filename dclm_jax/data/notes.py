@@ -26,6 +26,8 @@ _NOTES = {
     "(--unicode=nfc composes accents, and removes format characters at the edges of words)",
 }
 
+_DOTLESS = frozenset("tr tur az aze azj crh gag tly".split())
+"""Codes of languages that write i with and without a dot, such as Turkish and Azerbaijani."""
 _LEAST_MARKUP, _MARKUP_SHARE = 3, 1e-3
 """Minimum number of HTML tags, in total and per word, of a warning."""
 
@@ -75,7 +77,15 @@ def as_words(words: Iterable[str], options: TextOptions) -> list[str]:
     if not options.lowercase:
         return words
     # A lower-case letter may compose with an accent even if its capital letter does not.
-    return composed([word.lower() for word in words], options.unicode)
+    return composed([lowered(word, options.language) for word in words], options.unicode)
+
+
+def lowered(word: str, language: str) -> str:
+    """A word in the lower case of a language: with a dotless ı, it writes I as ı. The
+    lower case of İ is i in every language, without a combining dot."""
+    if language in _DOTLESS:
+        word = word.replace("I\u0307", "i").replace("I", "ı")
+    return word.lower().replace("i\u0307", "i")
 
 
 def composed(words: Iterable[str], form: str) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 from dclm_jax.data import corpus, formats
 from dclm_jax.data.corpora import COLLECTIONS, Collection
 from dclm_jax.data.documents import PLAIN, TEXT_FORMATS, TextOptions
+from dclm_jax.data.notes import lowered
 from dclm_jax.data.text_files import UTF8, checked_encoding
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError, brief, require_at_least
@@ -145,7 +146,7 @@ def complete_plan(
     lowercase = text.lowercase or bool(collection and collection.home)
     unknown_token = text.unknown_token or (collection.unknown_token if collection else None)
     if unknown_token and lowercase:
-        unknown_token = unknown_token.lower()
+        unknown_token = lowered(unknown_token, text.language)
     vocabulary, vocab_size = None, options.vocab_size
     if options.vocabulary is not None:
         vocabulary, vocab_size = Vocabulary.load(options.vocabulary), None
@@ -171,6 +172,9 @@ def complete_plan(
 def require_effect(text: TextOptions, options: PrepareOptions, read_as: set[str]) -> None:
     """Refuses options that have no effect on text in these formats."""
     values, defaults = vars(text) | vars(options), vars(PLAIN) | vars(DEFAULT_OPTIONS)
+    if text.lowercase:
+        # Lower case follows the language.
+        values["language"] = PLAIN.language
     for name, needed in _FORMATS_OF.items():
         if values[name] != defaults[name] and read_as.isdisjoint(needed):
             raise InputError(

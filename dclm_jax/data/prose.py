@@ -37,6 +37,7 @@ class Tokenizer:
             import sacremoses
             import sentencex
         self._language, self._unicode = options.language, options.unicode
+        self._lowercase = options.lowercase
         self._segment = cast(Any, sentencex).segment
         self._moses = sacremoses.MosesTokenizer(options.language)
         self._normalize = str
@@ -50,7 +51,10 @@ class Tokenizer:
 
     def normalized(self, text: str) -> str:
         """A text with the Unicode form and the punctuation of the options."""
-        # The tokenizer would make a word of a decomposed accent.
+        # The tokenizer would make a word of a decomposed accent, such as the dot that lower case
+        # removes.
+        if self._lowercase:
+            text = text.replace("I\u0307", "\u0130")
         return self._normalize(" ".join(composed(text.split(), self._unicode)))
 
     def sentences(self, paragraphs: Paragraphs) -> WordLists:

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from dclm_jax.data import prose
 from dclm_jax.data.documents import TEXT_FORMATS, Document, TextOptions
+from dclm_jax.data.prepare import prepare
 from dclm_jax.data.readers import TextReader, parse_documents, read_documents
 from dclm_jax.errors import InputError
-from tests.data.support import read, write
+from tests.data.support import read, sentences_of, write
 from tests.exhaustive import also, some
 
 pytest.importorskip("sentencex")
@@ -87,6 +88,36 @@ def test_sentences_are_those_of_their_language():
 def test_a_language_is_a_code():
     with pytest.raises(InputError, match=r"^language is 'English'; expected a code of two or thre"):
         TextOptions(language="English")
+
+
+CAPITALS = "ISI \u0130STANBUL I\u0307zmir IRAK isi \u0130\u015e\u0130"
+
+
+@pytest.mark.parametrize("form", ["none", "nfc"])
+@pytest.mark.parametrize(
+    ("language", "expected"),
+    [
+        ("tr", "\u0131s\u0131 istanbul izmir \u0131rak isi i\u015fi"),
+        ("az", "\u0131s\u0131 istanbul izmir \u0131rak isi i\u015fi"),
+        ("en", "isi istanbul izmir irak isi i\u015fi"),
+        ("de", "isi istanbul izmir irak isi i\u015fi"),
+    ],
+)
+def test_lower_case_follows_the_language(tmp_path, language, expected, form):
+    options: dict[str, Any] = dict(language=language, lowercase=True, unicode=form)
+    path = write(tmp_path / "t.txt", CAPITALS)
+    assert sentences_of(path, **options) == [[expected.split()]]
+    raw = sentences_of(path, "prose", **options)
+    assert [word for words in raw[0] for word in words] == expected.split()
+    manifest = prepare({"train": path}, tmp_path / "corpus", TextOptions(**options))
+    assert manifest.options["language"] == manifest.text.language == language
+
+
+def test_an_unknown_token_has_the_lower_case_of_the_language(tmp_path):
+    path = write(tmp_path / "t.txt", "Bir <MISSING> var.")
+    text = TextOptions("prose", lowercase=True, language="tr", unknown_token="<MISSING>")
+    manifest = prepare({"train": path}, tmp_path / "corpus", text)
+    assert manifest.splits["train"].oov_tokens == 1
 
 
 @pytest.mark.parametrize("language", "zh ja th lo km my zho jpn tha yue wuu bo dz shn".split())
