@@ -3,7 +3,7 @@
 import dataclasses
 import glob
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -11,6 +11,7 @@ from dclm_jax import ngram
 from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.evaluation.datasets import describe_vocabulary
 from dclm_jax.language_model import Autoencoder, LanguageModel
+from dclm_jax.log import logger
 from dclm_jax.nn.precision import SCORING_PRECISION
 from dclm_jax.text_scorer import DEFAULT_BATCH_SIZE, NGramModel, ScoringModel
 from dclm_jax.training.parameter_table import count_parameters
@@ -106,32 +107,35 @@ def _restored(folder: Path, batch_size: int, matmul_precision: str, workdir: str
     )
 
 
-def expand_workdirs(names: Iterable[str]) -> list[str]:
-    """Work directories of runs; a pattern such as "runs/*" is replaced by the matching runs."""
-    workdirs = []
+def restore_all(names: Iterable[str], kind: type[ModelT], **options: Any) -> dict[str, ModelT]:
+    """The models of different runs of one vocabulary, by labels: the names of the models, or the
+    folders if names repeat.
+
+    Args:
+      names: workdirs; a pattern such as "runs/*" stands for the matching folders that have runs. A
+        matching run that cannot be restored, such as a run that has no checkpoint yet, is omitted
+        with a note.
+      kind, options: arguments of `restore`.
+    """
+    models: list[ModelT] = []
     for name in map(str.strip, names):
         if not name:
             raise InputError("--workdirs has an empty name; write names separated by single commas")
-        matches = [name]
-        if glob.has_magic(name) and not Path(name).is_dir():
-            matches = sorted(run for run in glob.glob(name) if Path(run, CONFIG_FILE).is_file())
-        if not matches:
+        if not glob.has_magic(name) or Path(name).is_dir():
+            models.append(restore(name, kind, **options))
+            continue
+        matches = sorted(run for run in glob.glob(name) if Path(run, CONFIG_FILE).is_file())
+        restored = list(filter(None, (_restored_match(run, kind, options) for run in matches)))
+        if not restored:
             raise InputError(f"--workdirs: {name} matches no run; choose another pattern")
-        workdirs += matches
-    return workdirs
-
-
-def restore_all(workdirs: Sequence[str], kind: type[ModelT], **options: Any) -> dict[str, ModelT]:
-    """The models of different runs of one vocabulary, by labels: the names of the models, or the
-    folders if names repeat. `kind` and `options` are arguments of `restore`."""
-    if not workdirs:
+        models += restored
+    if not models:
         raise InputError("--workdirs names no run; choose the workdirs of runs")
-    workdirs = [os.fspath(located(workdir)) for workdir in workdirs]
+    workdirs = [lm.workdir for lm in models]
     folders = [Path(workdir).resolve() for workdir in workdirs]
     for index, folder in enumerate(folders):
         if folder in folders[:index]:
             raise InputError(f"--workdirs names {workdirs[index]} twice; name each run once")
-    models = [restore(workdir, kind, **options) for workdir in workdirs]
     first, *others = (describe_vocabulary(lm.vocabulary) for lm in models)
     for workdir, other in zip(workdirs[1:], others, strict=True):
         if other != first:
@@ -142,6 +146,14 @@ def restore_all(workdirs: Sequence[str], kind: type[ModelT], **options: Any) -> 
     candidates = [lm.name for lm in models], [folder.name for folder in folders], workdirs
     labels = next(names for names in candidates if len(set(names)) == len(workdirs))
     return dict(zip(labels, models, strict=True))
+
+
+def _restored_match(run: str, kind: type[ModelT], options: dict[str, Any]) -> ModelT | None:
+    try:
+        return restore(run, kind, **options)
+    except InputError as error:
+        logger.info(f"omitted: {error}")
+        return None
 
 
 def matmul_precision(models: Iterable[ScoringModel]) -> str:

@@ -86,7 +86,7 @@ def restore_all(kind: type[ModelT]) -> dict[str, ModelT]:
     have one vocabulary and this kind of model."""
     if "workdirs" in flags.FLAGS and flags.FLAGS.workdirs is not None:
         _app.refuse_together("workdirs", "workdir")
-        workdirs = runs.expand_workdirs(flags.FLAGS.workdirs.split(","))
+        workdirs = flags.FLAGS.workdirs.split(",")
     else:
         workdirs = [_app.required("workdir", "RUN, the directory of a trained run")]
     precision = MATMUL_PRECISION.value

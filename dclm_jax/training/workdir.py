@@ -25,6 +25,8 @@ RESULT_FILE = "result.json"
 CHECKPOINTS_FOLDER = "checkpoints"
 EVENTS_FOLDER = "tensorboard"
 _PRETRAINED = Path(__file__).parents[1] / "pretrained"
+_NAMED = 3
+"""Maximum number of runs that a message names."""
 
 
 def pretrained_models() -> list[str]:
@@ -68,10 +70,11 @@ def read_config(workdir: storage.Location) -> dict[str, Any]:
     """The saved configuration of a run, with at least model.name and data.directory."""
     path = workdir / CONFIG_FILE
     if not path.is_file():
-        raise InputError(
-            f"{workdir} has no run: {CONFIG_FILE} is missing; choose the workdir of a run, or a "
-            f"pretrained model: {', '.join(pretrained_models())}"
-        )
+        names = pretrained_models()
+        choice = f"the workdir of a run, or a pretrained model: {', '.join(names)}"
+        if inside := sorted(str(config.parent) for config in workdir.glob(f"*/{CONFIG_FILE}")):
+            choice = f"one of the runs inside: {', '.join(inside[:_NAMED])}"
+        raise InputError(f"{workdir} has no run: {CONFIG_FILE} is missing; choose {choice}")
     config = files.read_json(path, dict[str, dict[str, Any]])
     for section, values in config.items():
         if any(isinstance(value, dict | list) for value in values.values()):

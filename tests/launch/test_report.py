@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 import dclm_jax
+from dclm_jax.errors import InputError
 from dclm_jax.evaluation.adaptation import Tuning
 from dclm_jax.evaluation.datasets import open_split
 from dclm_jax.evaluation.results import Results
@@ -194,10 +195,14 @@ def test_both_coherences_where_the_first_sentence_decides(workdirs, tmp_path, mo
 def test_a_report_of_a_pattern_measures_nothing_by_default(workdirs, tmp_path):
     for name, run in (("b", workdirs[0]), ("a", workdirs[1])):
         without_results(run, tmp_path / "runs" / name)
+    # A run that has not saved yet is omitted.
+    shutil.rmtree(without_results(workdirs[1], tmp_path / "runs" / "new") / "checkpoints")
     (tmp_path / "runs" / "notes").mkdir()
     (tmp_path / "runs" / "c.txt").write_text("")
     page = tmp_path / "page.html"
-    printed = launch("report", f"--workdirs={tmp_path}/runs/*", f"--html={page}").stdout
+    done = launch("report", f"--workdirs={tmp_path}/runs/*", f"--html={page}", quiet=False)
+    assert f"note: omitted: {tmp_path}/runs/new has neither checkpoints" in done.stdout
+    printed = done.stdout.partition("\n")[2]
     best = json.loads((workdirs[0] / "result.json").read_text())["best_perplexity"]
     rnnlm, ccdclm = (line.split() for line in printed.splitlines()[3:5])
     # The last column that is not blank is the best validation perplexity.
@@ -205,6 +210,8 @@ def test_a_report_of_a_pattern_measures_nothing_by_default(workdirs, tmp_path):
     assert printed.splitlines()[-1] == f"HTML report: {page}"
     assert "launch.report --measure measures it" in page.read_text("utf-8")
     assert not list(tmp_path.glob("runs/*/results"))
+    with pytest.raises(InputError, match=f"one of the runs inside: {tmp_path}/runs/a, {tmp_path}/"):
+        dclm_jax.restore(tmp_path / "runs")
 
 
 def test_runs_that_are_not_trained_to_their_end_are_rows_of_their_own(workdirs, tmp_path):
