@@ -142,6 +142,22 @@ def test_measures_do_not_depend_on_chunks(chunk):
         np.testing.assert_allclose(columns[:, x], np.where(mask, by_hand[name], 0), atol=1e-12)
 
 
+def test_rounding_makes_no_divergence_negative():
+    """Equal distributions, whose logits differ by a constant of each position."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(200, 3)).astype(np.float32)
+    kernel, bias = rng.normal(size=(3, 50)).astype(np.float32), np.zeros(50, np.float32)
+    words, mask = np.zeros(200, int), np.ones(200, bool)
+    shifted = kernel + np.float32(10 * rng.normal(size=(3, 1)))
+    columns = columns_of(
+        of_arrays(features, kernel, bias),
+        words,
+        mask,
+        others=of_arrays(features, shifted, bias),
+    )
+    assert np.all(columns[:, 6] >= 0) and np.all(columns[:, 6] < 1e-4)
+
+
 def test_equally_probable_words_have_one_rank_and_certainty_has_no_entropy():
     bias = np.array([2, 1, 1, 3, 1, 0], np.float32)
     nothing = np.zeros((6, 1), np.float32), np.zeros((1, 6), np.float32)

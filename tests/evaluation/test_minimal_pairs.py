@@ -28,6 +28,8 @@ PAIRS = [
     Choice(["the unheard sat .", "the unseen sat ."], columns={"kind": "c"}),
     Choice(["it slept .", "it sat ."], ["unheard ."], {"kind": "a"}),
     Choice(["dogs bark unheard", "dogs bark ."], columns={"kind": "b"}),
+    # Equal wrong alternatives leave a choice.
+    Choice(["dogs bark .", "dogs unheard .", "dogs unseen ."], columns={"kind": "a"}),
 ]
 
 

@@ -105,6 +105,13 @@ def test_differences_of_runs_against_all_exchanges(at_once, monkeypatch):
     assert [comparison.p_holm for comparison in ordered] == pytest.approx(expected)
 
 
+def test_p_counts_the_difference_itself_among_the_exchanges():
+    """No exchange of thirty equal differences is as large as they are."""
+    nll = np.stack([np.ones(30), np.zeros(30)], axis=1)
+    (pair,) = differences(Sums(nll, np.ones((30, 1))))
+    assert pair.p == 1 / (1 + significance.EXCHANGES)
+
+
 def test_runs_that_are_the_same_do_not_differ():
     (same,) = differences(Sums(np.ones((5, 2)), np.ones((5, 1))))
     assert (same.difference, same.low, same.high, same.p, same.p_holm) == (0, 0, 0, 1, 1)
