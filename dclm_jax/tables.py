@@ -120,12 +120,15 @@ def aligned(rows: Sequence[Sequence[str]], *, rule: bool = True) -> list[str]:
 
 
 def separated(cells: Iterable[object]) -> str:
-    """One line of TSV, with quotes where necessary. A string is written by `text_cell`, None as a
-    missing value, and any other cell by `str`."""
+    """One line of TSV, which the defaults of R's `read.delim` and `pandas.read_csv` for tabs read
+    back whole: cells are quoted where necessary, and quotation marks in them doubled. A string is
+    written by `text_cell`, None as a missing value, and any other cell by `str`."""
     line = io.StringIO(newline="")
-    writer = csv.writer(line, delimiter="\t", lineterminator="\n")
+    # Both characters are quoted in cells, because many readers end a line at either.
+    end = "\r\n"
+    writer = csv.writer(line, delimiter="\t", lineterminator=end)
     writer.writerow([text_cell(cell) if isinstance(cell, str) else cell for cell in cells])
-    return line.getvalue()
+    return line.getvalue().removesuffix(end) + "\n"
 
 
 def present(cell: str | None) -> str | None:

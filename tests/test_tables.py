@@ -2,6 +2,8 @@
 
 import csv
 
+import pytest
+
 from dclm_jax import tables
 from dclm_jax.tables import Table
 
@@ -13,6 +15,7 @@ MISSING = {
 TEXTS = [
     *(*MISSING, *(f"\\{word}" for word in MISSING), *(f"\\\\\\{word}" for word in MISSING)),
     *('"', '""', 'a"b', 'say "hi"', '"NA"', '\\"', "a\tb", "a\nb", "'", "it's", "#", "\\x", "x\\"),
+    *("a\rb", "\r", "a\r\nb", "a\x0bb", " a", "a ", '"\t"'),
     *(" NA", "Na", "NAN", "NA NA", "true", "T", "1", "1e5", "inf", "-", "a,b", "\u2028", "é"),
 ]
 
@@ -59,6 +62,42 @@ def test_programs_read_back_every_text_and_what_is_missing(tmp_path):
     assert [tables.cell_text(row[0]) for row in read_rows] == TEXTS
     assert [row[1:] for row in read_rows] == [[str(number), "", "0.5"] for _, number, *_ in rows]
     assert not MISSING.intersection(row[0] for row in read_rows)
+
+
+def read_delim(text: str) -> list[list[str]]:
+    """The cells as R documents its `read.delim`: sep = "\\t", quote = "\\"", without escapes and
+    comments; a line ends with LF, CR LF or CR outside of quotes, and a doubled quotation mark in
+    quotes is one."""
+    rows, cell, is_quoted, at = [[]], "", False, 0
+    while at < len(text):
+        character = text[at]
+        if is_quoted and text[at : at + 2] == '""':
+            cell, at = f'{cell}"', at + 1
+        elif character == '"':
+            is_quoted = not is_quoted
+        elif is_quoted or character not in "\t\r\n":
+            cell += character
+        else:
+            rows[-1].append(cell)
+            cell = ""
+            if character != "\t":
+                at += text[at : at + 2] == "\r\n"
+                rows.append([])
+        at += 1
+    return rows[:-1]
+
+
+def test_the_defaults_of_pandas_and_r_read_back_every_text(tmp_path):
+    rows = [["text", "a b", "number"], *([text, text, str(n)] for n, text in enumerate(TEXTS))]
+    lines = "".join(map(tables.separated, rows))
+    assert [list(map(tables.cell_text, row)) for row in read_delim(lines)] == rows
+    path = tmp_path / "t.tsv"
+    path.write_bytes(lines.encode())
+    pandas = pytest.importorskip("pandas")
+    table = pandas.read_csv(path, sep="\t")
+    assert list(table) == rows[0] and table["number"].tolist() == list(range(len(TEXTS)))
+    for name in rows[0][:2]:
+        assert list(map(tables.cell_text, table[name])) == TEXTS
 
 
 def test_a_backslash_makes_a_word_for_a_missing_value_text():
