@@ -3,7 +3,7 @@
     pip install -e '.[benchmark]'                               # PyTorch, once
     python -m launch.benchmark --suite=quick --rounds=3         # one benchmark, under a minute
     python -m launch.benchmark --rows=train_adclm_16,train_rnnlm_16
-    python -m launch.benchmark --output=benchmark.json          # all benchmarks, some minutes
+    python -m launch.benchmark --metrics=benchmark.json          # all benchmarks, some minutes
     python -m launch.benchmark --suite=accelerator              # on a GPU or TPU
 
 For each benchmark the command prints targets per second, memory, and our speed relative to PyTorch.
@@ -71,7 +71,7 @@ _ROUNDS = flags.DEFINE_integer("rounds", 5, "Number of turns of each contender."
 _SEED = flags.DEFINE_integer(
     "seed", 0, "Random seed for documents, batches and parameters.", lower_bound=0
 )
-_OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")
+_METRICS = flags.DEFINE_string("metrics", None, "JSON file for the result; '-' is standard output.")
 
 
 def main(argv: Sequence[str]) -> int | None:
@@ -83,10 +83,10 @@ def main(argv: Sequence[str]) -> int | None:
         if name not in ROWS:
             raise InputError(f"--rows: unknown benchmark {name!r}{did_you_mean(name, ROWS)}")
     # On standard output the lines would be mixed with the JSON.
-    stream = sys.stderr if _OUTPUT.value == files.STDOUT else sys.stdout
+    stream = sys.stderr if _METRICS.value == files.STDOUT else sys.stdout
     try:
         # The file is opened first, so that a name that cannot be written is refused first.
-        with files.open_output(_OUTPUT.value or os.devnull) as file:
+        with files.open_output(_METRICS.value or os.devnull) as file:
             file.write(files.json_text(_measured(names, stream), indent=2) + "\n")
     except PeerError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)

@@ -8,6 +8,7 @@ import numpy as np
 
 from dclm_jax.data.batches import Batch, length_bucket, pack_sentences
 from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import block_nll, open_documents
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.optimizer import create_optimizer
@@ -51,6 +52,7 @@ class Scoring:
 
     def __init__(self, model: DocumentModel, batches: list[list[Document]], seed: int = 0):
         def nll(params: Params, batch: Batch) -> jax.Array:
+            params = weighted(model, params)
             context = open_documents(model, params, len(batch.mask_BxSxN))
             return block_nll(model, params, context, batch)[1]
 

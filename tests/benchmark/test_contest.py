@@ -62,7 +62,7 @@ def test_a_line_has_speed_memory_and_the_ratio():
 
 
 def test_the_command_writes_json_on_standard_output():
-    done = launch("benchmark", "--rows=score_ccdclm_16", "--rounds=1", "--output=-", quiet=False)
+    done = launch("benchmark", "--rows=score_ccdclm_16", "--rounds=1", "--metrics=-", quiet=False)
     result = json.loads(done.stdout)
     assert result["machine"]["cores"] >= 1 and result["machine"]["versions"]["jax"]
     (row,) = result["rows"]
@@ -80,7 +80,7 @@ def test_output_that_cannot_be_written_is_refused_before_measuring(monkeypatch, 
     monkeypatch.setattr(contest, "run", None)
     (tmp_path / "file").touch()
     for output in (tmp_path, tmp_path / "file" / "x.json"):
-        assert f"{output}: cannot be written" in refuse("benchmark", f"--output={output}")
+        assert f"{output}: cannot be written" in refuse("benchmark", f"--metrics={output}")
 
 
 def test_documents_of_batches_have_the_words_of_the_corpus():
