@@ -64,7 +64,7 @@ class _Part(NamedTuple):
     sentences: list[np.ndarray]
     first: int
     last: int
-    only_last: bool = True
+    num_scored: int = 1
 
     @property
     def targets(self) -> list[int]:

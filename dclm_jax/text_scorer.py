@@ -325,7 +325,8 @@ class TextScorer(ScoringModel):
 
         Args:
           choices: `evaluation.minimal_pairs.Choice`s, or lists of alternatives, the right one
-            first. `evaluation.minimal_pairs.accuracies` averages the outcomes.
+            first. An alternative is a sentence, or a list of sentences that are lists of words.
+            `evaluation.minimal_pairs.accuracies` averages the outcomes.
         """
         scored = self.scorer.score(self._requests(choices))
         return minimal_pairs.outcomes(scored, end_is_target=self.scorer.objective == "words")
@@ -337,14 +338,12 @@ class TextScorer(ScoringModel):
         encoder = self.encoder()
         for passed in choices:
             choice = passed if isinstance(passed, Choice) else Choice(passed)
-            words, before = (
-                words_of(sentences, f"{choice.where}: the alternatives are")
-                for sentences in (choice.alternatives, choice.context)
-            )
-            minimal_pairs.require_different(choice, words)
+            alternatives = minimal_pairs.sentences_of_alternatives(choice)
+            before = words_of(choice.context, f"{choice.where}: the context is")
             context = [encoder.encode(sentence) for sentence in before if sentence]
-            for alternative in words:
-                yield Continuation([*context, encoder.encode(alternative)], owner=choice)
+            for words in alternatives:
+                sentences = [encoder.encode(sentence) for sentence in words]
+                yield Continuation([*context, *sentences], len(sentences), choice)
         encoder.log_oov()
 
     def coherence(self, documents: Documents | Dataset, **options: Any) -> CoherenceResults:

@@ -6,22 +6,24 @@
 
 --input is a table (.csv, .tsv) or JSON lines with one pair per row; for '-' add --format. The
 default columns are those of BLiMP (Warstadt et al. 2020). --alternatives names two or more columns,
-the column of the right alternative first. An alternative is one sentence. The sentences of the
-column "context", if there is one, are read before each alternative. Cells are raw text, which is
-tokenized.
+the column of the right alternative first. The sentences of the column "context", if there is one,
+are read before each alternative. Cells are raw text, which is divided into sentences and words; log
+P of an alternative is the sum over its sentences.
 
 The accuracy is the share of pairs in which the right alternative has the highest log P, in total
 and per target (a word or <END>). If k alternatives share the highest log P, and the right one is
 among them, the pair counts 1/k. Pairs whose right alternative differs from another only in OOV
-words are excluded from the accuracy; the table has their number.
+words are excluded from the accuracy; the table has their number. An OOV word has the probability of
+UNKNOWN, which stands for all rare words: a row has the accuracy of the pairs without OOV words.
 
 --by=UID,field measures each group of pairs with equal cells in these columns. Intervals are from a
 bootstrap over pairs. Several runs are compared by a paired permutation test over pairs; p (Holm) is
 corrected for all pairs of runs.
 
-The TSV file of --output has one row per pair. A row says whether the pair is excluded. For each run
-it has log P in nats and the number of targets of each alternative, and the outcomes (1, 0, or a
-share for ties). --metrics writes the accuracies as JSON.
+The TSV file of --output has one row per pair: its number, the columns of the input, the number of
+OOV words of each alternative (oov_NAME), and whether the pair is excluded. For each run it has log
+P in nats and the number of targets of each alternative, and the outcomes (1, 0, or a share for
+ties). --metrics writes the accuracies as JSON.
 """
 
 import sys

@@ -48,7 +48,8 @@ def log_probs(
         for document, document_orders in zip(documents, orders, strict=True):
             pieces = _Pieces(document, document_orders, scorer.context_order)
             for piece in pieces.distinct:
-                yield Continuation([document[i] for i in piece], pieces.only_last, pieces)
+                num_scored = 1 if pieces.only_last else None
+                yield Continuation([document[i] for i in piece], num_scored, pieces)
 
     scored = scorer.score(requests())
     for pieces, scored_pieces in itertools.groupby(scored, lambda pair: pair[0].owner):

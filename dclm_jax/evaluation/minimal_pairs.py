@@ -1,14 +1,15 @@
 """Minimal pairs: how often a model gives the right one of several alternatives the highest log P.
 
-Alternatives are sentences, each scored as the next sentence after the same context. One alternative
+Alternatives are sentences, scored as the next sentences after the same context. One alternative
 is right, the first. A pair counts 1 if the right alternative has the highest value, 0 if
 another alternative has a higher value, and 1/k if k alternatives share the highest value (0.5 in a
-pair). The value is log P of the sentence, or log P per target (a word or END), which does not
-favour short sentences.
+pair). The value is log P of the alternative, or log P per target (a word or END), which does not
+favour short alternatives.
 
-OOV words become UNKNOWN. If the right alternative then has the word ids of another alternative, a
-model can only guess. Such pairs are excluded: `Accuracy.apart` is their number, and they have no
-outcome.
+OOV words become UNKNOWN, which stands for all rare words and may be more probable than the word of
+another alternative; the pairs without OOV words have an accuracy of their own. If the right
+alternative then has the word ids of another alternative, a model can only guess. Such pairs are
+excluded: `Accuracy.apart` is their number, and they have no outcome.
 
 Shapes: A alternatives, D pairs with an outcome, X runs.
 """
@@ -23,7 +24,9 @@ import numpy as np
 
 from dclm_jax.data import formats
 from dclm_jax.data.documents import Document, require_free_names, value_text
+from dclm_jax.data.encoding import words_of
 from dclm_jax.data.readers import TextReader
+from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation import significance
 from dclm_jax.evaluation.scoring import Continuation
@@ -46,24 +49,26 @@ class Choice(NamedTuple):
     """Alternatives to choose from.
 
     Attributes:
-      alternatives: sentences, as `LanguageModel.score` takes them, the right one first; of a file
-        lists of words.
+      alternatives: the right one first; each a sentence, as `LanguageModel.score` takes them, or a
+        list of sentences that are lists of words, as of a file.
       context: sentences before the alternatives.
       columns: other cells of the pair's row, by column.
       where: position of the pair for messages.
+      texts: cells of the alternatives and of the context, by column, of a file.
     """
 
     alternatives: Sequence[Any]
     context: Sequence[Any] = ()
     columns: Mapping[str, str] = MappingProxyType({})
     where: str = "a pair"
+    texts: Mapping[str, str] = MappingProxyType({})
 
 
 def read_alternatives(path: str, names: Sequence[str], reader: TextReader) -> Iterator[Choice]:
     """The records of a table or of JSON lines, streamed.
 
-    Cells are raw text, as for `readers.read_documents`. The tokenizer divides an alternative, which
-    is one sentence, into words, and the context, if the record has one, into sentences and words.
+    Cells are raw text, as for `readers.read_documents`: the tokenizer divides the alternatives, and
+    the context, if the record has one, into sentences and words.
 
     Args:
       path: a file, a folder, or "-" for standard input; the extension of a file sets its format,
@@ -73,7 +78,8 @@ def read_alternatives(path: str, names: Sequence[str], reader: TextReader) -> It
     """
     tokenizer, count = reader.tokenizer, 0
 
-    def written(name: str, sentences: list[list[str]]) -> list[list[str]]:
+    def read(name: str, text: str) -> list[list[str]]:
+        sentences = tokenizer.sentences(formats.paragraphs(reader.cleaned(text)))
         (document,) = reader.written([Document("", sentences)], keep_empty=True)
         if not any(document.sentences):
             raise InputError(f"{where}: {brief(name)} has no words; add its text")
@@ -86,14 +92,10 @@ def read_alternatives(path: str, names: Sequence[str], reader: TextReader) -> It
         for name, text in texts.items():
             if not isinstance(text, str):
                 raise InputError(f"{where}: {brief(name)} is {brief(text)}; write text")
-        texts = {name: reader.cleaned(text) for name, text in texts.items()}
-        alternatives = [written(name, [tokenizer.words(texts[name])])[0] for name in names]
-        context = []
-        if CONTEXT in texts:
-            paragraphs = formats.paragraphs(texts[CONTEXT])
-            context = written(CONTEXT, tokenizer.sentences(paragraphs))
+        alternatives = [read(name, texts[name]) for name in names]
+        context = read(CONTEXT, texts[CONTEXT]) if CONTEXT in texts else []
         columns = {name: value_text(cells[name]) for name in cells if name not in texts}
-        yield Choice(alternatives, context, columns, where)
+        yield Choice(alternatives, context, columns, where, texts)
     if not count:
         raise InputError(f"{path} has no records; add one record per pair")
     reader.finish(path)
@@ -107,6 +109,7 @@ class Outcome:
       choice: the choice.
       log_probs: log P of each alternative, in nats.
       targets: number of targets of each alternative.
+      oov: number of OOV words of each alternative.
       correct: the outcome by criterion: 1, 0, or 1/k for k equal values; nan if the right
         alternative has the word ids of another alternative.
     """
@@ -114,23 +117,42 @@ class Outcome:
     choice: Choice
     log_probs: list[float]
     targets: list[int]
+    oov: list[int]
     correct: dict[str, float]
 
 
-def require_different(choice: Choice, words: Sequence[Sequence[str]]) -> None:
-    """Raises an `InputError` for alternatives, each a list of words, that leave no choice."""
-    if len(words) < 2:
+def sentences_of_alternatives(choice: Choice) -> list[list[list[str]]]:
+    """The sentences of each alternative, lists of words; an `InputError` says that they leave no
+    choice."""
+    what = f"{choice.where}: the alternatives are"
+    if isinstance(choice.alternatives, str):
+        # This is refused.
+        words_of(choice.alternatives, what)
+    alternatives = [
+        [words for words in words_of(_listed_sentences(alternative), what) if words]
+        for alternative in choice.alternatives
+    ]
+    if len(alternatives) < 2:
         raise InputError(
-            f"{choice.where}: the number of alternatives is {len(words)}; expected two or more"
+            f"{choice.where}: the number of alternatives is {len(alternatives)}; expected two or "
+            "more"
         )
-    for number, alternative in enumerate(words, start=1):
+    for number, alternative in enumerate(alternatives, start=1):
         if not alternative:
             raise InputError(f"{choice.where}: alternative {number} has no words; add its text")
-        if number > 1 and list(alternative) == list(words[0]):
+        if number > 1 and alternative == alternatives[0]:
             raise InputError(
                 f"{choice.where}: alternatives 1 and {number} are equal; expected different "
                 "sentences"
             )
+    return alternatives
+
+
+def _listed_sentences(alternative: Any) -> Sequence[Any]:
+    """The sentences of an alternative, which may be a sentence."""
+    if isinstance(alternative, str) or all(isinstance(part, str) for part in alternative):
+        return [alternative]
+    return alternative
 
 
 def outcomes(
@@ -140,23 +162,26 @@ def outcomes(
 
     Args:
       scored: one request of the choice per alternative, each with a list of the nats float [M + 1]
-        of its last sentence.
+        of the sentences of the alternative.
       end_is_target: whether END is a target.
     """
     scored = iter(scored)
     for pair in scored:
         choice = pair[0].owner
         pairs = [pair, *itertools.islice(scored, len(choice.alternatives) - 1)]
-        ids = [request.sentences[-1].tolist() for request, _ in pairs]
-        log_probs = [-float(np.sum(nats, dtype=np.float64)) for _, (nats,) in pairs]
-        targets = [len(alternative) + end_is_target for alternative in ids]
+        ids = [
+            [words.tolist() for words in request.sentences[-len(nats) :]] for request, nats in pairs
+        ]
+        log_probs = [-float(np.sum(np.concatenate(nats), dtype=np.float64)) for _, nats in pairs]
+        targets = [sum(len(words) + end_is_target for words in sentences) for sentences in ids]
+        oov = [sum(words.count(UNKNOWN) for words in sentences) for sentences in ids]
         per_target = [log_prob / n for log_prob, n in zip(log_probs, targets, strict=True)]
         is_equal = ids.count(ids[0]) > 1
         correct = {
             criterion: np.nan if is_equal else _share(values)
             for criterion, values in ((TOTAL, log_probs), (PER_TARGET, per_target))
         }
-        yield Outcome(choice, log_probs, targets, correct)
+        yield Outcome(choice, log_probs, targets, oov, correct)
 
 
 def _share(values: Sequence[float]) -> float:
@@ -170,6 +195,7 @@ class Accuracy(NamedTuple):
 
     Attributes:
       cells: cells of the pairs in the columns of a group; empty for all pairs.
+      without_oov: whether only pairs count whose alternatives have no OOV words.
       criterion: one of CRITERIA.
       pairs: D, number of pairs with an outcome.
       apart: number of pairs that are excluded.
@@ -178,6 +204,7 @@ class Accuracy(NamedTuple):
     """
 
     cells: tuple[str, ...]
+    without_oov: bool
     criterion: str
     pairs: int
     apart: int
@@ -186,8 +213,9 @@ class Accuracy(NamedTuple):
 
 def accuracies(runs: Sequence[Sequence[Outcome]], by: Sequence[str] = ()) -> list[Accuracy]:
     """The accuracies of runs on the same choices by every criterion: of each group of pairs with
-    equal cells in the columns `by`, in the order in which groups appear, and of all pairs. An
-    `InputError` says that there are no pairs, or that no pair has an outcome."""
+    equal cells in the columns `by`, in the order in which groups appear; of the pairs without OOV
+    words; and of all pairs. An `InputError` says that there are no pairs, or that no pair has an
+    outcome."""
     if not runs or not runs[0]:
         raise InputError("there are no pairs; choose another --input")
     if np.isnan(_correct(runs, TOTAL)).all():
@@ -196,14 +224,15 @@ def accuracies(runs: Sequence[Sequence[Outcome]], by: Sequence[str] = ()) -> lis
             "accuracy would be chance; choose a run with a larger vocabulary, or other words"
         )
     require_group_columns((outcome.choice for outcome in runs[0]), by)
-    groups: dict[tuple[str, ...], list[int]] = {}
+    groups: dict[tuple[tuple[str, ...], bool], list[int]] = {}
     for index, outcome in enumerate(runs[0] if by else ()):
         cells = tuple(outcome.choice.columns[name] for name in by)
-        groups.setdefault(cells, []).append(index)
-    all_pairs = [((), list(range(len(runs[0]))))]
+        groups.setdefault((cells, False), []).append(index)
+    groups[(), True] = [index for index, outcome in enumerate(runs[0]) if not any(outcome.oov)]
+    groups[(), False] = list(range(len(runs[0])))
     return [
-        _accuracy(cells, criterion, _correct(runs, criterion)[indices])
-        for cells, indices in [*groups.items(), *all_pairs]
+        _accuracy(*group, criterion, _correct(runs, criterion)[indices])
+        for group, indices in groups.items()
         for criterion in CRITERIA
     ]
 
@@ -255,7 +284,8 @@ class PairResults:
         header = [*(self.by or ["group"]), "criterion", "pairs", "excluded"]
         rows = [[*header, *(f"{label}, %" for label in self.labels)]]
         for accuracy in self.accuracies:
-            cells = accuracy.cells or ("all", *[""] * (len(self.by) - 1))
+            name = "pairs without OOV words" if accuracy.without_oov else "all"
+            cells = accuracy.cells or (name, *[""] * (len(self.by) - 1))
             values = [interval_text(100 * values, 2) for values in accuracy.values_3xX.T]
             counts = f"{accuracy.pairs:,}", f"{accuracy.apart:,}"
             rows.append([*cells, accuracy.criterion, *counts, *values])
@@ -278,6 +308,7 @@ class PairResults:
         groups = [
             {
                 "by": dict(zip(self.by, accuracy.cells, strict=False)),
+                "without_oov": accuracy.without_oov,
                 "criterion": accuracy.criterion,
                 "pairs": accuracy.pairs,
                 "set_apart": accuracy.apart,
@@ -294,9 +325,14 @@ class PairResults:
 
     def lines(self) -> Iterator[str]:
         """TSV with the outcome of every pair, one per line."""
-        names = dict.fromkeys(name for outcome in self.runs[0] for name in outcome.choice.columns)
+        names = dict.fromkeys(
+            name
+            for outcome in self.runs[0]
+            for name in (*outcome.choice.columns, *outcome.choice.texts)
+        )
         for index, pair_outcomes in enumerate(zip(*self.runs, strict=True)):
-            columns, cells = zip(*self._cells(pair_outcomes, names), strict=True)
+            pair_cells = [(_PAIR, index + 1), *self._cells(pair_outcomes, names)]
+            columns, cells = zip(*pair_cells, strict=True)
             if not index:
                 yield separated(columns)
             yield separated(cells)
@@ -304,11 +340,13 @@ class PairResults:
     def _cells(
         self, pair_outcomes: Sequence[Outcome], names: Iterable[str]
     ) -> Iterator[tuple[str, object]]:
-        """The columns of the TSV with the cells of a pair."""
-        choice, is_excluded = pair_outcomes[0].choice, np.isnan(pair_outcomes[0].correct[TOTAL])
-        yield _PAIR, choice.where
+        """The columns of the TSV after the number of the pair, with the cells of a pair."""
+        first = pair_outcomes[0]
+        is_excluded, written = np.isnan(first.correct[TOTAL]), first.choice.columns
         for name in names:
-            yield name, present(choice.columns.get(name))
+            yield name, first.choice.texts.get(name) or present(written.get(name))
+        for name, oov in zip(self.names, first.oov, strict=True):
+            yield f"oov_{name}", oov
         yield _EXCLUDED, int(is_excluded)
         for label, outcome in zip(self.labels, pair_outcomes, strict=True):
             end = "" if len(self.labels) == 1 else f":{label}"
@@ -328,10 +366,10 @@ def require_free_columns(choices: Iterable[Choice], names: Sequence[str]) -> Non
       names: names of the alternatives.
     """
     correct = [f"correct_{_key(name)}" for name in CRITERIA]
-    scores = [f"{kind}_{name}" for kind in ("log_prob", "targets") for name in names]
+    scores = [f"{kind}_{name}" for kind in ("oov", "log_prob", "targets") for name in names]
     taken = {_PAIR, _EXCLUDED, *correct, *scores}
     for choice in choices:
-        require_free_names(choice.columns, taken, f"{choice.where}: ")
+        require_free_names([*choice.columns, *choice.texts], taken, f"{choice.where}: ")
 
 
 def _correct(runs: Sequence[Sequence[Outcome]], criterion: str) -> np.ndarray:
@@ -339,13 +377,15 @@ def _correct(runs: Sequence[Sequence[Outcome]], criterion: str) -> np.ndarray:
     return np.array([[outcome.correct[criterion] for outcome in run] for run in runs]).T
 
 
-def _accuracy(cells: tuple[str, ...], criterion: str, correct_PxX: np.ndarray) -> Accuracy:
+def _accuracy(
+    cells: tuple[str, ...], without_oov: bool, criterion: str, correct_PxX: np.ndarray
+) -> Accuracy:
     correct_DxX = correct_PxX[~np.isnan(correct_PxX[:, 0])]
     pairs = len(correct_DxX)
     values_3xX = np.full((3, correct_PxX.shape[1]), np.nan)
     if pairs:
         values_3xX = significance.means(correct_DxX, np.ones((pairs, 1)))
-    return Accuracy(cells, criterion, pairs, len(correct_PxX) - pairs, values_3xX)
+    return Accuracy(cells, without_oov, criterion, pairs, len(correct_PxX) - pairs, values_3xX)
 
 
 def _key(criterion: str) -> str:

@@ -24,17 +24,17 @@ from dclm_jax.reading.likelihoods import block_nll, open_documents
 
 Scored = TypeVar("Scored")
 """A document to score: a sequence of sentences, or an object with the attribute `sentences`. If its
-`only_last` is true, the sentences before the last sentence are only read as context, without the
-output layer, which is most of the work. For a model that reads sources, a document is its own
-source."""
+`num_scored` is not None, the sentences before the last `num_scored` are only read as context,
+without the output layer, which is most of the work. For a model that reads sources, a document is
+its own source."""
 
 
 class Continuation(NamedTuple):
-    """Sentences to score, or only the last of them given the others, if `only_last`; and the object
-    that the score is for."""
+    """Sentences, of which the last `num_scored` are scored given the others, or all if it is None;
+    and the object that the score is for."""
 
     sentences: Sentences
-    only_last: bool = True
+    num_scored: int | None = 1
     owner: Any = None
 
 
@@ -142,7 +142,7 @@ class Scorer:
         Yields:
           Every document, and a list over its sentences of float32 [M + 1]: -log P(target) in nats
           for the targets w1..wM END, given all earlier words of the document. If the document's
-          `only_last` is true, the list has only the array of the last sentence.
+          `num_scored` is not None, the list has only the arrays of the last sentences.
         """
         for window in self._windows(documents):
             sizes = [
@@ -234,8 +234,8 @@ def _compiled(model: DocumentModel, functions: BlockFunctions) -> tuple[Callable
 def sentences_to_score(document: Any) -> tuple[Sentences, int]:
     """The sentences of a document, and the index of the first sentence to score."""
     sentences = getattr(document, "sentences", document)
-    only_last = getattr(document, "only_last", False)
-    return sentences, max(len(sentences) - 1, 0) if only_last else 0
+    num_scored = getattr(document, "num_scored", None)
+    return sentences, 0 if num_scored is None else max(len(sentences) - num_scored, 0)
 
 
 def with_no_context(

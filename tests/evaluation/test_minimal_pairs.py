@@ -48,11 +48,31 @@ def test_outcomes_equal_every_sentence_scored_by_itself(name):
         np.testing.assert_allclose(outcome.log_probs, expected, rtol=1e-4)
         targets = [len(sentence.split()) + (name != "rnnslm") for sentence in alternatives]
         assert outcome.targets == targets
+        oov = [len({"unheard", "unseen"}.intersection(words.split())) for words in alternatives]
+        assert outcome.oov == oov
         is_equal = alternatives[0] == "the unheard sat ."
         values = expected, [a / n for a, n in zip(expected, targets, strict=True)]
         for criterion, scores in zip((TOTAL, PER_TARGET), values, strict=True):
             correct = outcome.correct[criterion]
             assert np.isnan(correct) if is_equal else correct == float(np.argmax(scores) == 0)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_alternatives_of_several_sentences(name):
+    lm, context = language_model(name), ["the cat sat .", "it slept ."]
+    several = [["dogs", "bark", "."], ["it", "sat"]], [["dogs"], ["unheard", "unseen"], ["it"]]
+    (outcome,) = lm.minimal_pairs([Choice([*several, "it sat"], context)])
+    for index, sentences in enumerate(several):
+        texts = [*context, *map(" ".join, sentences)]
+        expected = [log_prob(lm, texts[:at], texts[at]) for at in range(2, len(texts))]
+        np.testing.assert_allclose(outcome.log_probs[index], sum(expected), rtol=1e-4)
+        targets = sum(len(words) + (name != "rnnslm") for words in sentences)
+        assert outcome.targets[index] == targets
+    np.testing.assert_allclose(outcome.log_probs[2], log_prob(lm, context, "it sat"), rtol=1e-4)
+    assert outcome.oov == [0, 2, 0]
+    # A boundary between sentences is a difference.
+    (outcome,) = lm.minimal_pairs([[[["it"], ["sat"]], [["it", "sat"]]]])
+    assert not np.isnan(outcome.correct[TOTAL])
 
 
 def test_plain_lists_are_choices():
@@ -89,15 +109,16 @@ def test_accuracies_of_groups_and_of_all_pairs():
     lm, other = language_model("adclm"), language_model("rnnlm")
     runs = [[*model.minimal_pairs(PAIRS)] for model in (lm, other)]
     measured = accuracies(runs, ["kind"])
-    keys = [(accuracy.cells, accuracy.criterion) for accuracy in measured]
-    groups = [("a",), ("b",), ("c",), ()]
-    assert keys == [(group, criterion) for group in groups for criterion in (TOTAL, PER_TARGET)]
+    keys = [(accuracy.cells, accuracy.without_oov, accuracy.criterion) for accuracy in measured]
+    groups = [(("a",), False), (("b",), False), (("c",), False), ((), True), ((), False)]
+    assert keys == [(*group, criterion) for group in groups for criterion in (TOTAL, PER_TARGET)]
     for accuracy in measured:
         correct = np.array(
             [
                 [of_run[index].correct[accuracy.criterion] for of_run in runs]
                 for index, pair in enumerate(PAIRS)
                 if accuracy.cells in ((), (pair.columns["kind"],))
+                and not (accuracy.without_oov and "unheard" in str(pair.alternatives))
             ]
         )
         is_apart = np.isnan(correct[:, 0])

@@ -56,11 +56,12 @@ def test_pairs_in_every_form_agree_with_python(space, blimp, tmp_path):
     *_, total, per_target = accuracies(by_hand)
     saved = json.loads(metrics.read_text())
     assert [run["model"] for run in saved["runs"]] == ["ccdclm", "rnnlm"]
-    groups = [(group["by"], group["criterion"]) for group in saved["groups"]]
+    groups = [(g["by"], g["without_oov"], g["criterion"]) for g in saved["groups"]]
     criteria = "log P", "log P per target"
-    assert groups == [
-        (by, criterion) for by in ({"UID": "b"}, {"UID": "a"}, {}) for criterion in criteria
-    ]
+    by_oov = ({"UID": "b"}, False), ({"UID": "a"}, False), ({}, True), ({}, False)
+    assert groups == [(*group, criterion) for group in by_oov for criterion in criteria]
+    assert [group["pairs"] for group in saved["groups"][-4:]] == [11] * 4
+    assert re.search(r"\npairs without OOV words +log P +11 +0 ", printed)
     for group, expected in zip(saved["groups"][-2:], (total, per_target), strict=True):
         assert (group["pairs"], group["set_apart"]) == (11, 1)
         for index, label in enumerate(("ccdclm", "rnnlm")):
@@ -73,6 +74,13 @@ def test_pairs_in_every_form_agree_with_python(space, blimp, tmp_path):
 
     table = table_of(output.read_text())
     assert [row["UID"] for row in table] == [row["UID"] for row in [*ROWS, UNKNOWN]]
+    assert [row["pair"] for row in table] == [str(n + 1) for n in range(12)]
+    for name in ("good", "bad"):
+        texts = [row[f"sentence_{name}"] for row in [*ROWS, UNKNOWN]]
+        assert [row[f"sentence_{name}"] for row in table] == texts
+    oov = [(row["oov_sentence_good"], row["oov_sentence_bad"]) for row in table]
+    expected_oov = [("0", "0")] * 11 + [("1", "1")]
+    assert oov == expected_oov
     assert [row["excluded"] for row in table] == ["0"] * 11 + ["1"]
     for label, outcomes in zip(("ccdclm", "rnnlm"), by_hand, strict=True):
         for row, outcome in zip(table, outcomes, strict=True):
@@ -104,14 +112,16 @@ def test_cells_are_raw_text(tmp_path, format):
     path = tmp_path / "pairs.jsonl"
     rows = [
         {"good": "Mr. Lee isn't here.", "bad": "Mr. Lee aren't here.", "context": "It rained. So?"},
-        {"good": "Yes.", "bad": "No."},
+        {"good": "He left. He came back.", "bad": "No."},
     ]
     path.write_text(lines(rows))
     options = TextOptions(format, lowercase=True)
     first, second = read_alternatives(str(path), ["good", "bad"], TextReader(options))
-    assert first.alternatives[0] == ["mr.", "lee", "isn", "'t", "here", "."]
+    assert first.alternatives[0] == [["mr.", "lee", "isn", "'t", "here", "."]]
+    assert first.texts["good"] == rows[0]["good"]
     assert first.context == [["it", "rained", "."], ["so", "?"]]
-    assert (second.alternatives, second.context) == ([["yes", "."], ["no", "."]], [])
+    sentences = [["he", "left", "."], ["he", "came", "back", "."]]
+    assert (second.alternatives, second.context) == ([sentences, [["no", "."]]], [])
 
 
 def test_a_later_record_may_be_the_first_with_a_context(tmp_path):
@@ -127,12 +137,12 @@ def test_unusual_text_is_reported(tmp_path, caplog):
     path.write_text("good\tbad\nwe\u200b go\tgo we\u200b\u200b\n")
     columns = ["good", "bad"]
     (record,) = read_alternatives(str(path), columns, TextReader())
-    assert record.alternatives == [["we", "\u200b", "go"], ["go", "we", "\u200b", "\u200b"]]
+    assert record.alternatives == [[["we", "\u200b", "go"]], [["go", "we", "\u200b", "\u200b"]]]
     (note,) = caplog.messages
     assert note.startswith(f"{path}: words with invisible characters")
     reader = TextReader(TextOptions(unicode="nfc"))
     (record,) = read_alternatives(str(path), columns, reader)
-    assert record.alternatives == [["we", "go"], ["go", "we"]]
+    assert record.alternatives == [[["we", "go"]], [["go", "we"]]]
 
 
 @pytest.mark.parametrize(
