@@ -57,8 +57,8 @@ class DocumentState:
     lm: "NeuralModel"
     state: Any = dataclasses.field(repr=False)
 
-    def read(self, *sentences: SentenceText) -> "DocumentState":
-        """The state after these further sentences."""
+    def read(self, sentences: Document | Sequence[SentenceText]) -> "DocumentState":
+        """The state after further sentences, as `LanguageModel.read` takes them."""
         return self.after(self.lm.encode(sentences))
 
     def after(self, ids: list[np.ndarray]) -> "DocumentState":
@@ -108,13 +108,15 @@ class DocumentState:
         num_sentences: int = DEFAULT_NUM_SENTENCES,
         decoding: Decoding = GREEDY,
         *,
+        prefix: SentenceText = "",
         max_sentence_words: int = DEFAULT_MAX_SENTENCE_WORDS,
         seed: int = 0,
     ) -> GeneratedText:
         """A continuation of the document; see `LanguageModel.generate`."""
+        ids = self.lm.prefix_ids(prefix, max_sentence_words)
         limits = Limits(num_sentences, max_sentence_words)
         keys = generation.random_keys([seed], [0])
-        (text,) = generation.generate(self.state, decoding, [limits], keys)
+        (text,) = generation.generate(self.state, decoding, [limits], keys, ids)
         return self.lm.to_words(text)
 
     @property
@@ -209,6 +211,7 @@ class NeuralModel(ScoringModel):
         decoding: Decoding,
         seed: int,
         samples: int,
+        prefix: np.ndarray | Sequence[int] = (),
     ) -> Iterator[tuple[AnyDocument, list[GeneratedText]]]:
         """Texts for documents, generated for a window of documents at a time."""
         generation.require_words(self.reader)
@@ -225,11 +228,25 @@ class NeuralModel(ScoringModel):
                     [seed + sample for _ in window for sample in range(samples)],
                     [first + number for number in range(len(window)) for _ in range(samples)],
                 ),
+                prefix,
             )
             spelled = map(self.to_words, texts)
             for document in window:
                 yield document.passed, list(itertools.islice(spelled, samples))
             first += len(window)
+
+    def prefix_ids(self, prefix: SentenceText, max_words: int) -> np.ndarray:
+        """The word ids of a prefix, which has fewer than `max_words` words."""
+        (words,) = words_of([prefix])
+        if words and len(words) >= max_words:
+            raise InputError(
+                f"the prefix has {len(words)} words, and max_sentence_words is {max_words}; choose "
+                "a larger max_sentence_words"
+            )
+        encoder = self.encoder()
+        ids = encoder.encode(words)
+        encoder.log_oov()
+        return ids
 
     def to_words(self, text: generation.Generated) -> GeneratedText:
         """A generated text as words, with its scores."""
@@ -334,6 +351,7 @@ class LanguageModel(NeuralModel, SentenceModel):
         num_sentences: int = DEFAULT_NUM_SENTENCES,
         decoding: Decoding = GREEDY,
         *,
+        prefix: SentenceText = "",
         max_sentence_words: int = DEFAULT_MAX_SENTENCE_WORDS,
         seed: int = 0,
         samples: int = 1,
@@ -346,6 +364,8 @@ class LanguageModel(NeuralModel, SentenceModel):
           num_sentences: maximum number of sentences; a model that decides where a document ends
             may generate fewer.
           decoding: options for the choice of words.
+          prefix: the first words of the first sentence of each text, which are part of the text and
+            of its log-probability.
           max_sentence_words: maximum number of words per sentence.
           seed: random seed for sampling. The text of a document depends on the seed, the number of
             the document and the document, not on other documents.
@@ -356,7 +376,8 @@ class LanguageModel(NeuralModel, SentenceModel):
           Every document with its texts.
         """
         limits = Limits(num_sentences, max_sentence_words)
-        return self._texts(documents, lambda ids: limits, decoding, seed, samples)
+        ids = self.prefix_ids(prefix, max_sentence_words)
+        return self._texts(documents, lambda _: limits, decoding, seed, samples, ids)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)

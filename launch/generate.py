@@ -8,9 +8,10 @@
         --method=sample --top_p=0.9 --samples=10
 
 Every document of --context is continued after its last sentence. Without --context a new document
-is begun. Random words of document n depend on --seed, not on the other documents. Sentences
-without words are never generated. Without --output the text is printed, one sentence per line and a
-blank line between documents. A line of --output is a document and sample:
+is begun. --prefix gives the first words of the first sentence. Random words of document n depend on
+--seed, not on the other documents. Sentences without words are never generated. Without --output
+the text is printed, one sentence per line and a blank line between documents. A line of --output is
+a document and sample:
     {"id": "story.txt:1", "sample": 0, "continuation": ["it was late .", ...], "unit": "nats",
         "log_prob": -31.4, "log_probs": [[-2.1, -0.8, -4.0, -0.3, -0.1], ...], "has_ended": false}
 log_probs has log P of every word and of <END>, under the model without temperature, top-k or top-p.
@@ -24,6 +25,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from dclm_jax.data import readers
+from dclm_jax.errors import InputError
 from dclm_jax.files import json_text, open_output
 from dclm_jax.language_model import (
     DEFAULT_MAX_SENTENCE_WORDS,
@@ -38,6 +40,7 @@ flags.adopt_module_key_flags(_decoding)
 _CONTEXT = flags.DEFINE_string(
     "context", None, "Documents to continue; '-' is standard input. Default: begin a document."
 )
+_PREFIX = flags.DEFINE_string("prefix", "", "First words of the first sentence of each text.")
 _NUM_SENTENCES = flags.DEFINE_integer(
     "num_sentences", DEFAULT_NUM_SENTENCES, "Maximum number of sentences per text."
 )
@@ -63,6 +66,7 @@ def main(argv: Sequence[str]) -> None:
         documents,
         _NUM_SENTENCES.value,
         decoding,
+        prefix=_prefix(lm),
         samples=_SAMPLES.value,
         max_sentence_words=_MAX_SENTENCE_WORDS.value,
         seed=_decoding.SEED.value,
@@ -76,6 +80,20 @@ def main(argv: Sequence[str]) -> None:
     with open_output(_OUTPUT.value) as file, _evaluation.ProgressBar("generating") as progress:
         for document, texts in progress.counting(generated):
             file.writelines(_record(document, sample, text) for sample, text in enumerate(texts))
+
+
+def _prefix(lm: LanguageModel) -> list[str]:
+    """The words of --prefix, read with the text options of the run."""
+    if not _PREFIX.value:
+        return []
+    documents = lm.documents(_PREFIX.value)
+    sentences = [sentence for document in documents for sentence in document.sentences]
+    if len(sentences) != 1:
+        raise InputError(
+            f"--prefix is {_PREFIX.value!r}, {len(sentences)} sentences; write the beginning of "
+            "one sentence"
+        )
+    return sentences[0]
 
 
 def _record(document: readers.Document, sample: int, text: GeneratedText) -> str:

@@ -101,8 +101,8 @@ def test_beginnings_that_candidates_share_are_scored_once(name, monkeypatch):
 def test_reading_on_leaves_what_was_read_before():
     lm = language_model("adclm")
     nothing = lm.read()
-    first = nothing.read(TEXT[0])
-    both = first.read(TEXT[1])
+    first = nothing.read(TEXT[:1])
+    both = first.read(TEXT[1:])
     assert lm.read(TEXT).vector.tolist() == pytest.approx(both.vector.tolist(), rel=1e-5)
     for read, before in ((nothing, []), (first, TEXT[:1]), (both, TEXT)):
         (score,) = read.score(["dogs bark ."])
@@ -145,6 +145,27 @@ def test_a_generated_text_has_the_scores_of_that_text(method):
     assert text.log_prob == pytest.approx(sum(sentence.log_prob for sentence in text.sentences))
 
 
+@pytest.mark.parametrize("method", ["greedy", "beam", "sample"])
+def test_a_text_begins_with_its_prefix(method):
+    lm, decoding = language_model("adclm"), Decoding(method)
+    options: dict[str, Any] = {"max_sentence_words": 4, "seed": 5}
+    state = lm.read(TEXT)
+    text = state.generate(3, decoding, prefix="dogs sat", **options)
+    assert [sentence.tokens[:2] for sentence in text.sentences].count(["dogs", "sat"]) == 1
+    assert text.sentences[0].tokens[:2] == ["dogs", "sat"] and len(text.sentences) == 3
+    (score,) = lm.score([[*TEXT, *(sentence.text for sentence in text.sentences)]])
+    for sentence, expected in zip(text.sentences, score.sentences[2:], strict=True):
+        np.testing.assert_allclose(sentence.log_probs, expected.log_probs, rtol=1e-5, atol=1e-5)
+    ((_, (many,)),) = lm.generate([TEXT], 3, decoding, prefix=["dogs", "sat"], **options)
+    assert words_of(many) == words_of(text)
+    if method == "greedy":
+        # The first word after the prefix is the likeliest word that may follow.
+        likeliest = [word for word, _ in state.next_words("dogs sat", 3) if word != "<UNKNOWN>"]
+        assert text.sentences[0].tokens[2] == likeliest[0]
+    with pytest.raises(InputError, match="the prefix has 4 words, and max_sentence_words is 4"):
+        state.generate(prefix="it sat . it", **options)
+
+
 def test_many_documents_are_continued_as_each_is_alone(monkeypatch):
     monkeypatch.setattr("dclm_jax.language_model._WINDOW", 2)
     lm, decoding = language_model("ccdclm"), Decoding("sample", allow_unknown=True)
@@ -172,7 +193,7 @@ def test_documents_are_reconstructed(name):
         for sentence, words in zip(text.sentences, sentences, strict=True):
             (score,) = state.score([words])
             np.testing.assert_allclose(sentence.log_probs, score.log_probs, rtol=1e-4, atol=1e-5)
-            state = state.read(words)
+            state = state.read([words])
         assert text.log_prob < sum(sentence.log_prob for sentence in text.sentences)
         (_, (alone,)), *_ = lm.reconstruct([document])
         assert words_of(alone) == words_of(text)

@@ -38,7 +38,7 @@ def test_documents_read_together_have_the_vectors_of_each_alone(name):
     for vectors, document in zip(encoded, DOCUMENTS, strict=True):
         start = state = lm.read(document) if reads_source else lm.read()
         for vector, sentence in zip(vectors.sentences, document, strict=True):
-            state = state.read(sentence)
+            state = state.read([sentence])
             close(vector, state.vector)
         close(vectors.document, (start if reads_source else state).vector)
     assert not np.allclose(encoded[0].document, encoded[1].document)

@@ -46,6 +46,10 @@ MAX_LOGITS = 2**26
 """Maximum R*V of a batch, which bounds memory; only a single document may exceed it."""
 
 
+_FREE = -1
+"""In place of a given token: the token is chosen."""
+
+
 class Generated(NamedTuple):
     """A generated text.
 
@@ -116,22 +120,31 @@ class _Sentence(NamedTuple):
 
 
 def generate(
-    start: ReaderState, decoding: Decoding, limits: Sequence[Limits], keys_B: jax.Array
+    start: ReaderState,
+    decoding: Decoding,
+    limits: Sequence[Limits],
+    keys_B: jax.Array,
+    prefix: Sequence[int] | np.ndarray = (),
 ) -> list[Generated]:
     """The best text after each of B states.
 
     Args:
       start: the state of a reader whose model predicts words.
       decoding: method and options of decoding.
-      limits: the limits of each text.
+      limits: the limits of each text, which should exceed the prefix.
       keys_B: the random key of each text for sampling, from `random_keys`.
+      prefix: word ids of the beginning of the first sentence, part of each text.
     """
     reader = require_words(start.reader)
     state, capacity = _opened(start, decoding, limits, keys_B)
     program = compiled(_next_sentence, reader.model, static=(0, 1))
     texts = [Generated()] * (start.rows * decoding.width)
+    given_N = np.full(capacity, _FREE, np.int32)
+    given_N[: len(prefix)] = prefix
     for number in range(max(limit.num_sentences for limit in limits)):
-        state, *sentence = program(decoding, capacity, reader.params, state, number)
+        if number == 1:
+            given_N = np.full(capacity, _FREE, np.int32)
+        state, *sentence = program(decoding, capacity, reader.params, state, number, given_N)
         texts = _extended_texts(texts, state.partials, *map(np.asarray, sentence))
         if not np.any(state.partials.continues_R):
             break
@@ -146,6 +159,7 @@ def generate_many(
     decoding: Decoding,
     limits: Sequence[Limits],
     keys: jax.Array,
+    prefix: Sequence[int] | np.ndarray = (),
 ) -> list[Generated]:
     """A text for each of many documents; documents of similar size are generated together.
 
@@ -154,6 +168,7 @@ def generate_many(
       documents: word ids of the texts to continue, or for an autoencoder of the sources.
       decoding: method and options of decoding.
       limits, keys: one per document; keys from `random_keys`.
+      prefix: as for `generate`.
     """
     reads_source = reader.model.reads_source
     texts = [Generated()] * len(documents)
@@ -166,7 +181,7 @@ def generate_many(
         before = [documents[row] for row in rows]
         start = reader.open(len(rows), before) if reads_source else reader.after(before)
         row_limits = [limits[row] for row in rows]
-        generated = generate(start, decoding, row_limits, keys[np.array(rows)])
+        generated = generate(start, decoding, row_limits, keys[np.array(rows)], prefix)
         for index, text in zip(batch, generated, strict=False):
             texts[index] = text
     return texts
@@ -236,11 +251,13 @@ def _next_sentence(
     params: Params,
     state: _State,
     number: jax.Array,
+    given_N: jax.Array,
 ) -> tuple[_State, jax.Array, jax.Array]:
-    """Generates sentence `number`; see `_end` for the results."""
+    """Generates sentence `number`, with the tokens of `given_N` that are not `_FREE`; see `_end`
+    for the results."""
     generated = jax.lax.while_loop(
         lambda sentence: jnp.any(sentence.token_R != END),
-        functools.partial(_step, model, decoding, params),
+        functools.partial(_step, model, decoding, params, given_N),
         _begin(model, decoding, capacity, params, state, number),
     )
     return _end(model, decoding, params, generated)
@@ -288,7 +305,11 @@ def _begin(
 
 
 def _step(
-    model: DocumentModel, decoding: Decoding, params: Params, sentence: _Sentence
+    model: DocumentModel,
+    decoding: Decoding,
+    params: Params,
+    given_N: jax.Array,
+    sentence: _Sentence,
 ) -> _Sentence:
     """Reads the last token and chooses the next token."""
     partials, position = sentence.partials, sentence.prefix.count
@@ -301,6 +322,8 @@ def _step(
         is_word_V &= ids_V != UNKNOWN
     is_below_limit_R = (partials.words_left_R > 0) & (position < partials.max_words_R)
     may_follow_RxV = jnp.where(is_end_V, position > 0, is_word_V & is_below_limit_R[:, None])
+    given = given_N[position]
+    may_follow_RxV = jnp.where(given == _FREE, may_follow_RxV, ids_V == given)
     options_RxV = jnp.where(may_follow_RxV, log_probs_RxV, -jnp.inf)
     # A sentence that has ended has one extension, itself.
     options_RxV = jnp.where(is_open_R[:, None], options_RxV, jnp.where(is_end_V, 0.0, -jnp.inf))

@@ -1,6 +1,7 @@
 """launch.generate: texts of several documents, of one and of none."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 import dclm_jax
 from dclm_jax.data.readers import read_documents
 from dclm_jax.decoding.choices import Decoding
-from tests.launch.support import launch
+from tests.launch.support import launch, refuse
 
 
 def test_texts_are_those_of_python(space, tmp_path):
@@ -18,7 +19,7 @@ def test_texts_are_those_of_python(space, tmp_path):
     launch("generate", *flags, f"--output={tmp_path / 'texts.jsonl'}")
     records = [json.loads(line) for line in (tmp_path / "texts.jsonl").read_text().splitlines()]
     decoding = Decoding("sample", allow_unknown=True)
-    options = {"max_sentence_words": 6, "seed": 3, "samples": 2}
+    options: Any = {"max_sentence_words": 6, "seed": 3, "samples": 2}
     documents = read_documents(str(space.text["test"]))
     generated = dclm_jax.restore(space.run).generate(documents, 2, decoding, **options)
     texts = [(document.id, *pair) for document, texts in generated for pair in enumerate(texts)]
@@ -51,3 +52,14 @@ def test_one_document_is_continued_or_begun(space, tmp_path):
         assert launch("generate", *flags, *more).stdout.splitlines() == begun
     (record,) = launch("generate", *flags, "--output=-").stdout.splitlines()
     assert (json.loads(record)["id"], json.loads(record)["continuation"]) == ("new", begun)
+
+
+def test_a_prefix_is_the_beginning_of_every_text(space):
+    flags = [f"--workdir={space.run}", "--num_sentences=2", "--max_sentence_words=4"]
+    lm = dclm_jax.restore(space.run)
+    expected = lm.read().generate(2, prefix="w3 w5", max_sentence_words=4)
+    printed = launch("generate", *flags, "--prefix=w3 w5").stdout
+    assert printed.splitlines() == [sentence.text for sentence in expected.sentences]
+    assert printed.startswith("w3 w5")
+    error = refuse("generate", *flags, "--prefix=w3\nw5")
+    assert "2 sentences; write the beginning of one sentence" in error
