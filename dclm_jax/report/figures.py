@@ -54,6 +54,8 @@ class Figure(NamedTuple):
       ticks: names of x = 0, 1, 2, ... instead of numbers.
       log_scale: whether the y axis is logarithmic.
       baseline: the run or model at 0, if values are differences from it.
+      of_likelihoods: whether the values are log-likelihoods, in nats per target; a second axis then
+        has their perplexities.
     """
 
     title: str
@@ -63,6 +65,7 @@ class Figure(NamedTuple):
     ticks: Sequence[str] | None = None
     log_scale: bool = False
     baseline: str = ""
+    of_likelihoods: bool = False
 
     @property
     def undrawn(self) -> str:
@@ -113,7 +116,8 @@ def _learning_curves(all_rows: Sequence[Row]) -> Figure:
             likelihoods = [-math.log(perplexity) for perplexity in perplexities]
             lines.append(Line(row.label, steps, likelihoods, look=look))
     title = "Validation log-likelihood by training steps (Ji et al. 2015, Figure 3)"
-    return Figure(title, "training steps", "validation log-likelihood, nats per target", lines)
+    y = "validation log-likelihood, nats per target"
+    return Figure(title, "training steps", y, lines, of_likelihoods=True)
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
@@ -163,6 +167,8 @@ def drawing(figure: Figure) -> "Drawing":
         axes.set_yscale("log")
     axes.set(xlabel=_plain(figure.x), ylabel=_plain(figure.y))
     axes.grid(alpha=0.4)
+    if figure.of_likelihoods:
+        _add_perplexities(axes)
     drawn.suptitle(_plain(figure.title))
     has_intervals = any(len(line.low) for line in figure.lines)
     title = "vertical lines: 95% intervals" if has_intervals else None
@@ -181,6 +187,18 @@ def _draw_line(axes: "Axes", figure: Figure, index: int) -> None:
         axes.vlines(x, line.low, line.high, color=colour)
         style["linestyle"] = ""
     axes.plot(x, line.y, label=_plain(line.label), color=colour, **style)
+
+
+def _add_perplexities(axes: "Axes") -> None:
+    """A second y axis with the perplexities of log-likelihoods, at round numbers."""
+    low, high = axes.get_ylim()
+    with np.errstate(over="ignore"):
+        ends = np.exp([-high, -low])
+    steps = [digit * 10.0**power for power in range(9) for digit in (1, 1.5, 2, 3, 5, 7)]
+    ticks = [step for step in steps if ends[0] <= step <= ends[1]]
+    second = axes.secondary_yaxis("right")
+    second.set_yticks([-math.log(tick) for tick in ticks], [f"{tick:,g}" for tick in ticks])
+    second.set_ylabel("validation perplexity")
 
 
 def _plain(text: str) -> str:

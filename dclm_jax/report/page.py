@@ -75,7 +75,7 @@ def report(
     """
     differing, common = _compared({row.label: row.config for row in rows})
     num_runs = sum(len(row.runs) for row in rows)
-    labels = [row.label for row in rows[:CONFIGURATIONS]]
+    labels = [row.label for row in example_rows(rows)]
     return (
         environment()
         .get_template("report.html.j2")
@@ -102,13 +102,19 @@ def report(
     )
 
 
+def example_rows(rows: Sequence[Row]) -> Sequence[Row]:
+    """The first CONFIGURATIONS rows of models with context; of all models if none has context, which
+    reduces no surprisal."""
+    return ([row for row in rows if row.facts.has_context] or rows)[:CONFIGURATIONS]
+
+
 def example_scores(
     rows: Sequence[Row],
     models: Sequence[TextScorer],
     documents: Sequence[Sequence[np.ndarray]],
 ) -> list[list[DocumentScore]]:
     """The first SENTENCES sentences of the first DOCUMENTS documents with two or more sentences,
-    scored by the first run of each of the first CONFIGURATIONS rows, with and without context.
+    scored by the first run of each row of `example_rows`, with and without context.
 
     Args:
       rows: the rows of the report.
@@ -116,7 +122,7 @@ def example_scores(
       documents: documents of the test set, as word ids.
     """
     by_workdir = {lm.workdir: lm for lm in models}
-    lms = [by_workdir[row.facts.workdir] for row in rows[:CONFIGURATIONS]]
+    lms = [by_workdir[row.facts.workdir] for row in example_rows(rows)]
     eligible = (index for index, document in enumerate(documents) if len(document) > 1)
     examples = []
     for index in itertools.islice(eligible, DOCUMENTS):

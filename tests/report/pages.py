@@ -63,7 +63,10 @@ def reading(label: str, *, reads_context: bool) -> DocumentScore:
 def content(all_rows=None, *, examples=True) -> dict[str, Any]:
     """The content of a report, with two examples."""
     report = Report(rows() if all_rows is None else all_rows, ("rnnlm",))
-    readings = [reading(row.label, reads_context=row.model != "rnnlm") for row in report.rows]
+    readings = [
+        reading(row.label, reads_context=row.facts.has_context)
+        for row in page.example_rows(report.rows)
+    ]
     *first, last = report.rows
     return {
         "rows": [*first, dataclasses.replace(last, label=f"{last.label} {HOSTILE}")],

@@ -109,6 +109,15 @@ def test_dollar_signs_are_no_formulas(tmp_path):
         assert f"<!-- {text} -->" in svg
 
 
+def test_log_likelihoods_have_an_axis_of_perplexities(saved, tmp_path):
+    curve = Line("run", [1, 2], [-math.log(300), -math.log(90)])
+    figures.plot(Figure("", "", "", [curve], of_likelihoods=True), tmp_path / "a.png")
+    (second,) = saved[0].axes[0].child_axes
+    ticks = [label.get_text() for label in second.get_yticklabels()]
+    assert ticks == ["100", "150", "200", "300"]
+    np.testing.assert_allclose(second.get_yticks(), [-math.log(float(tick)) for tick in ticks])
+
+
 def test_a_label_that_the_font_lacks_is_drawn_without_a_warning(tmp_path):
     figures.plot(Figure("語", "x", "y", [series("コーパス", [1.0, 2.0])]), tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")

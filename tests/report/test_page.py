@@ -69,11 +69,13 @@ def test_examples_are_the_first_documents_with_two_or_more_sentences():
     ]
     read: Any = pages_of.example_scores(all_rows, models, [two[:1], two, nine, two, two])
     assert [[score.id for score in scores] for scores in read] == [
-        ["Test document 2"] * 3,
-        ["Test document 3, the first 8 of 9 sentences"] * 3,
-        ["Test document 4"] * 3,
+        # Two of the three models have context.
+        ["Test document 2"] * 2,
+        ["Test document 3, the first 8 of 9 sentences"] * 2,
+        ["Test document 4"] * 2,
     ]
     assert [len(scores[0].sentences) for scores in read] == [2, 8, 2]
+    assert [row.label for row in pages_of.example_rows(all_rows[:1])] == ["rnnlm"]
 
 
 def test_what_is_not_measured_says_what_would_measure_it():
