@@ -103,8 +103,8 @@ def report(
 
 
 def example_rows(rows: Sequence[Row]) -> Sequence[Row]:
-    """The first CONFIGURATIONS rows of models with context; of all models if none has context, which
-    reduces no surprisal."""
+    """The first CONFIGURATIONS rows of models with context, without which no surprisal is reduced;
+    of all models if none has context."""
     return ([row for row in rows if row.facts.has_context] or rows)[:CONFIGURATIONS]
 
 
