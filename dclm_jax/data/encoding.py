@@ -31,6 +31,9 @@ _SHOWN_OOV = 10
 # There is a warning if the OOV rate of a text exceeds the usual OOV rate by more than this
 # difference and by more than this ratio.
 _MARGIN, _FACTOR = 0.02, 1.5
+# Other text has more OOV words than the text whose words were counted.
+_MARGIN_OF_VOCABULARY = 0.1
+_ADVICE = "check that the text is read like the training text (raw or tokenized, case)"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -120,8 +123,7 @@ class Encoder:
         listed = frequent_oov(self._oov, self.vocabulary)
         warning = oov_warning(num_oov / max(self._num_words, 1), self.usual_rate)
         if warning and num_oov > expected + 2 * math.sqrt(expected):
-            advice = "check that the text is read like the training text (raw or tokenized, case)"
-            logger.warning("; ".join(filter(None, (warning, listed, advice))))
+            logger.warning("; ".join(filter(None, (warning, listed, _ADVICE))))
         elif listed:
             logger.info(listed)
 
@@ -150,6 +152,18 @@ def oov_warning(rate: float, usual_rate: float | None) -> str:
     return (
         f"{100 * rate:.2f}% of the words are out of vocabulary ({100 * usual_rate:.2f}% in the "
         "run's own test split); results on both texts are not comparable"
+    )
+
+
+def vocabulary_warning(rate: float, vocabulary: Vocabulary) -> str:
+    """A warning if the OOV rate of a corpus is far above the OOV rate of the text whose words were
+    counted for its vocabulary; empty if not, or if the vocabulary has no counts."""
+    usual_rate = vocabulary.oov_rate
+    if usual_rate is None or rate <= usual_rate + _MARGIN_OF_VOCABULARY:
+        return ""
+    return (
+        f"{100 * rate:.2f}% of the words are out of vocabulary ({100 * usual_rate:.2f}% in the "
+        f"text whose words were counted for the vocabulary); {_ADVICE}"
     )
 
 

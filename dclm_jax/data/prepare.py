@@ -31,7 +31,7 @@ from dclm_jax import files, storage
 from dclm_jax.data import corpus, readers
 from dclm_jax.data.corpora import DRAWN
 from dclm_jax.data.documents import PLAIN, Document, TextOptions
-from dclm_jax.data.encoding import frequent_oov
+from dclm_jax.data.encoding import frequent_oov, vocabulary_warning
 from dclm_jax.data.numbering import NumberedText
 from dclm_jax.data.prepare_plan import (
     DEFAULT_OPTIONS,
@@ -358,6 +358,9 @@ def _log_summary(numbered: NumberedText, selection: _Selection, manifest: corpus
     """Logs encoded sentences of the first split, the OOV words of all splits, and advice on flags
     for OOV words."""
     vocabulary = selection.vocabulary
+    for split, entry in manifest.splits.items() if manifest.options["vocabulary"] else ():
+        if warning := vocabulary_warning(entry.oov_rate, vocabulary):
+            logger.warning(f"{split}: {warning}")
     split, is_here_D = next(iter(selection.documents.items()))
     job_logger.info(f"first sentences of {split}, OOV words in [brackets]:")
     for words in numbered.first_sentences(is_here_D, _SHOWN_SENTENCES):

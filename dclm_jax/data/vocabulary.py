@@ -81,6 +81,12 @@ class Vocabulary:
         """16 hexadecimal digits that identify the words and their order."""
         return hashlib.sha256("\n".join(self.words).encode()).hexdigest()[:16]
 
+    @property
+    def oov_rate(self) -> float | None:
+        """The share of OOV words in the text whose words were counted; None without counts."""
+        num_words = sum(self.counts[UNKNOWN:])
+        return self.counts[UNKNOWN] / num_words if num_words else None
+
     @functools.cached_property
     def _ids(self) -> dict[str, int]:
         ids = {word: index for index, word in enumerate(self.words)}

@@ -28,6 +28,7 @@ from dclm_jax.data.corpus import (
     read_manifest,
     statistics_table,
 )
+from dclm_jax.data.encoding import vocabulary_warning
 from dclm_jax.errors import DivergenceError
 from dclm_jax.evaluation.datasets import documents_of
 from dclm_jax.evaluation.perplexity import Perplexity, perplexity_of
@@ -368,7 +369,10 @@ def _start_lines(job: Job, state: TrainState, start: Start) -> Iterator[str]:
         yield "frozen parameters keep their random initial values: training.start_from is empty"
     if config.data.carry_context and job.batches.earlier_sentences == earlier_sentences(job.model):
         yield "data.carry_context has no effect: the model carries no context across segments"
-    yield statistics_table(read_manifest(config.data.directory))
+    manifest = read_manifest(config.data.directory)
+    yield statistics_table(manifest)
+    if warning := vocabulary_warning(manifest.splits["train"].oov_rate, job.valid.vocabulary):
+        logger.warning(f"train: {warning}")
     devices = jax.devices()
     yield f"devices: {len(devices)} x {devices[0].device_kind} ({devices[0].platform})"
     yield f"matmul precision: {job.model.matmul_precision}; in validation {SCORING_PRECISION}"

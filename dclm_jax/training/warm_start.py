@@ -12,10 +12,11 @@ import numpy as np
 from dclm_jax import models, storage
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.errors import InputError, brief
+from dclm_jax.log import logger
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.reading.batch_elements import axes_of
 from dclm_jax.training.freezing import by_path, with_leaves
-from dclm_jax.training.parameter_table import shape_text
+from dclm_jax.training.parameter_table import count_parameters, shape_text
 from dclm_jax.training.workdir import RestoredRun, opened, read_config, restore_run
 
 
@@ -70,14 +71,14 @@ def _take(
         )
     axes, source_axes = word_axes(model), word_axes(source.model)
     leaves, source_leaves = by_path(params), by_path(source.params)
-    taken, notes = {}, {}
+    taken, notes, num_taken = {}, {}, 0
     for path, leaf in leaves.items():
         if path not in source_leaves:
-            notes[path] = "absent in start_from"
+            notes[path] = "random (absent there)"
             continue
         axis, source_leaf = axes[path], source_leaves[path]
         if path in model.hashed and vocabulary.fingerprint != source.vocabulary.fingerprint:
-            notes[path] = "hashed for other words in start_from"
+            notes[path] = "random (hashed for other words there)"
             continue
         shapes = [list(array.shape) for array in (leaf, source_leaf)]
         if axis is not None and axis == source_axes[path]:
@@ -85,19 +86,29 @@ def _take(
             for shape in shapes:
                 del shape[axis]
         if axis != source_axes[path] or shapes[0] != shapes[1]:
-            notes[path] = f"{shape_text(source_leaf.shape)} in start_from"
+            here, there = shape_text(leaf.shape), shape_text(source_leaf.shape)
+            notes[path] = f"random ({here} here, {there} there)"
         elif axis is None:
             taken[path], notes[path] = jnp.asarray(source_leaf, leaf.dtype), "taken"
+            num_taken += leaf.size
         else:
             entries = np.moveaxis(np.array(leaf), axis, 0)
             entries[words] = np.moveaxis(np.asarray(source_leaf), axis, 0)[source_words]
             taken[path] = jnp.asarray(np.moveaxis(entries, 0, axis))
+            num_taken += leaf.size * len(words) // len(vocabulary)
             shared = f"{len(words):,} of {len(vocabulary):,} words taken"
             notes[path] = "taken" if len(words) == len(vocabulary) else shared
     if not taken:
         raise InputError(
             f"the {source.model.name} in {run} has no parameter of the same name and shape as this "
             f"{model.name}; choose another run or the same sizes"
+        )
+    total = count_parameters(params)
+    if 2 * num_taken < total:
+        logger.warning(
+            f"training.start_from: {total - num_taken:,} of {total:,} parameters start from random "
+            f"values, because they are absent in {run} or have another size there; choose the "
+            "model, sizes and vocabulary of this run"
         )
     return Start(with_leaves(params, leaves | taken), source.step, notes)
 

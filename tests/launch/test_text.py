@@ -144,7 +144,10 @@ def unheard(space, tmp_path_factory) -> Path:
     (folder / "text.txt").write_text("w1 w2 unheard of words\nw3 more of it")
     (folder / "list.txt").write_text("0 ||| w1 unheard of ||| ||| -1\n0 ||| of it w1 ||| ||| -2\n")
     vocabulary = f"--vocabulary={space.corpus / 'vocabulary.tsv'}"
-    launch("prepare", f"--test={folder / 'text.txt'}", vocabulary, f"--output={folder / 'corpus'}")
+    flags = [f"--test={folder / 'text.txt'}", vocabulary, f"--output={folder / 'corpus'}"]
+    error = launch("prepare", *flags, quiet=False).stderr
+    assert error.startswith("warning: test: 66.67% of the words are out of vocabulary (0.")
+    assert "check that the text is read like the training text" in error
     return folder
 
 

@@ -83,3 +83,15 @@ def test_divergence_is_one_line_and_leaves_nothing_to_resume_from(space, tmp_pat
     assert error.startswith("error: step 1: ")
     assert not list((run / "checkpoints" / "latest").iterdir())
     assert "no checkpoint to use yet" in refuse("evaluate", f"--workdir={run}")
+
+
+def test_a_corpus_of_many_oov_words_is_warned_of(space, tmp_path):
+    """As if raw text were read like the lines of words whose vocabulary it has."""
+    text, corpus = tmp_path / "text", tmp_path / "corpus"
+    text.write_text("w1 w2, w3. W4\nw5 w6 w7 w8 w9\n")
+    flags = [f"--{split}={text}" for split in ("train", "valid")]
+    flags += [f"--vocabulary={space.corpus / 'vocabulary.tsv'}", f"--output={corpus}"]
+    warning = "warning: train: 33.33% of the words are out of vocabulary (0."
+    assert warning in launch("prepare", *flags, quiet=False).stderr
+    training = space.training(tmp_path / "run", f"--config.data.directory={corpus}")
+    assert warning in launch("train", *training, quiet=False).stderr

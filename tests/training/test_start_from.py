@@ -178,12 +178,34 @@ def test_other_models_give_what_they_share(tmp_path):
     np.testing.assert_array_equal(taken["initial_context"], theirs["initial_context"])
     assert start.notes["initial_context"] == "taken"
     for path, note in (
-        ("stack/0/input", "4 x 16 in start_from"),
-        ("stack/1/input", "absent in start_from"),
+        ("stack/0/input", "random (4 x 12 here, 4 x 16 there)"),
+        ("stack/1/input", "random (absent there)"),
     ):
         assert start.notes[path] == note
         np.testing.assert_array_equal(taken[path], ours[path])
     assert start.step == 3
+
+
+@pytest.mark.parametrize(("hidden_dim", "is_warned_of"), [(4, False), (8, True)])
+def test_a_start_from_other_sizes_is_warned_of(tmp_path, caplog, hidden_dim, is_warned_of):
+    """The warning counts scalars, and words of one vocabulary only."""
+    run = save_run(tmp_path / "run", "rnnlm", "a b x", **FOUR)
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "b", "c"), (0,) * 6)
+    model = models.create("rnnlm", vocab_size=6, embedding_dim=4, hidden_dim=hidden_dim)
+    params = random_params(model, seed=1)
+    start = start_from(run, model, params, vocabulary)
+    total = sum(leaf.size for leaf in by_path(params).values())
+    assert start.notes["embedding"] == "5 of 6 words taken"
+    if is_warned_of:
+        assert start.notes["output/kernel"] == "random (8 x 6 here, 4 x 6 there)"
+        (warning,) = caplog.messages
+        # Of 6 rows of 4 and of 6 biases 5 are taken.
+        assert warning.startswith(
+            f"training.start_from: {total - 5 * 4 - 5:,} of {total:,} parameters start from random "
+            f"values, because they are absent in {run} or have another size there; choose "
+        )
+    else:
+        assert not caplog.messages
 
 
 # What is frozen
