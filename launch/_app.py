@@ -144,6 +144,11 @@ def check_ending(name: str, *endings: str) -> None:
 def _check_command_line(argv: Sequence[str]) -> None:
     """Refuses arguments that are not flags, flags that --help of the command does not list, and
     files that would replace one another."""
+    if len(argv) > 1 and argv[1].startswith("\ufeff"):
+        raise InputError(
+            f"the file of --flagfile begins with a byte order mark, before {argv[1][1:]!r}; save "
+            "it as UTF-8 without this mark"
+        )
     if len(argv) > 1:
         raise InputError(
             f"unexpected argument {argv[1]!r}; flags are written --name=value (see --help)"

@@ -23,6 +23,7 @@ from dclm_jax.files import parse_json
 
 TABLES = {"csv": ",", "tsv": "\t"}
 """Delimiters of the cells of tables, by format."""
+_DELIMITERS = {";": "semicolons", "\t": "tabs", ",": "commas", "|": "vertical bars"}
 RAW = ("prose", *TABLES)
 """Formats of raw text. JSON lines have raw or tokenized text."""
 RECORDS = ("jsonl", *TABLES)
@@ -228,9 +229,11 @@ def _objects(text: Text) -> Iterator[Record]:
 def _rows(text: Text, kind: str) -> Iterator[Record]:
     # The default maximum of the module is shorter than many texts.
     csv.field_size_limit(sys.maxsize)
-    header = None
+    header, first = None, list(itertools.islice(text.lines, 1))
+    for line in first:
+        _require_delimiter(line, text.source, kind)
     rows = csv.reader(
-        (line.text for line in text.lines),
+        (line.text for line in itertools.chain(first, text.lines)),
         delimiter=TABLES[kind],
         quoting=csv.QUOTE_MINIMAL if kind == "csv" else csv.QUOTE_NONE,
         strict=True,
@@ -266,6 +269,19 @@ def _rows(text: Text, kind: str) -> Iterator[Record]:
                 "remove cells"
             )
         yield Record(where, number, dict(zip(header, row, strict=True)))
+
+
+def _require_delimiter(line: TextLine, source: str, kind: str) -> None:
+    """Raises an `InputError` if the header of a table has the delimiter of another format."""
+    if TABLES[kind] in line.text:
+        return
+    for delimiter, name in _DELIMITERS.items():
+        if delimiter in line.text:
+            raise InputError(
+                f"{source}:{line.number}: the header {brief(line.text.strip())} has {name} between "
+                f"its cells; expected {_DELIMITERS[TABLES[kind]]} in {kind.upper()}: save the "
+                "table with this delimiter"
+            )
 
 
 def require_characters(text: str, name: str) -> None:

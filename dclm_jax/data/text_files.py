@@ -21,6 +21,20 @@ _UNPACK: dict[str, Callable[[BinaryIO], Any]] = {
     ".gz": lambda file: gzip.GzipFile(fileobj=file),
 }
 
+_NO_TEXT = {
+    "\x1f\x8b": "is compressed by gzip; add .gz to its name, or unpack it (gunzip)",
+    "BZh": "is compressed by bzip2; add .bz2 to its name, or unpack it (bunzip2)",
+    "\xfd7zXZ": "is compressed by xz; unpack it (unxz)",
+    "\x28\xb5\x2f\xfd": "is compressed by Zstandard; unpack it (unzstd)",
+    "7z\xbc\xaf": "is an archive of 7-Zip; unpack it (7z x)",
+    "PK\x03\x04": "is a zip archive, as .docx and .xlsx files are; unpack it (unzip), or save its "
+    "content as text",
+    "%PDF-": "is a PDF document; save its content as text (pdftotext)",
+    "PAR1": "is a Parquet file; convert it to CSV or JSON lines",
+}
+"""The first bytes of files that are no text, as Latin-1, with what to do."""
+_TAR_MARK = slice(257, 262)
+
 
 class TextLine(NamedTuple):
     """A line of a file, counted from 1."""
@@ -115,7 +129,10 @@ def decode(
     number = 0
     try:
         for number, line in enumerate(text, start=1):
-            line = _decoded(line, f"{source}:{number}", encodings) if encodings else line
+            if encodings:
+                if number == 1:
+                    _require_text(line, source)
+                line = _decoded(line, f"{source}:{number}", encodings)
             # The byte order mark.
             yield TextLine(number, line.removeprefix("\ufeff") if number == 1 else line)
     except UnicodeError as error:
@@ -126,6 +143,15 @@ def decode(
         text.detach()
     if not number:
         raise InputError(f"{source}: is empty; expected text")
+
+
+def _require_text(line: str, source: str) -> None:
+    """Raises an `InputError` if the first line of a file, as Latin-1, is that of no text."""
+    for mark, remedy in _NO_TEXT.items():
+        if line.startswith(mark):
+            raise InputError(f"{source}: {remedy}")
+    if line[_TAR_MARK] == "ustar":
+        raise InputError(f"{source}: is a tar archive; unpack it (tar -xf)")
 
 
 def checked_encoding(encoding: str) -> str:

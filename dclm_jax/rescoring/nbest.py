@@ -20,6 +20,7 @@ In both formats a hypothesis may have no words (silence).
 import itertools
 import math
 import pathlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
@@ -37,6 +38,7 @@ KALDI_WORDS = "words_text"
 KALDI_COSTS = ("acwt", "lmwt.nolm", "lmwt.lmonly")
 """Acoustic cost, graph cost without the language model, and cost of the language model. Features
 are negative costs."""
+_FAIRSEQ = re.compile(r"[ST]-\d+\t|[HDP]-\d+\t-?\d")
 _MOST_MISSING = 5
 """Maximum number of features that a note names."""
 
@@ -87,6 +89,13 @@ def read_nbest(path: str) -> NBestList:
     lines: list[TextLine] = [] if folder.is_dir() else _lines_with_text(path, "hypothesis")
     if not lines:
         hypotheses = _kaldi_folder(folder)
+    elif fairseq := next(filter(_FAIRSEQ.match, (line.text for line in lines)), None):
+        lists = "grep ^H- FILE | sort -s -t- -k2,2n"
+        fields = "awk -F'\\t' '{print substr($1,3) \" ||| \" $3 \" ||| ||| \" $2}'"
+        raise InputError(
+            f"{path}: is output of fairseq, with lines such as {brief(fairseq.split()[0])}; "
+            f"convert it to a list of Moses: {lists} | {fields}"
+        )
     elif SEPARATOR in lines[0].text:
         hypotheses = list(_moses(lines, path))
     else:

@@ -2,7 +2,9 @@ import bz2
 import gzip
 import io
 import json
+import lzma
 import os
+import re
 import types
 from typing import Any
 
@@ -55,6 +57,44 @@ def test_folder_is_read_in_order_of_names_and_by_suffix(tmp_path):
     write(tmp_path / "a.json", '{"sentences": ["first"]}\n')
     write(tmp_path / ".hidden", b"\xff")
     assert [document.id for document in read(tmp_path)] == ["a.json:1", "b/z.txt:1"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (gzip.compress(b"a b\n"), "is compressed by gzip; add .gz to its name"),
+        (bz2.compress(b"a b\n"), "is compressed by bzip2; add .bz2 to its name"),
+        (lzma.compress(b"a b\n"), "is compressed by xz; unpack it (unxz)"),
+        (b"PK\x03\x04\x14\x00", "is a zip archive, as .docx and .xlsx files are; unpack it"),
+        (b"\x28\xb5\x2f\xfd\x04", "is compressed by Zstandard; unpack it"),
+        (b"%PDF-1.5\n", "is a PDF document; "),
+        (b"a.txt" + bytes(252) + b"ustar", "is a tar archive; "),
+    ],
+)
+@pytest.mark.parametrize("name", ["text", "text.csv", "text.jsonl"])
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_files_that_are_no_text_are_named(tmp_path, name, content, message, encoding):
+    path = write(tmp_path / name, content)
+    with pytest.raises(InputError, match=re.escape(f"{path}: {message}")):
+        read(path, encoding=encoding)
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "has", "expected"),
+    [
+        ("t.csv", "id;text", "semicolons", "commas"),
+        ("t.csv", '"id";"text"', "semicolons", "commas"),
+        ("t.csv", "id\ttext", "tabs", "commas"),
+        ("t.csv", "id|text", "vertical bars", "commas"),
+        ("t.tsv", "id,text", "commas", "tabs"),
+        ("t.tsv", "id;text", "semicolons", "tabs"),
+    ],
+)
+def test_tables_with_other_delimiters_are_named(tmp_path, name, header, has, expected):
+    path = write(tmp_path / name, f"\ufeff{header}\na;He said, yes.\n")
+    message = f"{path}:1: the header {header!r} has {has} between its cells; expected {expected} in"
+    with pytest.raises(InputError, match=re.escape(message)):
+        read(path)
 
 
 @pytest.mark.parametrize("module", [bz2, gzip])

@@ -47,6 +47,8 @@ evaluate --input=lines.txt => --workdir is missing
 evaluate --workdir=corpus => corpus has no run
 evaluate --workdir=run stray => unexpected argument 'stray'; flags are written --name=value (see --h
 evaluate --workdir=run --splt=test => splt
+evaluate --flagfile=marked.flags --workdir=run => the file of --flagfile begins with a byte order \
+mark, before '--split=test'; save it as UTF-8 without this mark
 evaluate --workdir=run --split=tset => --split=tset
 evaluate --workdir=run --metrics=- --by_pos --plot=- => --metrics and --plot are both standard outp
 evaluate --workdir=run --metrics=blank.txt/x.json => blank.txt/x.json: cannot be written: File exist
@@ -177,6 +179,7 @@ def folder(space, tmp_path_factory) -> Path:
     runs = ("run", "rnnlm", "seed", "adclm", "autoencoder", "other_run")
     for name in (*runs, "corpus", "other_corpus"):
         (folder / name).symlink_to(getattr(space, name))
+    (folder / "marked.flags").write_text("\ufeff--split=test\n", "utf-8")
     return folder
 
 

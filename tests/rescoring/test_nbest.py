@@ -1,6 +1,7 @@
 """N-best lists of Moses and Kaldi, and what belongs to them; files written by hand."""
 
 import re
+import subprocess
 
 import pytest
 
@@ -28,6 +29,31 @@ def write_kaldi(folder, **changed):
 
 def read(tmp_path, text):
     return nbest.read_nbest(str(write(tmp_path / "list", text)))
+
+
+FAIRSEQ = """\
+S-1\tes war
+H-1\t-0.5\tit was
+D-1\t-0.5\tit was
+P-1\t-0.5 -0.5
+S-0\tdie Katze
+H-0\t-0.25\tthe cat
+H-0\t-1.5\ta cat
+"""
+
+
+@pytest.mark.parametrize("kinds", ["SHDP", "H", "D", "S"])
+def test_output_of_fairseq_is_named_with_its_conversion(tmp_path, kinds):
+    text = "".join(line for line in FAIRSEQ.splitlines(keepends=True) if line[0] in kinds)
+    with pytest.raises(InputError, match=f"list: is output of fairseq, .* '{kinds[0]}-1'; ") as e:
+        read(tmp_path, "INFO a line of the log\n" + text)
+    if "H" in kinds:
+        command = str(e.value).partition("Moses: ")[2].replace("FILE", str(tmp_path / "list"))
+        converted = subprocess.run(["bash", "-c", command], capture_output=True, text=True).stdout
+        assert converted == (
+            "0 ||| the cat ||| ||| -0.25\n0 ||| a cat ||| ||| -1.5\n1 ||| it was ||| ||| -0.5\n"
+        )
+        assert len(read(tmp_path, converted).segments) == 2
 
 
 def test_a_list_of_moses(tmp_path):
