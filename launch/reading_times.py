@@ -25,9 +25,10 @@ document's earlier sentences. "divergence" is KL(with context || without). Sever
 vocabulary, are compared by the gain of their surprisals (paired permutation test over sentences; p
 (Holm) is corrected for all pairs). Intervals and p describe other sentences of the same stories.
 
-These words are omitted: OOV words, words after an OOV word, first words of stories, words without a
-reading time (an empty cell or NA), and words for which, or before which, a --predictors column is
-empty.
+The last line counts the words that remain, all words, and OOV words (rows with a word that the
+vocabulary lacks). These words are omitted: OOV words, words after an OOV word, first words of
+stories, words without a reading time (an empty cell or NA), and words for which, or before which, a
+--predictors column is empty.
 
 --words=FILE writes the words that the linear models predict as TSV: document (the story), sentence
 and position as in the output of launch.score, word, time (in the unit of --input), length
@@ -75,7 +76,10 @@ def main(argv: Sequence[str]) -> None:
         runs_compared, p = f"{pair['a']} - {pair['b']}", f"{pair['p_holm']:.4f}"
         table.append(("surprisal", runs_compared, interval_text(values, 1), p))
     print(*aligned(table), sep="\n")
-    print(f"{len(words['word']):,} of {sum(len(story.rows) for story in stories):,} words")
+    vocabulary = next(iter(models.values())).vocabulary
+    num_oov = reading_times.num_oov_rows(stories, vocabulary)
+    num_rows = sum(len(story.rows) for story in stories)
+    print(f"{len(words['word']):,} of {num_rows:,} words; OOV words: {num_oov:,}")
     if _WORDS.value:
         with files.open_output(_WORDS.value) as file:
             rows = zip(*(column.tolist() for column in words.values()), strict=True)
@@ -85,6 +89,8 @@ def main(argv: Sequence[str]) -> None:
             "runs": list(map(run_json, models.values())),
             "input": path,
             "words": len(words["word"]),
+            "rows": num_rows,
+            "oov_rows": num_oov,
             "gains": gains,
             "differences": differences,
         }

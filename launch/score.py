@@ -9,7 +9,8 @@
 
 The surprisal of a word is -log P(word | everything before it in its document), in nats. Every
 sentence ends with <END>, which is predicted too. An OOV word has the surprisal of UNKNOWN and is
-marked as OOV (known is 0); a note lists the most frequent OOV words. Input may be larger than
+marked as OOV (known is 0). Notes list the most frequent OOV words, and count the documents of a
+table with and without OOV words. Input may be larger than
 memory.
 
 tsv has one row per target (word or <END>). Columns: document, sentence and position (from 1), word,
@@ -115,7 +116,7 @@ def main(argv: Sequence[str]) -> None:
     )
     scored = lm.score(documents, no_context_too=_NO_CONTEXT.value, measures=_MEASURES.value)
     with open_output(_OUTPUT.value) as file, _evaluation.ProgressBar("scoring") as progress:
-        scores = progress.counting(scored)
+        scores = score_files.noted_oov(progress.counting(scored))
         if file_format == "tsv":
             file.writelines(score_files.tsv_lines(scores, layout))
         elif file_format == "jsonl":

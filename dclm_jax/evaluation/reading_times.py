@@ -4,6 +4,7 @@ Shapes: T tokens, N words (rows of the input, of one or more tokens), X predicto
 """
 
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -12,7 +13,7 @@ from scipy import stats
 
 from dclm_jax.data.documents import Document, value_text
 from dclm_jax.data.formats import require_columns
-from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from dclm_jax.data.vocabulary import SPECIAL_TOKENS, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation import significance
 from dclm_jax.tables import present
@@ -103,6 +104,17 @@ def word_table(
     table["word"] = np.array([" ".join(part) for part in np.split(tokens["word"], first_N[1:])])
     table |= {"time": times_N, **predictors}
     return {name: column[remains_N] for name, column in table.items()}
+
+
+def num_oov_rows(stories: Sequence[Document], vocabulary: Vocabulary) -> int:
+    """The number of rows of stories with an OOV word."""
+    rows = set()
+    for story in stories:
+        rows_of_words = story.row_of_word or [[0] * len(words) for words in story.sentences]
+        for words, row_of_word in zip(story.sentences, rows_of_words, strict=True):
+            is_oov = vocabulary.encode(words) == UNKNOWN
+            rows |= {(story.id, row) for row in itertools.compress(row_of_word, is_oov)}
+    return len(rows)
 
 
 def _changes(column_N: np.ndarray) -> np.ndarray:

@@ -87,6 +87,26 @@ def tsv_lines(scores: Iterable[DocumentScore], layout: Layout) -> Iterator[str]:
             yield separated([*cells, *map(number_cell, log_probs), *carried])
 
 
+def noted_oov(scores: Iterable[DocumentScore]) -> Iterator[DocumentScore]:
+    """The scores, streamed; at the end a note counts the OOV words of documents with columns, such
+    as stimuli, and the documents that have them."""
+    num_words = num_oov = num_documents = num_affected = 0
+    for score in scores:
+        yield score
+        if score.columns:
+            oov = sum(sentence.known.count(False) for sentence in score.sentences)
+            num_words += sum(len(sentence.known[:-1]) for sentence in score.sentences)
+            num_oov += oov
+            num_documents += 1
+            num_affected += oov > 0
+    if num_oov:
+        logger.info(
+            f"OOV words: {num_oov:,} of {num_words:,} words, in {num_affected:,} of "
+            f"{num_documents:,} documents; their surprisal is that of UNKNOWN (known is 0): leave "
+            "these documents out, or replace the words"
+        )
+
+
 def number_cell(value: float, digits: int = 6) -> str | None:
     """A number for a cell of TSV; None, for an empty cell, for NaN."""
     return None if math.isnan(value) else f"{value:.{digits}f}"

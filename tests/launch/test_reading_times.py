@@ -79,7 +79,14 @@ def test_gains_are_those_of_the_words(space, times, tmp_path):
     # The table of words has what the linear models are fitted to, at the places of the scores.
     with table.open(newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
-    assert saved["words"] == len(rows) and f"{len(rows)} of 120 words" in printed
+    lm = dclm_jax.restore(space.run)
+    with times.open(newline="") as file:
+        texts = [row["text"].removesuffix(".") for row in csv.DictReader(file)]
+    known = {*lm.vocabulary.words[3:]}
+    ends = sum(n % 40 % 9 == 8 for n in range(120)) if "." not in known else 0
+    oov = sum(text not in known for text in texts) + ends
+    assert saved["words"] == len(rows) and (saved["rows"], saved["oov_rows"]) == (120, oov)
+    assert f"\n{len(rows)} of 120 words; OOV words: {oov}\n" in printed
     scored = {}
     stories = read_documents(times, joined_by=["story"])
     for score in dclm_jax.restore(space.run).score(stories, no_context_too=True):

@@ -197,6 +197,8 @@ def test_a_condition_missing_from_the_columns_of_a_document_is_named(raw):
     assert "add condition to --join_rows" in error
     error = launch(*flags, JOIN, quiet=False).stderr
     assert "note: 6 rows joined into 3 documents\n" in error and "warning: values" not in error
+    # Of item 1 under condition a.
+    assert "note: OOV words: 1 of 11 words, in 1 of 3 documents; " in error
     error = launch(*flags, quiet=False).stderr
     assert "note: 6 rows, each of which is a document; " in error
 
