@@ -5,7 +5,7 @@ import difflib
 import os
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from absl import flags
 from ml_collections import ConfigDict, config_flags
@@ -52,6 +52,11 @@ def parse(argv: Sequence[str], *, resumes: bool = False) -> list[str]:
             raise missing from error
         keys = value if isinstance(value, ConfigDict) else default_config()
         raise InputError(f"{error}{_meant(error.flagname, _keys(keys))}") from error
+    except (AttributeError, KeyError):
+        if config_file is not None:
+            file = flags.FLAGS["config"].parser.parse(config_file)
+            _refuse_unknown_keys(argv, _keys(_checked(file, config_file)))
+        raise
     if flags.FLAGS["config"].value is None:
         raise missing
     return rest
@@ -118,6 +123,15 @@ def _help(config_file: str | None) -> Iterator[str]:
         text = str(keys[key]).lower() if isinstance(keys[key], bool) else str(keys[key])
         yield f"  --config.{key}={text}"
         yield textwrap.indent(textwrap.fill(texts.get(key, ""), 74), " " * 6)
+
+
+def _refuse_unknown_keys(argv: Sequence[str], keys: Collection[str]) -> None:
+    for argument in argv:
+        name = argument.lstrip("-").partition("=")[0]
+        key = name.removeprefix("config.")
+        if key != name and key not in keys:
+            hint = _meant(key, keys) or "; add --help to list all keys"
+            raise InputError(f"unknown configuration key {key!r}{hint}")
 
 
 def _meant(flag: str, keys: Iterable[str]) -> str:

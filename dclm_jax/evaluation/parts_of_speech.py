@@ -127,7 +127,7 @@ def table(models: Mapping[str, TagClasses]) -> str:
     first, *_ = models.values()
     total = sum(first.tokens)
     perplexities = [
-        [*each.sums.perplexities, *_all_targets(each.sums).perplexities] for each in models.values()
+        [*each.sums.perplexities, *each.sums.total.perplexities] for each in models.values()
     ]
     rows = [("class", "targets", "share", *models)]
     for name, tokens, *values in zip(
@@ -138,7 +138,3 @@ def table(models: Mapping[str, TagClasses]) -> str:
     lines = aligned(rows)
     lines.insert(-1, lines[1])
     return "\n".join([*lines, *filter(None, [first.explained])])
-
-
-def _all_targets(sums: Sums) -> Sums:
-    return Sums(*(values.sum(axis=1, keepdims=True) for values in sums))

@@ -56,7 +56,8 @@ class Evaluation(abc.ABC, Generic[ResultT]):
 
     Attributes:
       name: beginning of the names of files with its results.
-      version: version of the result; a result of another version is measured again.
+      version: version of the result; a result of another version is measured again. Raise it with
+        every change of the result or of its form.
     """
 
     name: ClassVar[str]
@@ -149,8 +150,13 @@ class Results:
         value = path and processes.by_first(_saved_value)(path, _identity(lm, dataset, evaluation))
         if value is None:
             return None
+        try:
+            result = evaluation.from_json(value)
+        except (InputError, KeyError, TypeError, ValueError):
+            logger.info(f"{path}: has another form and is not used")
+            return None
         self.read.append(label_of(lm, dataset, evaluation))
-        return evaluation.from_json(value)
+        return result
 
 
 @dataclasses.dataclass(frozen=True)

@@ -99,6 +99,11 @@ class Sums(NamedTuple):
     count: np.ndarray
 
     @property
+    def total(self) -> "Sums":
+        """The sums over all columns, [D, 1]."""
+        return Sums(*(values.sum(axis=1, keepdims=True) for values in self))
+
+    @property
     def perplexities(self) -> np.ndarray:
         """Perplexity of each column over all documents, float64 [X]; nan without targets."""
         with np.errstate(invalid="ignore", over="ignore"):

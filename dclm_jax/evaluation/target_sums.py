@@ -5,7 +5,7 @@ position in the sentence, by position of the sentence, and by part of speech.
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -24,15 +24,6 @@ RANGE_STARTS = (0, 1, 2, 5, 10, 20)
 """First positions of the ranges, from 0. Range i ends before the start of range i + 1; the last
 range has no end."""
 _DECIMALS = 6
-
-
-def range_names() -> list[str]:
-    """The ranges of positions as text, counted from 1."""
-    closed = [
-        str(end) if end == first + 1 else f"{first + 1}-{end}"
-        for first, end in itertools.pairwise(RANGE_STARTS)
-    ]
-    return [*closed, f"{RANGE_STARTS[-1] + 1}+"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,31 +47,50 @@ class TargetSums:
     @property
     def by_document(self) -> Sums:
         """Nats and numbers of targets of every document, [D, 1]."""
-        return Sums(*(values.sum(axis=1, keepdims=True) for values in self.by_token))
+        return self.by_token.total
 
 
-class Position(NamedTuple):
-    """A kind of position of targets.
+class Grouping(NamedTuple):
+    """A division of the targets of every document into groups, whose perplexities have a table and
+    a figure.
 
     Attributes:
-      name: name of the sums by this position in `TargetSums`, and of their table and figure.
+      name: name of the sums in `TargetSums`, and of the table and the figure.
       title: title of the table and of the figure.
-      sums: returns the sums by this position.
+      about: description of the table.
+      x: label of the groups in the figure.
+      groups: names of the groups.
     """
 
     name: str
     title: str
-    sums: Callable[[TargetSums], Sums]
+    about: str
+    x: str
+    groups: Sequence[str]
+
+    def sums(self, measured: TargetSums) -> Sums:
+        """Nats and numbers of targets of every document by group, [D, groups]."""
+        return getattr(measured, self.name)
 
 
-POSITIONS = (
-    Position(
-        "by_token", "Perplexity by position in the sentence", lambda measured: measured.by_token
-    ),
-    Position(
-        "by_sentence",
-        "Perplexity by position of the sentence in the document",
-        lambda measured: measured.by_sentence,
+def _range_names() -> list[str]:
+    """The ranges of positions as text, counted from 1."""
+    closed = [
+        str(end) if end == first + 1 else f"{first + 1}-{end}"
+        for first, end in itertools.pairwise(RANGE_STARTS)
+    ]
+    return [*closed, f"{RANGE_STARTS[-1] + 1}+"]
+
+
+_BY_POSITION = {
+    "about": "The table has the test perplexity of the targets at these positions, counted from 1.",
+    "x": "position, from 1",
+    "groups": _range_names(),
+}
+GROUPINGS = (
+    Grouping("by_token", "Perplexity by position in the sentence", **_BY_POSITION),
+    Grouping(
+        "by_sentence", "Perplexity by position of the sentence in the document", **_BY_POSITION
     ),
 )
 
@@ -122,7 +132,7 @@ class Targets(Evaluation[TargetSums]):
     def to_json(self, result: TargetSums) -> dict[str, Any]:
         value = {
             "perplexity": dataclasses.asdict(result.perplexity),
-            **{position.name: _json_of(position.sums(result)) for position in POSITIONS},
+            **{grouping.name: _json_of(grouping.sums(result)) for grouping in GROUPINGS},
         }
         if result.by_tag is not None:
             names, tags, sums = result.by_tag
@@ -133,7 +143,7 @@ class Targets(Evaluation[TargetSums]):
         by_tag = value.get("by_tag")
         return TargetSums(
             perplexity=Perplexity.from_json(value["perplexity"]),
-            **{position.name: _sums_of(value[position.name]) for position in POSITIONS},
+            **{grouping.name: _sums_of(value[grouping.name]) for grouping in GROUPINGS},
             by_tag=by_tag and TagClasses(by_tag["names"], by_tag["tags"], _sums_of(by_tag)),
         )
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from dclm_jax import files
 from dclm_jax.errors import InputError, importing, printable
-from dclm_jax.evaluation.target_sums import POSITIONS, range_names
+from dclm_jax.evaluation.target_sums import GROUPINGS
 from dclm_jax.report.rows import Row, ratios, test_of
 
 if TYPE_CHECKING:
@@ -96,14 +96,16 @@ def _percent(ratios: Numbers) -> np.ndarray:
 def of_rows(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Figure]:
     """The figures of rows by name; see `Figure.undrawn`."""
     figures = {"learning_curves": _learning_curves(all_rows)}
-    for position in POSITIONS if any(row.results(test_of) for row in all_rows) else ():
-        ticks, lines = range_names(), []
+    if not any(row.results(test_of) for row in all_rows):
+        return figures
+    for grouping in GROUPINGS:
+        name, title, _, x, ticks = grouping
+        lines = []
         for look, row in enumerate(all_rows):
-            if (pair := ratios(row, all_rows, baselines[0], position)) is not None:
+            if (pair := ratios(row, all_rows, baselines[0], grouping)) is not None:
                 values, (low, high) = pair
                 lines.append(Line(row.label, range(len(ticks)), values, low, high, look))
-        x = "position, from 1"
-        figures[position.name] = ratio_figure(position.title, x, ticks, lines, baselines[0])
+        figures[name] = ratio_figure(title, x, ticks, lines, baselines[0])
     return figures
 
 

@@ -17,6 +17,7 @@ from dclm_jax.data.documents import Document
 from dclm_jax.errors import importing, printable
 from dclm_jax.evaluation.perplexity import COUNTING_RULES
 from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore, common_columns
+from dclm_jax.evaluation.target_sums import GROUPINGS
 from dclm_jax.report import figures
 from dclm_jax.report.figures import Figure
 from dclm_jax.report.rows import Row, option_text
@@ -84,6 +85,7 @@ def report(
             verdicts=verdicts,
             tables=tables,
             figures=plots,
+            groupings=[grouping.name for grouping in GROUPINGS],
             documents=[document(labels, scores, level=3) for scores in documents],
             differing=differing,
             common=common,

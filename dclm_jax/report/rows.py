@@ -16,7 +16,7 @@ from dclm_jax.coherence.results import Coherence
 from dclm_jax.errors import InputError, printable
 from dclm_jax.evaluation import significance
 from dclm_jax.evaluation.significance import Sums, ZTest, z_test
-from dclm_jax.evaluation.target_sums import Position, TargetSums
+from dclm_jax.evaluation.target_sums import Grouping, TargetSums
 from dclm_jax.report.results import Facts, ModelResults, RunResults
 
 ResultT = TypeVar("ResultT")
@@ -329,15 +329,15 @@ def perplexity_ratio(pair: Pair, get: Callable[[RunResults], TargetSums | None])
 
 
 def ratios(
-    row: Row, all_rows: Sequence[Row], name: str, position: Position
+    row: Row, all_rows: Sequence[Row], name: str, grouping: Grouping
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Ratios of perplexities of the row to perplexities of its baseline, by position [ranges], and
-    the ends of their 95% intervals over documents [2, ranges], nan without an interval; None
+    """Ratios of perplexities of the row to perplexities of its baseline, by group [groups], and the
+    ends of their 95% intervals over documents [2, groups], nan without an interval; None
     without a baseline or a measurement."""
     pair = paired(row, all_rows, name)
     if pair is None:
         return None
-    sums, others = pair.row.sums(position.sums), pair.other.sums(position.sums)
+    sums, others = pair.row.sums(grouping.sums), pair.other.sums(grouping.sums)
     if sums is None or others is None:
         return None
     return sums.perplexities / others.perplexities, significance.of_ratio(sums, others)

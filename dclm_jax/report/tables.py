@@ -15,7 +15,7 @@ from dclm_jax.coherence.results import Coherence
 from dclm_jax.data.encoding import oov_warning
 from dclm_jax.evaluation.perplexity import COUNTING_RULES, Perplexity
 from dclm_jax.evaluation.significance import ZTest
-from dclm_jax.evaluation.target_sums import POSITIONS, Position, range_names
+from dclm_jax.evaluation.target_sums import GROUPINGS, Grouping
 from dclm_jax.report.results import ModelResults, RunResults
 from dclm_jax.report.rows import (
     Comparison,
@@ -57,9 +57,8 @@ def tables(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Table
         named["adaptation"] = _adaptation(all_rows, baselines[0])
     if any(row.results(lambda run: run.contexts) for row in all_rows):
         named["context"] = _context(all_rows)
-    for position in POSITIONS:
-        if any(row.results(test_of) for row in all_rows):
-            named[position.name] = _by_position(all_rows, position)
+    if any(row.results(test_of) for row in all_rows):
+        named |= {grouping.name: _by_group(all_rows, grouping) for grouping in GROUPINGS}
     return named
 
 
@@ -269,16 +268,14 @@ def _context(all_rows: Sequence[Row]) -> Table:
     return Table.of("Context ablation", about, columns)
 
 
-def _by_position(all_rows: Sequence[Row], position: Position) -> Table:
-    """Perplexities by position."""
-    columns, perplexities = [_labels(all_rows)], [_positions(row, position) for row in all_rows]
-    for name in range_names():
-        values = [
-            None if row_values[name] is None else [row_values[name]] for row_values in perplexities
-        ]
+def _by_group(all_rows: Sequence[Row], grouping: Grouping) -> Table:
+    """Perplexities by the groups of targets."""
+    perplexities = [_group_perplexities(row, grouping) for row in all_rows]
+    columns = [_labels(all_rows)]
+    for name in grouping.groups:
+        values = [None if by_group[name] is None else [by_group[name]] for by_group in perplexities]
         columns.append(Column(name, values, "{:.1f}".format))
-    about = "The table has the test perplexity of the targets at these positions, counted from 1."
-    return Table.of(position.title, about, columns)
+    return Table.of(grouping.title, grouping.about, columns)
 
 
 def runs_table(rows: Sequence[Row]) -> Table:
@@ -304,7 +301,7 @@ def runs_table(rows: Sequence[Row]) -> Table:
 
 
 def to_json(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Any]:
-    """All numbers of all rows, without numbers of single documents; positions by `range_names`."""
+    """All numbers of all rows, without numbers of single documents."""
     return {
         "rows": [
             {
@@ -340,8 +337,8 @@ def _run_json(row: Row, run: RunResults) -> dict[str, Any]:
             for kind, results in run.adapted.items()
         },
         **{
-            position.name: _positions(dataclasses.replace(row, runs=[run]), position)
-            for position in POSITIONS
+            grouping.name: _group_perplexities(dataclasses.replace(row, runs=[run]), grouping)
+            for grouping in GROUPINGS
         },
     }
 
@@ -361,12 +358,12 @@ def _json_of(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _positions(row: Row, position: Position) -> dict[str, float | None]:
-    """Perplexities by the ranges of positions; None for a range without targets."""
-    sums = row.sums(position.sums)
+def _group_perplexities(row: Row, grouping: Grouping) -> dict[str, float | None]:
+    """Perplexities by group; None for a group without targets."""
+    sums = row.sums(grouping.sums)
     if sums is None:
-        return dict.fromkeys(range_names())
-    values = zip(range_names(), sums.perplexities.tolist(), strict=True)
+        return dict.fromkeys(grouping.groups)
+    values = zip(grouping.groups, sums.perplexities.tolist(), strict=True)
     return {name: None if math.isnan(value) else value for name, value in values}
 
 

@@ -368,7 +368,7 @@ def _start_lines(job: Job, state: TrainState, start: Start) -> Iterator[str]:
     if state.frozen and not config.training.start_from:
         yield "frozen parameters keep their random initial values: training.start_from is empty"
     if config.data.carry_context and job.batches.earlier_sentences == earlier_sentences(job.model):
-        yield "data.carry_context has no effect: the model carries no context across segments"
+        yield "data.carry_context has no effect: the model reads all its context in every segment"
     manifest = read_manifest(config.data.directory)
     yield statistics_table(manifest)
     if warning := vocabulary_warning(manifest.splits["train"].oov_rate, job.valid.vocabulary):

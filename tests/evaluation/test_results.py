@@ -171,6 +171,16 @@ def test_results_of_text_and_of_models_without_a_run_are_not_saved(tmp_path, cou
     assert len(count) == 4 and not list(tmp_path.iterdir())
 
 
+def test_a_result_of_another_form_is_measured_again(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "dclm_jax")
+    measured = Results().measured(model(tmp_path), split(), Targets())
+    (path,) = (tmp_path / "results").iterdir()
+    path.write_text(path.read_text().replace('"by_token"', '"by_word"'))
+    again = Results().measured(model(tmp_path), split(), Targets())
+    assert again.perplexity == measured.perplexity and '"by_token"' in path.read_text()
+    assert caplog.messages == [f"{path}: has another form and is not used"]
+
+
 @pytest.mark.parametrize("content", ["", "[]", '{"identity": {}}', None])
 def test_a_damaged_result_is_measured_again(tmp_path, count, caplog, content):
     caplog.set_level(logging.INFO, "dclm_jax")

@@ -14,7 +14,7 @@ from dclm_jax.data.encoding import Encoded
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import target_sums
 from dclm_jax.evaluation.datasets import Dataset
-from dclm_jax.evaluation.target_sums import Targets, TargetSums, range_names
+from dclm_jax.evaluation.target_sums import GROUPINGS, Targets, TargetSums
 from tests.evaluation.test_context_ablation import DOCUMENTS, Neighbours
 
 
@@ -107,4 +107,4 @@ def test_sums_are_saved_and_read_whole():
 
 
 def test_ranges_of_positions():
-    assert range_names() == ["1", "2", "3-5", "6-10", "11-20", "21+"]
+    assert GROUPINGS[0].groups == ["1", "2", "3-5", "6-10", "11-20", "21+"]

@@ -153,7 +153,10 @@ run has a run whose vocabulary differs from
 {TRAIN} --workdir=corpus => corpus is a prepared corpus; ch
 {TRAIN} --config.model.hidden_dim=1000000000 => Use a smaller data.batch_size
 {TRAIN} --config.data.batch_size=x => --config.data.batch_size=x
-{TRAIN} --config.model.hiden_dim=3 => 'hiden_dim'
+{TRAIN} --config.model.hiden_dim=3 => 'model.hiden_dim'; did you mean --config.model.hidden_dim?
+{TRAIN} --config.training.steps=3 => 'training.steps'; did you mean --config.training.max_steps?
+{TRAIN} --config.max_steps=3 => 'max_steps'; did you mean --config.training.max_steps?
+{TRAIN} --config.trainin.epochs=3 => 'trainin.epochs'; did you mean --config.training.epochs?
 {TRAIN} --hiden_dim=32 => 'hiden_dim'; did you mean --config.model.hidden_dim?
 {TRAIN} --training.epochs=3 => 'training.epochs'; did you mean --config.training.epochs?
 {TRAIN} --name=adam => did you mean --config.model.name or --config.optimizer.name?

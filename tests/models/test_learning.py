@@ -7,6 +7,7 @@ with ln 2 nats each. A model with context can predict M of later sentences with 
 
 import json
 import math
+import sys
 from pathlib import Path
 
 import jax
@@ -39,9 +40,9 @@ def documents(seed: int) -> list[list[tuple[int, int, int]]]:
 
 
 class Trained:
-    """A model after STEPS steps, and the mean loss of each step."""
+    """A model after some steps, and the mean loss of each step."""
 
-    def __init__(self, name: str):
+    def __init__(self, name: str, steps: int = STEPS):
         cell = {} if name in LIN else {"cell": "lstm", "num_layers": 1}
         self.model = small_model(name, embedding_dim=16, hidden_dim=16, **cell)
         if name in LIN:
@@ -52,7 +53,7 @@ class Trained:
         state = spread(first_state(self.model.init(jax.random.key(0)), optimizer))
         step = parallel_step(self.model, optimizer)
         self.losses = []
-        for number in range(STEPS):
+        for number in range(steps):
             batch = pack(documents(number))
             state, metrics = step(state, spread_rows(batch), jax.random.key(0))
             self.losses.append(float(metrics.nll) / float(metrics.terms))
@@ -95,17 +96,20 @@ def test_its_first_losses_are_the_saved_ones(trained):
     name, run = trained
     saved = json.loads(GOLDEN.read_text())
     if name not in saved:
-        pytest.skip(f"{name} has no saved losses: run python -m tests.models.test_learning")
+        pytest.skip(f"{name} has no saved losses: run python -m tests.models.test_learning {name}")
     np.testing.assert_allclose(
         run.losses[:CURVE],
         saved[name],
         rtol=1e-3,
         err_msg=f"the losses of {name} changed. If the change is meant (another initialization, "
         "equation, optimizer or order of sums), write them again: "
-        "python -m tests.models.test_learning",
+        f"python -m tests.models.test_learning {name}",
     )
 
 
 if __name__ == "__main__":
-    curves = {name: [round(x, 6) for x in Trained(name).losses[:CURVE]] for name in MODELS}
-    GOLDEN.write_text(json.dumps(curves, indent=1) + "\n")
+    # Names of models to save again; by default all.
+    curves = json.loads(GOLDEN.read_text())
+    for each in sys.argv[1:] or MODELS:
+        curves[each] = [round(loss, 6) for loss in Trained(each, CURVE).losses]
+    GOLDEN.write_text(json.dumps({name: curves[name] for name in MODELS}, indent=1) + "\n")

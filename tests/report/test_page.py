@@ -84,7 +84,7 @@ def test_what_is_not_measured_says_what_would_measure_it():
     for message in (
         "(Ji et al. 2015, Figure 3) is not drawn: no run has a value.",
         "The context ablation is not measured yet; launch.report --measure measures it.",
-        "Perplexity by position is not measured yet; launch.report --measure measures it.",
+        "Perplexity by group of targets is not measured yet; launch.report --measure measures it.",
         "Coherence accuracy is not measured; launch.report --measure --bootstrap=1000 measures it.",
         "No test document with two or more sentences was read.",
     ):

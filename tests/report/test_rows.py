@@ -8,7 +8,7 @@ import pytest
 
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.significance import ZTest
-from dclm_jax.evaluation.target_sums import POSITIONS, range_names
+from dclm_jax.evaluation.target_sums import GROUPINGS
 from dclm_jax.report import figures, tables
 from dclm_jax.report.results import RunResults
 from dclm_jax.report.rows import (
@@ -183,7 +183,7 @@ def test_ratios_by_range_and_their_figures():
             for name, by_token in (("rnnlm", base), ("ccdclm", better))
         ]
     )
-    by_token, _ = POSITIONS
+    by_token = GROUPINGS[0]
     pair = ratios(all_rows[1], all_rows, "rnnlm", by_token)
     assert pair is not None
     values, ends = pair
@@ -193,7 +193,7 @@ def test_ratios_by_range_and_their_figures():
     drawn = figures.of_rows(all_rows, BASELINES)
     (line,) = drawn["by_token"].lines
     assert (drawn["by_token"].baseline, line.label) == ("rnnlm", "ccdclm")
-    assert drawn["by_token"].ticks == range_names()
+    assert drawn["by_token"].ticks == by_token.groups
     np.testing.assert_allclose(line.y, 100 * (values - 1))
     for drawn_ends, expected in zip((line.low, line.high), ends, strict=True):
         np.testing.assert_allclose(drawn_ends, 100 * (expected - 1))
