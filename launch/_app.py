@@ -330,6 +330,8 @@ def _parse(parse: Callable[[Sequence[str]], list[str]], argv: Sequence[str]) -> 
 
 def _flag_error(error: Exception) -> str:
     """One line; for an error in a configuration file with its line and the exception."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"the file of --flagfile is not UTF-8 ({error}); save it as UTF-8"
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}: {error.msg}"
     # ml_collections and absl wrap some errors, tracebacks included in their messages.

@@ -38,9 +38,9 @@ def noted_rows(documents: Iterable[Document], joined_by: Sequence[str]) -> Itera
         num_rows += len(rows)
         num_documents += bool(rows)
         for name in column_names(document) if joined_by and len(rows) > 1 else ():
-            cells = _cells(rows, name)
+            cells = list(filter(None, _cells(rows, name)))
             changes = [cell for cell, _ in itertools.groupby(cells)]
-            if name in joined_by or len(changes) == 1:
+            if name in joined_by or len(changes) < 2:
                 continue
             if len(set(cells)) == len(cells):
                 distinct.add(name)
@@ -68,9 +68,10 @@ def noted_rows(documents: Iterable[Document], joined_by: Sequence[str]) -> Itera
     }
     for name, (where, examples) in suspicious.items():
         missing = _missing(name, joined_by, examples)
-        if not missing and all(
-            _is_number(cell) for rows in examples for cell in _cells(rows, name)
-        ):
+        columns = [_cells(rows, name) for rows in examples]
+        # Numbers may repeat by chance.
+        is_of_numbers = all(map(_is_number, itertools.chain(*columns)))
+        if is_of_numbers and not missing and not all(map(_is_periodic, columns)):
             continue
         change = "come back" if name in returning else "repeat"
         remedy = f"sort the rows by {name} and add it to --join_rows"
@@ -106,6 +107,13 @@ def _tells_apart(name: str, missing: Sequence[str], rows: Rows) -> bool:
 
 def _cells(rows: Rows, name: str) -> list[str]:
     return [value_text(row.get(name)) for row in rows]
+
+
+def _is_periodic(cells: list[str]) -> bool:
+    """Whether cells are the same cells several times, such as 1 2 1 2."""
+    return any(
+        cells == cells[:period] * (len(cells) // period) for period in range(1, len(cells) // 2 + 1)
+    )
 
 
 def _is_number(text: str) -> bool:

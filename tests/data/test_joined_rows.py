@@ -43,6 +43,7 @@ def test_rows_are_counted_and_documents_of_one_stimulus_are_not_warned_of(caplog
     assert notes == ["16 rows joined into 4 documents"] and not warnings
     # Numbers may repeat by chance.
     measured = [row | {"letters": str(5 - len(row["region"]) % 3), "ms": "1.5"} for row in rows]
+    measured = [row | {"note": "late" * (row["region"] == "verb")} for row in measured]
     assert not messages(caplog, measured, "item", "condition")[1]
 
 
@@ -77,6 +78,16 @@ def test_a_missing_column_is_named(caplog, columns, where, remedy):
     assert notes == [f"{len(rows)} rows joined into 2 documents"]
     assert warning.startswith(f"values of the column {where}; if a document has several texts, ")
     assert remedy in warning
+
+
+def test_numbers_of_regions_that_come_back_are_warned_of(caplog):
+    """Without a column of the condition."""
+    rows = [
+        {"item": row["item"], "region": row["position"]}
+        for row in table("item", "condition", "position", position=list("123"))
+    ]
+    _, (warning,) = messages(caplog, rows, "item")
+    assert "'region' come back within documents, such as '1' in '1'; " in warning
 
 
 def test_a_name_that_repeats_only_in_some_documents_is_warned_of(caplog):

@@ -49,6 +49,7 @@ evaluate --workdir=run stray => unexpected argument 'stray'; flags are written -
 evaluate --workdir=run --splt=test => splt
 evaluate --flagfile=marked.flags --workdir=run => the file of --flagfile begins with a byte order \
 mark, before '--split=test'; save it as UTF-8 without this mark
+evaluate --flagfile=utf16.flags --workdir=run => the file of --flagfile is not UTF-8 (
 evaluate --workdir=run --split=tset => --split=tset
 evaluate --workdir=run --metrics=- --by_pos --plot=- => --metrics and --plot are both standard outp
 evaluate --workdir=run --metrics=blank.txt/x.json => blank.txt/x.json: cannot be written: File exist
@@ -183,6 +184,7 @@ def folder(space, tmp_path_factory) -> Path:
     for name in (*runs, "corpus", "other_corpus"):
         (folder / name).symlink_to(getattr(space, name))
     (folder / "marked.flags").write_text("\ufeff--split=test\n", "utf-8")
+    (folder / "utf16.flags").write_text("--split=test\n", "utf-16")
     return folder
 
 
