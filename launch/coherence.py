@@ -71,11 +71,14 @@ def main(argv: Sequence[str]) -> None:
     _evaluation.notify_of_saved(saved)
     for shuffle in next(iter(results.values())).too_short:
         logger.info(f"no document has {shuffle.minimum}; {shuffle.name} are not measured")
-    pairs = measure.paired(results)
+    pairs = measure.run_differences(results)
     if _METRICS.value != files.STDOUT:
         for label, lm in models.items():
             print(lm.summary, results[label], sep="\n")
-        for lines in (measure.table(results), measure.paired_table(results, pairs)):
+        for lines in (
+            measure.accuracy_table(results),
+            measure.run_difference_table(results, pairs),
+        ):
             print(*(["", *lines] if lines else []), sep="\n")
     if _METRICS.value:
         values = [

@@ -170,7 +170,7 @@ Pairs = dict[str, list[Difference]]
 """For each test the differences in accuracy between any two models."""
 
 
-def paired(results: Results) -> Pairs:
+def run_differences(results: Results) -> Pairs:
     """For each test the differences in accuracy between any two models; empty for one model."""
     first, *others = results.values()
     pairs = {}
@@ -184,7 +184,7 @@ def paired(results: Results) -> Pairs:
     return pairs
 
 
-def table(results: Results) -> list[str]:
+def accuracy_table(results: Results) -> list[str]:
     """The lines of a table of accuracies, with one row per test."""
     first = next(iter(results.values()))
     rows = [["test", "documents", "omitted", *(results if len(results) > 1 else ["accuracy"])]]
@@ -205,8 +205,8 @@ def table(results: Results) -> list[str]:
     return aligned(rows)
 
 
-def paired_table(results: Results, pairs: Pairs) -> list[str]:
-    """The lines of a table of `paired`; empty for one model."""
+def run_difference_table(results: Results, pairs: Pairs) -> list[str]:
+    """The lines of a table of `run_differences`; empty for one model."""
     if not pairs:
         return []
     first = next(iter(results.values()))

@@ -121,7 +121,7 @@ def classes(documents: Sequence[DocumentTags]) -> TagClasses:
     return TagClasses(names, [members[name] for name in names], Sums(nll, count))
 
 
-def table(models: Mapping[str, TagClasses]) -> str:
+def class_table(models: Mapping[str, TagClasses]) -> str:
     """Aligned text: one row per class and a row for all, one column of perplexities per model.
     The models, by their labels, have scored the same documents."""
     first, *_ = models.values()

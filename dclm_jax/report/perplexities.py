@@ -66,7 +66,7 @@ class Perplexities:
             )
         lines += [f"{label}: {lm.adaptation}" for label, lm in self.others.items() if lm.adaptation]
         if self.classes:
-            lines += ["", parts_of_speech.table(self.classes)]
+            lines += ["", parts_of_speech.class_table(self.classes)]
         return "\n".join(lines)
 
     def _table(self) -> list[tuple[str, ...]]:

@@ -62,7 +62,7 @@ class Options:
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
+class RunFacts:
     """Facts of a run that need no measurement; an n-gram model has no training steps.
 
     Attributes:
@@ -121,7 +121,7 @@ class RunResults(ModelResults):
       settings: settings of test-time adaptation by its kind.
     """
 
-    facts: Facts = dataclasses.field(kw_only=True)
+    facts: RunFacts = dataclasses.field(kw_only=True)
     valid: TargetSums | None = None
     contexts: ContextPerplexities | None = None
     first_fixed: Coherence | None = None
@@ -129,9 +129,9 @@ class RunResults(ModelResults):
     settings: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
 
 
-def facts_of(lm: TextScorer) -> Facts:
+def facts_of(lm: TextScorer) -> RunFacts:
     """Facts of the run of a model."""
-    facts = Facts(
+    facts = RunFacts(
         workdir=lm.workdir,
         config=flat(lm.config),
         parameters=lm.num_parameters,
@@ -178,7 +178,7 @@ class Collector:
     results: Results
     missing: list[str] = dataclasses.field(default_factory=list)
 
-    def collect(self, models: Sequence[TextScorer], facts: Sequence[Facts]) -> list[RunResults]:
+    def collect(self, models: Sequence[TextScorer], facts: Sequence[RunFacts]) -> list[RunResults]:
         """The results of the runs of models, aligned one to one with them and their facts."""
         runs = list(map(self._run, models, facts))
         if first_decides(runs) and max(map(len, self.test.sentences)) >= 3:
@@ -190,7 +190,7 @@ class Collector:
             ]
         return list(map(self._with_adaptation, models, runs))
 
-    def _run(self, lm: TextScorer, facts: Facts) -> RunResults:
+    def _run(self, lm: TextScorer, facts: RunFacts) -> RunResults:
         return RunResults(
             facts=facts,
             test=self._result(lm, self.test, Targets()),

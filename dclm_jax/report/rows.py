@@ -17,7 +17,7 @@ from dclm_jax.errors import InputError, printable
 from dclm_jax.evaluation import significance
 from dclm_jax.evaluation.significance import Sums, ZTest, z_test
 from dclm_jax.evaluation.target_sums import Grouping, TargetSums
-from dclm_jax.report.results import Facts, ModelResults, RunResults
+from dclm_jax.report.results import RunFacts, ModelResults, RunResults
 
 ResultT = TypeVar("ResultT")
 
@@ -55,7 +55,7 @@ class Row:
         return self.config["model.name"]
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> RunFacts:
         """The facts of the first run."""
         return self.runs[0].facts
 
@@ -179,7 +179,7 @@ def baselines_of(all_rows: Sequence[Row], value: str | None) -> Sequence[str]:
     return (value,)
 
 
-def _recipe(facts: Facts) -> dict[str, Any]:
+def _recipe(facts: RunFacts) -> dict[str, Any]:
     config = facts.config | {"training_text": facts.training_text}
     if facts.unfinished:
         config["unfinished"] = True

@@ -34,12 +34,14 @@ def test_tables_name_the_kind_of_result_if_there_are_two():
     for kinds, names in (({"bootstrap": 3}, [" (bootstrap)", " (fixed)"]), ({}, [""])):
         results = language_model("ccdclm").coherence(TEXTS, permutations=4, **kinds)
         both = {"a": results, "b": results}
-        rows = [line.split("  ")[0] for line in measure.table(both)]
+        rows = [line.split("  ")[0] for line in measure.accuracy_table(both)]
         expected = [f"permutations{name}" for name in names]
         means = [f"{100 * result.mean:.2f}%" for result in results.results("permutations")]
         assert rows[2 : 2 + len(names)] == expected
-        assert [line.split()[-1] for line in measure.table(both)][2 : 2 + len(names)] == means
-        _, _, difference, _ = measure.paired_table(both, measure.paired(both))
+        assert [line.split()[-1] for line in measure.accuracy_table(both)][
+            2 : 2 + len(names)
+        ] == means
+        _, _, difference, _ = measure.run_difference_table(both, measure.run_differences(both))
         assert difference.split("  ")[0] == expected[-1]
 
 

@@ -105,7 +105,7 @@ def test_the_table_and_json_by_value():
         label: made(("Noun", ["NN", "NNS"], 3, 3 * math.log(noun)), ("END", ["END"], 1, end))
         for label, noun, end in (("rnnlm", 200, math.log(2)), ("b", 1500, math.log(4)))
     }
-    assert parts_of_speech.table(models).splitlines() == [
+    assert parts_of_speech.class_table(models).splitlines() == [
         "class  targets   share   rnnlm         b",
         "-----  -------  ------  ------  --------",
         "Noun         3   75.0%  200.00  1,500.00",

@@ -12,13 +12,13 @@ from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.evaluation.significance import Sums
 from dclm_jax.evaluation.target_sums import RANGE_STARTS, TargetSums
 from dclm_jax.report import tables
-from dclm_jax.report.results import Facts, RunResults
+from dclm_jax.report.results import RunFacts, RunResults
 from dclm_jax.report.rows import BASELINES
 
 
-def facts(model: Any = "rnnlm", seed: Any = 0, text: Any = "a", **config: Any) -> Facts:
+def facts(model: Any = "rnnlm", seed: Any = 0, text: Any = "a", **config: Any) -> RunFacts:
     """The facts of a run."""
-    return Facts(
+    return RunFacts(
         workdir=f"runs/{model}-{seed}",
         config={
             "model.name": model,
