@@ -17,7 +17,7 @@ from dclm_jax.errors import InputError, printable
 from dclm_jax.evaluation import significance
 from dclm_jax.evaluation.significance import Sums, ZTest, z_test
 from dclm_jax.evaluation.target_sums import Grouping, TargetSums
-from dclm_jax.report.results import RunFacts, ModelResults, RunResults
+from dclm_jax.report.results import ModelResults, RunFacts, RunResults
 
 ResultT = TypeVar("ResultT")
 
