@@ -37,6 +37,7 @@ divergence:RUN and entropy:RUN (nats), and input_NAME of each column of --predic
 the value of the word before.
 """
 
+import sys
 from collections.abc import Sequence
 
 from absl import flags
@@ -75,11 +76,13 @@ def main(argv: Sequence[str]) -> None:
         values = [1e3 * pair[name] for name in ("difference", "low", "high")]
         runs_compared, p = f"{pair['a']} - {pair['b']}", f"{pair['p_holm']:.4f}"
         table.append(("surprisal", runs_compared, interval_text(values, 1), p))
-    print(*aligned(table), sep="\n")
+    to_stderr = files.STDOUT in (_WORDS.value, _METRICS.value)
+    stream = sys.stderr if to_stderr else sys.stdout
+    print(*aligned(table), sep="\n", file=stream)
     vocabulary = next(iter(models.values())).vocabulary
     num_oov = reading_times.num_oov_rows(stories, vocabulary)
     num_rows = sum(len(story.rows) for story in stories)
-    print(f"{len(words['word']):,} of {num_rows:,} words; OOV words: {num_oov:,}")
+    print(f"{len(words['word']):,} of {num_rows:,} words; OOV words: {num_oov:,}", file=stream)
     if _WORDS.value:
         with files.open_output(_WORDS.value) as file:
             rows = zip(*(column.tolist() for column in words.values()), strict=True)

@@ -108,7 +108,7 @@ _COMMANDS = {
     "evaluate": "evaluate --workdirs=runs/ccdclm,runs/rnnlm --interpolate --metrics=OUT",
     "adapt": "evaluate --workdir=runs/ccdclm --adapt=unigram,cache --metrics=OUT",
     "coherence": "coherence --workdir=runs/ccdclm --split=valid --permutations=2 --bootstrap=20 "
-    "--permutation_pool=2 --extra_tests=blocks,swaps,insertion --output=OUT",
+    "--permutation_pool=2 --extra_tests=blocks,swaps,insertion --metrics=OUT",
     "score": "score --workdir=runs/adclm --input=valid.txt --no_context_too --output=OUT",
     "order": "order --workdir=runs/ccdclm --input=valid.txt --output=OUT",
     "rescore": "rescore --workdir=runs/ccdclm --nbest=nbest.txt --documents=documents.txt "

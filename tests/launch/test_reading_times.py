@@ -73,6 +73,9 @@ def test_gains_are_those_of_the_words(space, times, tmp_path):
     flags = [f"--workdirs={space.run},{space.rnnlm}", f"--input={times}", "--predictors=length"]
     printed = launch("reading_times", *flags, f"--metrics={output}", f"--words={table}").stdout
     saved = json.loads(output.read_text())
+    # Standard output has only the JSON, if the JSON is written there.
+    piped = launch("reading_times", *flags, "--metrics=-", quiet=False)
+    assert json.loads(piped.stdout) == saved and printed in piped.stderr
     gains = {(gain["comparison"], gain["label"]): gain["mean"] for gain in saved["gains"]}
     assert gains["surprisal beyond surprisal, no context", "rnnlm"] == pytest.approx(0, abs=1e-9)
 
