@@ -128,7 +128,8 @@ _PASSING = {"seconds", "tokens_per_second", "measured", "versions", "system", "w
 
 def _results(folder: pathlib.Path, name: str) -> Any:
     """What a command writes about the runs of the folder."""
-    output = pathlib.Path(_RESULT_OF.get(name, f"{name}-result.json"))
+    ending = "json" if "--metrics=OUT" in _COMMANDS[name] else "jsonl"
+    output = pathlib.Path(_RESULT_OF.get(name, f"{name}-result.{ending}"))
     # A report reads results that are saved in runs.
     for saved in (folder / "report", *folder.glob("runs/*/results")):
         shutil.rmtree(saved, ignore_errors=True)
