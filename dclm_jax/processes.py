@@ -80,10 +80,10 @@ def start(
     except (KeyError, RuntimeError, ValueError) as error:
         if not is_scheduled:
             raise
-        found = ", ".join(f"{name}={os.environ[name]}" for name in _scheduler_variables())
+        variables = ", ".join(f"{name}={os.environ[name]}" for name in _scheduler_variables())
         raise InputError(
-            f"{found}: a job of several processes, in which JAX finds no process 0 ({error}); set "
-            "--coordinator_address=HOST:PORT, --num_processes and --process_id, or unset these "
+            f"{variables}: a job of several processes, in which JAX finds no process 0 ({error}); "
+            "set --coordinator_address=HOST:PORT, --num_processes and --process_id, or unset these "
             "variables for a single process"
         ) from error
 

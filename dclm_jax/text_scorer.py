@@ -391,15 +391,15 @@ class TextScorer(ScoringModel):
             unigram cache, rate and decay of dynamic evaluation.
         """
         tuning = Tuning.of(self, kind, setting, data)
-        chosen = tuning.given
-        if chosen is None:
+        tuned_adaptation = tuning.given
+        if tuned_adaptation is None:
             if tune_on is None:
                 raise InputError(
                     f"--adapt={kind}: {', '.join(tuning.missing)} missing; give numbers, or "
                     "documents to tune on"
                 )
-            chosen = tuning.measure(self, self._dataset(tune_on), on_document)
-        return self.adapted(chosen, data)
+            tuned_adaptation = tuning.measure(self, self._dataset(tune_on), on_document)
+        return self.adapted(tuned_adaptation, data)
 
     def adapted(self, adaptation: Adaptation, data: str | None = None) -> "AdaptedModel":
         """The model with this test-time adaptation; for `data` see `adapt`."""

@@ -124,8 +124,8 @@ def adapt(runs: Mapping[str, TextScorer], results: Results) -> dict[str, Adapted
         for label, lm in runs.items()
     ]
     for label, lm, tuning in tunings:
-        chosen = tuning.given
-        if chosen is None:
-            chosen = results.measured(lm, open_tuning(runs.values()), tuning)
-        adapted[f"{label} + {tuning.kind}"] = lm.adapted(chosen, data)
+        tuned_adaptation = tuning.given
+        if tuned_adaptation is None:
+            tuned_adaptation = results.measured(lm, open_tuning(runs.values()), tuning)
+        adapted[f"{label} + {tuning.kind}"] = lm.adapted(tuned_adaptation, data)
     return adapted

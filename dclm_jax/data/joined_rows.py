@@ -59,7 +59,7 @@ def noted_rows(documents: Iterable[Document], joined_by: Sequence[str]) -> Itera
         logger.info(f"{num_rows:,} rows joined into {num_documents:,} documents")
     elif shared:
         logger.info(
-            f"{num_rows:,} rows, each of which is a document; if a document has several rows, "
+            f"each of {num_rows:,} rows is a document; if a document has several rows, "
             f"name the columns that identify it by --join_rows (columns with equal cells in "
             f"consecutive rows: {listed(shared)})"
         )
@@ -99,7 +99,7 @@ def _missing(name: str, joined_by: Sequence[str], examples: Sequence[Rows]) -> S
 
 def _tells_apart(name: str, missing: Sequence[str], rows: Rows) -> bool:
     """Whether the values of a column differ among rows with equal cells in the columns `missing`,
-    several of which join several rows."""
+    and several groups of such rows have several rows."""
     keys = list(zip(*(_cells(rows, key) for key in missing), strict=True))
     pairs = set(zip(keys, _cells(rows, name), strict=True))
     return len(pairs) == len(rows) and len(set(keys)) * 2 <= len(rows)

@@ -11,7 +11,7 @@ _TAGS = (
     "script section small span strike strong style sub sup table tbody td th thead title tr tt u "
     "ul"
 ).split()
-"""Usual tags of HTML, none of which marks sentences or OOV words in texts."""
+"""Usual tags of HTML. No text marks sentences or OOV words by these tags."""
 _MARKUP = re.compile(
     rf"</?(?:{'|'.join(_TAGS)})(?:\s[^<>]*)?/?>|<!--|&(?:#\d+|#[xX][\da-fA-F]+|[a-zA-Z]\w*);",
     re.IGNORECASE,

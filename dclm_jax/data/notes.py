@@ -53,7 +53,7 @@ class Notes:
             self._largest[kind] = size, example
 
     def html_warning(self, num_words: int) -> str:
-        """A warning of HTML in a text of so many words; empty if HTML is rare."""
+        """A warning of HTML in a text of `num_words` words; empty if HTML is rare."""
         count = self._counts["markup"]
         if count < _LEAST_MARKUP or count < num_words * _MARKUP_SHARE:
             return ""

@@ -322,8 +322,8 @@ def _step(
         is_word_V &= ids_V != UNKNOWN
     is_below_limit_R = (partials.words_left_R > 0) & (position < partials.max_words_R)
     may_follow_RxV = jnp.where(is_end_V, position > 0, is_word_V & is_below_limit_R[:, None])
-    given = given_N[position]
-    may_follow_RxV = jnp.where(given == _FREE, may_follow_RxV, ids_V == given)
+    given_token = given_N[position]
+    may_follow_RxV = jnp.where(given_token == _FREE, may_follow_RxV, ids_V == given_token)
     options_RxV = jnp.where(may_follow_RxV, log_probs_RxV, -jnp.inf)
     # A sentence that has ended has one extension, itself.
     options_RxV = jnp.where(is_open_R[:, None], options_RxV, jnp.where(is_end_V, 0.0, -jnp.inf))

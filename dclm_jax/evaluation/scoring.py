@@ -30,7 +30,7 @@ its own source."""
 
 
 class Continuation(NamedTuple):
-    """Sentences, of which the last `num_scored` are scored given the others, or all if it is None;
+    """Sentences: the last `num_scored` are scored given the others, or all if it is None;
     and the object that the score is for."""
 
     sentences: Sentences

@@ -205,13 +205,13 @@ class Collector:
             if adaptation.obstacle(lm, kind):
                 continue
             tuning = Tuning.of(lm, kind, setting, self.valid.source["data"])
-            chosen = tuning.given or self._result(lm, self.valid, tuning)
-            if chosen is None:
+            tuned_adaptation = tuning.given or self._result(lm, self.valid, tuning)
+            if tuned_adaptation is None:
                 continue
-            adaptive = lm.adapted(chosen, tuning.data)
+            adaptive = lm.adapted(tuned_adaptation, tuning.data)
             measured = self._result(adaptive, self.test, Targets())
             adapted[kind] = ModelResults(measured, self._coherence(adaptive))
-            settings[kind] = chosen.setting
+            settings[kind] = tuned_adaptation.setting
         return dataclasses.replace(run, adapted=adapted, settings=settings)
 
     def _coherence(self, lm: TextScorer) -> OrderResult[Coherence] | None:

@@ -36,8 +36,8 @@ done
 # A process that crashes takes all pods with it, and each of them counts.
 values[FAILURES]=$((values[RETRIES] * values[PROCESSES]))
 
-# A value between single quotes of YAML, of which a quote is the only special character. Kubernetes
-# expands $(NAME) in arguments.
+# Escapes a value between single quotes of YAML, where only a quote is special. Kubernetes expands $(NAME)
+# in arguments.
 escape() {
   if [[ $1 =~ [[:cntrl:]] ]]; then
     echo "error: '$1' has a line break or another control character; remove it" >&2

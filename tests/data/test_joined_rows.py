@@ -100,7 +100,7 @@ def test_a_name_that_repeats_only_in_some_documents_is_warned_of(caplog):
 
 def test_rows_that_were_not_joined_are_noted(caplog):
     ((note,), warnings) = messages(caplog, table("item", "condition", "region"))
-    assert note.startswith("16 rows, each of which is a document; ") and not warnings
+    assert note.startswith("each of 16 rows is a document; ") and not warnings
     assert note.endswith("equal cells in consecutive rows: 'item', 'condition')")
     # One stimulus per row.
     assert messages(caplog, table("item")) == ([], [])

@@ -39,8 +39,8 @@ def test_html_is_removed(text, plain):
 
 def test_html_is_found():
     text = 'a<br/><P x="1">&amp;&nbsp;&#39;</p><!-- x --><unk> <s> a<y & c>d AT&T; <3 &what;'
-    found = ["<br/>", '<P x="1">', "&amp;", "&nbsp;", "&#39;", "</p>", "<!--"]
-    assert list(html_markup(text)) == found
+    markup = ["<br/>", '<P x="1">', "&amp;", "&nbsp;", "&#39;", "</p>", "<!--"]
+    assert list(html_markup(text)) == markup
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.jsonl", "t.txt"])

@@ -1,4 +1,4 @@
-"""Results of evaluations: what is measured, what is saved and what is read."""
+"""Results of evaluations: measured once, saved, and read again."""
 
 import contextlib
 import dataclasses

@@ -200,7 +200,7 @@ def test_a_condition_missing_from_the_columns_of_a_document_is_named(raw):
     # Of item 1 under condition a.
     assert "note: OOV words: 1 of 11 words, in 1 of 3 documents; " in error
     error = launch(*flags, quiet=False).stderr
-    assert "note: 6 rows, each of which is a document; " in error
+    assert "note: each of 6 rows is a document; " in error
 
 
 def test_only_surprisals_are_computed_as_before(space, text, monkeypatch):
