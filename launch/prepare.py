@@ -59,8 +59,8 @@ _OVERWRITE = flags.DEFINE_bool(
 _SHOW = flags.DEFINE_string(
     "show",
     None,
-    "Prepared corpus to print as text, one sentence per line under the heading '= ID'. --split "
-    "names the split (default: test).",
+    "Prepared corpus to print as text, one sentence per line under the heading '= ID', and OOV "
+    "words as <UNKNOWN>. --split names the split (default: test).",
 )
 
 
