@@ -4,7 +4,7 @@ from absl import flags
 
 from dclm_jax.decoding.choices import Decoding
 from dclm_jax.errors import InputError
-from launch._fields import define_fields, values_of
+from launch._flags import define_fields, values_of
 
 _FIELDS = define_fields(Decoding, names={"beam_width": "beam"})
 SEED = flags.DEFINE_integer("seed", 0, "Random seed for --method=sample.")

@@ -23,9 +23,13 @@ from dclm_jax.nn.precision import MATMUL_PRECISIONS, SCORING_PRECISION
 from dclm_jax.runs import ModelT
 from dclm_jax.text_scorer import DEFAULT_BATCH_SIZE, ScoringModel
 from launch import _app
-from launch._fields import define_fields, values_of
+from launch._flags import define_fields, values_of
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "Workdir of a run of launch.train or launch.ngram.")
+_WORKDIR = flags.DEFINE_string(
+    "workdir",
+    None,
+    "Trained run or saved model: its directory or gs:// address, or english, the pretrained model.",
+)
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size",
     DEFAULT_BATCH_SIZE,
@@ -57,11 +61,11 @@ def declare_flags(*, without: Collection[str] = ()) -> None:
 
 def define_data_flags() -> None:
     """Defines the flags of launchers that take a prepared corpus or text."""
+    flags.DEFINE_string("data", None, "Prepared corpus. Default: the training corpus of the run.")
     flags.DEFINE_string(
-        "data", None, "Prepared corpus. Default: the corpus that the run was trained on."
-    )
-    flags.DEFINE_string(
-        "input", None, "Text in place of --data and --split: a file, a folder or '-' (stdin)."
+        "input",
+        None,
+        "Text in place of --data and --split: a file, a folder, or '-' for standard input.",
     )
     flags.DEFINE_enum("split", "test", SPLITS, "Split of the prepared corpus.")
 
@@ -71,7 +75,7 @@ def define_workdirs() -> None:
     flags.DEFINE_string(
         "workdirs",
         None,
-        "Workdirs of several runs, separated by commas, or a pattern such as 'runs/*'.",
+        "Several runs of one vocabulary, separated by commas, or a pattern such as 'runs/*'.",
     )
 
 

@@ -26,8 +26,8 @@ the difference between any two runs. A difference has a 95% interval from a boot
 documents, and the p-value of a paired permutation test over documents, also corrected for all pairs
 (Holm 1979).
 
---metrics has the accuracies as JSON, between 0 and 1. With --bootstrap the first values are of the
-bootstrap, and "fixed" has the result of the fixed permutations. "first_sentence", "blocks",
+--metrics has the accuracies as JSON, between 0 and 1. With --bootstrap the first values are results
+of the bootstrap, and "fixed" has the result of the fixed permutations. "first_sentence", "blocks",
 "swaps" and "insertion" are further results. Several runs have {"runs": [...], "pairs": [...]}.
 """
 
@@ -46,14 +46,14 @@ from dclm_jax.log import logger
 from dclm_jax.runs import run_json
 from dclm_jax.text_scorer import TextScorer
 from launch import _app, _cluster, _evaluation
-from launch._fields import define_fields, values_of
+from launch._flags import define_fields, define_metrics, values_of
 
 _evaluation.define_data_flags()
 _evaluation.define_workdirs()
 flags.adopt_module_key_flags(_evaluation)
 flags.adopt_module_key_flags(_cluster)
 _OPTIONS = define_fields(CoherenceOptions)
-_METRICS = flags.DEFINE_string("metrics", None, "JSON file for the result; '-' is standard output.")
+_METRICS = define_metrics()
 
 
 def main(argv: Sequence[str]) -> None:

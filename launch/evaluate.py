@@ -62,21 +62,22 @@ from dclm_jax.report import figures
 from dclm_jax.report.perplexities import context_figure, measure_perplexities
 from dclm_jax.text_scorer import ScoringModel, TextScorer
 from launch import _adaptation, _app, _cluster, _evaluation
+from launch._flags import define_metrics
 
 _evaluation.define_data_flags()
 _evaluation.define_workdirs()
 flags.adopt_module_key_flags(_evaluation)
 flags.adopt_module_key_flags(_adaptation)
 flags.adopt_module_key_flags(_cluster)
-_METRICS = flags.DEFINE_string("metrics", None, "JSON file for the result; '-' is standard output.")
+_METRICS = define_metrics()
 _PLOT = flags.DEFINE_string(
     "plot",
     None,
-    "Figure of perplexity against n, or of parts of speech with --by_pos (PNG, PDF or SVG).",
+    "Figure (PNG, PDF or SVG) of perplexity against n, or by part of speech with --by_pos.",
 )
-_BY_POS = flags.DEFINE_bool("by_pos", False, "Measure each part of speech, too.")
+_BY_POS = flags.DEFINE_bool("by_pos", False, "Measure the perplexity of each part of speech, too.")
 _INTERPOLATE = flags.DEFINE_bool(
-    "interpolate", False, "Mix the two runs of --workdirs, and measure the mixture too."
+    "interpolate", False, "Mix the two runs of --workdirs, and measure the mixture, too."
 )
 
 

@@ -1,4 +1,4 @@
-"""Measures how often a model prefers the right one of several sentences: minimal pairs.
+"""Measures the accuracy of models on minimal pairs of a right and a wrong sentence.
 
     python -m launch.minimal_pairs --workdir=runs/ccdclm --input=blimp.jsonl --by=UID
     python -m launch.minimal_pairs --workdirs=runs/rnnlm,runs/ccdclm --input=pairs.csv \\
@@ -42,21 +42,24 @@ from dclm_jax.evaluation.minimal_pairs import (
 from dclm_jax.runs import run_json
 from dclm_jax.text_scorer import TextScorer
 from launch import _app, _evaluation
+from launch._flags import define_metrics
 
 # --text_key, of texts in other formats, has no effect.
 _evaluation.declare_flags(without=["text_key"])
 _evaluation.define_workdirs()
-_INPUT = flags.DEFINE_string("input", None, "Table or JSON lines of pairs; '-' is standard input.")
+_INPUT = flags.DEFINE_string(
+    "input", None, "Table or JSON lines of pairs: a file, or '-' for standard input."
+)
 _ALTERNATIVES = flags.DEFINE_list(
     "alternatives",
     ["sentence_good", "sentence_bad"],
     "Columns of the alternatives, the right alternative first.",
 )
-_BY = flags.DEFINE_list("by", [], "Columns whose equal cells make a group of pairs.")
+_BY = flags.DEFINE_list("by", [], "Columns whose cells define groups of pairs.")
 _OUTPUT = flags.DEFINE_string(
     "output", None, "TSV file for the outcome of every pair; '-' is standard output."
 )
-_METRICS = flags.DEFINE_string("metrics", None, "JSON file for the accuracies.")
+_METRICS = define_metrics()
 
 
 def main(argv: Sequence[str]) -> None:

@@ -12,8 +12,7 @@ interpolated modified Kneser-Ney without pruning. The command prints the number 
 
 launch.evaluate, coherence, score and rescore take the workdir like the workdir of a neural run.
 Perplexity is counted as for a neural run: END is predicted and counted, and UNKNOWN counts as a
-word.
-A repeated command with the same text and order changes nothing.
+word. A repeated command with the same text and order changes nothing.
 """
 
 from collections.abc import Sequence

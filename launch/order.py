@@ -33,20 +33,21 @@ from dclm_jax.language_model import LanguageModel
 from dclm_jax.runs import run_json
 from dclm_jax.tables import aligned
 from launch import _app, _evaluation
+from launch._flags import define_beam, define_metrics
 
 _evaluation.define_data_flags()
 _evaluation.declare_flags(without=["batch_size"])
-_BEAM = flags.DEFINE_integer("beam", DEFAULT_BEAM, "Beam width.", lower_bound=1)
+_BEAM = define_beam(DEFAULT_BEAM)
 _SHUFFLE = flags.DEFINE_bool(
     "shuffle", True, "Shuffle the sentences first, and measure their new order."
 )
 _SEED = flags.DEFINE_integer(
-    "seed", 0, "Random seed for shuffling and for random orders.", lower_bound=0
+    "seed", 0, "Random seed for shuffling and for the random orders of the baseline.", lower_bound=0
 )
 _OUTPUT = flags.DEFINE_string(
     "output", None, "JSON lines file for the orders; '-' is standard output."
 )
-_METRICS = flags.DEFINE_string("metrics", None, "JSON file for the measures.")
+_METRICS = define_metrics()
 
 
 def main(argv: Sequence[str]) -> None:

@@ -37,6 +37,7 @@ from dclm_jax.training.job import first_shapes, open_job
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import TrainState, parallel_step
 from launch import _app, _training
+from launch._flags import define_metrics
 
 MEMORY = {"v5e": 16 * 2**30, "h100": 84_942_979_072}
 """Bytes of memory per device."""
@@ -53,8 +54,10 @@ _SHAPE = flags.DEFINE_string(
     None,
     "Shape of a global batch, SEGMENTS,SENTENCES,TOKENS, in place of the shapes of the corpus.",
 )
-_VOCAB_SIZE = flags.DEFINE_integer("vocab_size", None, "Size of the vocabulary, with --shape.")
-_METRICS = flags.DEFINE_string("metrics", None, "JSON file for the result; '-' is standard output.")
+_VOCAB_SIZE = flags.DEFINE_integer(
+    "vocab_size", None, "Number of entries of the vocabulary, for --shape."
+)
+_METRICS = define_metrics()
 
 
 class Workload(NamedTuple):

@@ -33,13 +33,13 @@ from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.prepare import PrepareOptions, TextSource, prepare
 from dclm_jax.errors import InputError
 from launch import _app
-from launch._fields import define_fields, values_of
+from launch._flags import define_fields, values_of
 
 _INPUT = "input"
 _HELP = {
     "train": "Training text: a file or a folder.",
-    "valid": "Validation text.",
-    "test": "Test text.",
+    "valid": "Validation text: a file or a folder.",
+    "test": "Test text: a file or a folder.",
     _INPUT: "Text to divide into train, valid and test, or the folder of --corpus.",
 }
 _INPUTS = {name: flags.DEFINE_string(name, None, text) for name, text in _HELP.items()}

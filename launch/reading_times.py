@@ -34,7 +34,7 @@ stories, words without a reading time (an empty cell or NA), and words for which
 and position as in the output of launch.score, word, time (in the unit of --input), length
 (characters), log_frequency (natural logarithm), surprisal:RUN, surprisal_no_context:RUN,
 divergence:RUN and entropy:RUN (nats), and input_NAME of each column of --predictors. NAME_before is
-the value of the word before.
+the value of the previous word.
 """
 
 import sys
@@ -49,15 +49,18 @@ from dclm_jax.runs import run_json
 from dclm_jax.tables import aligned, separated
 from dclm_jax.text_scorer import TextScorer
 from launch import _app, _evaluation
+from launch._flags import define_metrics
 
 _evaluation.declare_flags()
 _evaluation.define_workdirs()
-_INPUT = flags.DEFINE_string("input", None, "Table of words; '-' is standard input.")
+_INPUT = flags.DEFINE_string("input", None, "Table of words: a file, or '-' for standard input.")
 _STORY = flags.DEFINE_string("story", "story", "Column that identifies the story.")
-_TIME = flags.DEFINE_string("time", "time", "Column of the mean reading times, such as ms.")
+_TIME = flags.DEFINE_string("time", "time", "Column of the mean reading times, in any unit.")
 _PREDICTORS = flags.DEFINE_list("predictors", [], "Columns of further predictors.")
-_METRICS = flags.DEFINE_string("metrics", None, "JSON file for the gains.")
-_WORDS = flags.DEFINE_string("words", None, "TSV file for the words and their predictors.")
+_METRICS = define_metrics()
+_WORDS = flags.DEFINE_string(
+    "words", None, "TSV file for the words and their predictors; '-' is standard output."
+)
 
 
 def main(argv: Sequence[str]) -> None:

@@ -43,6 +43,7 @@ from dclm_jax.evaluation import reconstruction
 from dclm_jax.language_model import DEFAULT_MAX_LENGTH_RATIO, Autoencoder
 from dclm_jax.rescoring import metrics
 from launch import _app, _decoding, _evaluation
+from launch._flags import define_metrics
 
 _evaluation.declare_flags(without=["batch_size"])
 flags.adopt_module_key_flags(_decoding)
@@ -52,15 +53,13 @@ _evaluation.define_data_flags()
 _MAX_LENGTH_RATIO = flags.DEFINE_float(
     "max_length_ratio",
     DEFAULT_MAX_LENGTH_RATIO,
-    "Maximum length of a reconstruction, relative to its source (words per word).",
+    "Maximum number of words of a reconstruction per word of its source.",
 )
 _OUTPUT = flags.DEFINE_string(
     "output", None, "JSON lines file for the reconstructions; '-' is standard output."
 )
 _OUTPUTS = flags.DEFINE_string("outputs", None, "Text to measure against --input, without a run.")
-_METRICS = flags.DEFINE_string(
-    "metrics", None, "JSON file for the measures; '-' is standard output."
-)
+_METRICS = define_metrics()
 _OF_MODELS = ("data", "split", "output", "max_length_ratio", "method", "allow_unknown")
 
 

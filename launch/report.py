@@ -46,14 +46,14 @@ from dclm_jax.report.report import make
 from dclm_jax.report.results import Options
 from dclm_jax.text_scorer import TextScorer
 from launch import _adaptation, _app, _evaluation
-from launch._fields import define_fields, values_of
+from launch._flags import define_fields, values_of
 
 _evaluation.define_workdirs()
 for _name in ("batch_size", "matmul_precision", *(flag.name for flag in _adaptation.SETTING_FLAGS)):
     flags.declare_key_flag(_name)
 _OUTPUT = flags.DEFINE_string("output", None, "Directory of the report.")
 _OPTIONS = define_fields(Options, omitted=["adaptations"])
-_HTML = flags.DEFINE_string("html", None, "HTML report, a single file that needs no network.")
+_HTML = flags.DEFINE_string("html", None, "HTML file for the report, which needs no network.")
 
 
 def main(argv: Sequence[str]) -> None:

@@ -40,6 +40,7 @@ from dclm_jax.rescoring.search import Rescorer
 from dclm_jax.runs import run_json
 from dclm_jax.text_scorer import SentenceModel
 from launch import _app, _evaluation
+from launch._flags import define_beam, define_metrics
 
 for _name in ("workdir", "matmul_precision"):
     flags.declare_key_flag(_name)
@@ -59,15 +60,13 @@ _BASELINE = flags.DEFINE_string(
 _OUTPUT = flags.DEFINE_string(
     "output", None, "File for the chosen hypotheses, one per line; '-' is standard output."
 )
-_METRICS = flags.DEFINE_string(
-    "metrics", None, "JSON file for weights and metrics; '-' is standard output."
-)
+_METRICS = define_metrics()
 _WEIGHTS = flags.DEFINE_string(
-    "weights", None, "File from --metrics with the weights of all features."
+    "weights", None, "JSON file of an earlier --metrics, whose weights are used."
 )
 _TUNE = flags.DEFINE_bool("tune", False, "Tune the weights on --nbest and --references.")
 _OBJECTIVE = flags.DEFINE_enum("objective", "bleu", list(METRICS), "Metric that --tune optimizes.")
-_BEAM = flags.DEFINE_integer("beam", 1, "Beam width; 1 is greedy search.", lower_bound=1)
+_BEAM = define_beam(1)
 _VITERBI = flags.DEFINE_bool(
     "viterbi", False, "Exact search, for models that read at most one earlier sentence."
 )

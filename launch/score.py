@@ -10,8 +10,7 @@
 The surprisal of a word is -log P(word | everything before it in its document), in nats. Every
 sentence ends with <END>, which is predicted too. An OOV word has the surprisal of UNKNOWN and is
 marked as OOV (known is 0). Notes list the most frequent OOV words, and count the documents of a
-table with and without OOV words. Input may be larger than
-memory.
+table with and without OOV words. Input may be larger than memory.
 
 tsv has one row per target (word or <END>). Columns: document, sentence and position (from 1), word,
 surprisal, known (1 or 0), sentence_log_prob, document_log_prob, then columns of the input. A word
@@ -78,15 +77,17 @@ _evaluation.define_data_flags()
 flags.adopt_module_key_flags(_evaluation)
 flags.adopt_module_key_flags(_cluster)
 _FORMATS = ("jsonl", "tsv", "html")
-_OUTPUT = flags.DEFINE_string("output", "-", "File for the scores; '-' is standard output.")
+_OUTPUT = flags.DEFINE_string(
+    "output", "-", "JSON lines, TSV or HTML file for the scores; '-' is standard output."
+)
 _OUTPUT_FORMAT = flags.DEFINE_enum(
     "output_format",
     None,
     _FORMATS,
-    "Output format. Default: the ending of --output, otherwise jsonl.",
+    "Format of --output. Default: the extension of --output, otherwise jsonl.",
 )
 _NO_CONTEXT = flags.DEFINE_bool(
-    "no_context_too", False, "Score every sentence without context, too."
+    "no_context_too", False, "Score every sentence with no context, too."
 )
 _MEASURES = flags.DEFINE_list(
     "measures", [SURPRISAL], f"Measures of every target: {', '.join(WORD_MEASURES)}."

@@ -45,7 +45,7 @@ class CoherenceOptions:
       permutation_pool: number of permutations per document from which test sets draw. Each takes
         the time of one test set. 0 shuffles every draw, as in Ji et al. (2015).
       fix_first: number of sentences at the start of each document that stay in place.
-      extra_tests: extra tests: blocks, swaps, insertion.
+      extra_tests: harder tests, separated by commas: blocks, swaps, insertion.
       seed: random seed for permutations and test sets.
     """
 

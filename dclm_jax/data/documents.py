@@ -110,10 +110,10 @@ class TextOptions:
       normalize: normalize quotes, dashes and other punctuation of raw text, as Moses does.
         Tokenized text is never normalized.
       strip_html: remove HTML tags, and replace character references such as &amp; by characters.
-      text_key: column of CSV and TSV, or key of JSON lines, with raw text; for new corpora
-        "text" by default.
-      language: language of the text, as Wikipedia's code, such as en, de or ckb.
-      unicode: Unicode normal form of words. nfc composes letters and accents, and removes format
+      text_key: column of CSV and TSV, or key of JSON lines, with raw text; "text" if a new corpus
+        does not set it.
+      language: language code of the text, as in Wikipedia, such as en, de or ckb.
+      unicode: Unicode normal form of words: nfc composes letters and accents, and removes format
         characters at the edges of words.
       unknown_token: token that stands for OOV words in the text, such as <unk>. Raw text keeps it
         as one word. A named corpus has a fixed token.

@@ -42,7 +42,7 @@ class PrepareOptions:
       vocab_size: maximum number of words in the vocabulary, which has the most frequent training
         words. Default: 10,000; with `min_count` no maximum.
       min_count: minimum number of occurrences of a word in the training text.
-      vocabulary: vocabulary of another corpus, vocabulary.tsv, in place of counted words.
+      vocabulary: file vocabulary.tsv of another corpus, in place of counted words.
       encoding: encoding of text, such as cp1252 or utf-16.
       deduplicate: omit documents with the words of an earlier document, in all splits; train comes
         before valid and test.

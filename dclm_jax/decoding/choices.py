@@ -19,16 +19,17 @@ class Decoding:
     Attributes:
       method: choice of words: the most probable next word (greedy), the text that beam search finds
         (beam), or random words (sample).
-      beam_width: W, number of partial hypotheses per document, for beam search.
+      beam_width: beam width, the number of partial hypotheses per document; 1 is greedy search.
       length_normalization: exponent a in the score of beam search, log P(text) / terms^a, where the
         terms are the words, the ENDs and, for models that decide where a document ends, the
         decisions. 0 compares log P, which prefers short texts; 1 compares the mean per term.
-      temperature: T of sampling from softmax(log P / T). Below 1, likely words become likelier;
-        near 0, only the likeliest word is drawn, or one of several equally likely words.
-      top_k: sample from this number of likeliest words, not from all words. Words as likely as the
-        last of them are included.
-      top_p: sample from the likeliest words that together have at least this probability after
-        temperature and `top_k` (Holtzman et al. 2020, nucleus sampling); 1 for all words.
+      temperature: temperature T of sampling from softmax(log P / T). Below 1, probable words become
+        more probable; near 0, only the most probable word is drawn, or one of several equally
+        probable words.
+      top_k: number of most probable words to sample from. Words as probable as the last of them are
+        included. Default: all words.
+      top_p: minimum total probability, after temperature and `top_k`, of the most probable words to
+        sample from (nucleus sampling, Holtzman et al. 2020); 1 for all words.
       allow_unknown: generate UNKNOWN, too.
 
     Temperature, `top_k` and `top_p` also act on the decision of autoencoders whether a document

@@ -138,7 +138,7 @@ class _Autoencoder(DocumentModel, abc.ABC):
 
 
 class StandardAutoencoder(_Autoencoder):
-    """Input and output are one sequence of tokens each (section 3.2).
+    """Input and output are one sequence of tokens each (Li et al. 2015, section 3.2).
 
     As in `drnnlm`, the decoder's state crosses sentences, and each sentence reads START and
     predicts END. The end of the document is decided between sentences.
@@ -159,7 +159,7 @@ class StandardAutoencoder(_Autoencoder):
 
 
 class HierarchicalAutoencoder(_Autoencoder):
-    """Encoder and decoder each have a level of words and a level of sentences (section 3.3)."""
+    """Encoder and decoder each have a level of words and a level of sentences (Li et al. 2015)."""
 
     name = "hierarchical_autoencoder"
 
@@ -216,7 +216,7 @@ class Remembering(NamedTuple):
 
 
 class HierarchicalAttentionAutoencoder(HierarchicalAutoencoder):
-    """The decoder of sentences also reads the sentences of the source, by attention (section 3.4).
+    """The decoder of sentences also attends to the source (Li et al. 2015, section 3.4).
 
     v_i = U . tanh(W_1 h_{t-1}^s(dec) + W_2 h_i^s(enc)),  a = softmax(v)                 (10), (11)
     m_t = sum_i a_i h_i^s(enc),  h_t^s(dec) = LSTM([e_t^s, m_t], h_{t-1}^s(dec))         (12)-(15)

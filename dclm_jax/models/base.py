@@ -127,11 +127,11 @@ class DocumentModel:
         training step (Merity et al. 2018).
       tie_embeddings: use the embedding matrix also as the output matrix; if K is not H, hidden
         states are first projected to K dimensions, so that V enters no product with H.
-      compute_dtype: float32, or bfloat16 to round the factors of all matrix products and the
-        gradients of their weights; parameters, sums, states and losses stay float32.
+      compute_dtype: type of the factors of matrix products and of the gradients of their weights:
+        float32 or bfloat16. Parameters, sums, states and losses are always float32.
       matmul_precision: precision of products of float32 factors in training: default (the fastest
         on the device: bfloat16 on TPUs, TF32 on H100), high, or highest (float32, as on all CPUs).
-        Validation, and all commands with --matmul_precision, have highest instead.
+        Validation uses highest, and other commands use --matmul_precision.
       remat: recompute a sentence's gates and states in the backward pass of training, which takes
         less memory and more time.
       fused_scan: compute a loop over tokens as one kernel (nn/fused.py), on a TPU v5 or newer; no

@@ -29,7 +29,7 @@ from dclm_jax.nn.stack import StackInput, StackState
 
 
 class RNNLM(DocumentModel):
-    """A language model of single sentences, without context (section 2.1, Eq. 1-2)."""
+    """A language model of single sentences, without context (Ji et al. 2015, Eq. 1-2)."""
 
     name = "rnnlm"
     context_order = 0
@@ -75,7 +75,7 @@ class _LastHiddenState(DocumentModel):
 
 
 class CCDCLM(_LastHiddenState):
-    """Context-to-context: h_{t,n} = g(h_{t,n-1}, [x_{t,n}, c_{t-1}]) (section 2.2, Eq. 4-5)."""
+    """Context-to-context: h_{t,n} = g(h_{t,n-1}, [x_{t,n}, c_{t-1}]) (Ji et al. 2015, Eq. 4-5)."""
 
     name = "ccdclm"
     context_order = None
@@ -92,7 +92,7 @@ class CCDCLM(_LastHiddenState):
 
 @dataclasses.dataclass(frozen=True)
 class CODCLM(_LastHiddenState):
-    """Context-to-output: y_{t,n} ~ softmax(W_h h_{t,n} + W_c c_{t-1} + b) (section 2.2.1, Eq. 6-7).
+    """Context-to-output: y_{t,n} ~ softmax(W_h h_{t,n} + W_c c_{t-1} + b), Ji et al. 2015, Eq. 6-7.
 
     Hidden states do not depend on the context, so that the score of a sentence depends on the
     previous sentence only.
@@ -127,7 +127,7 @@ class RecentSentences(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ADCLM(DocumentModel):
-    """Attention over the words of the last k sentences; in the paper k = 1 (section 2.3, Eq. 8-12).
+    """Attention over the words of the last k sentences; in Ji et al. (2015, Eq. 8-12) k = 1.
 
     Eq. 8-11 are circular: c_{t-1,n} is computed from h_{t,n} and h_{t,n} from c_{t-1,n}. This class
     computes c_{t-1,n} from h_{t,n-1}, as in the attention of Bahdanau et al. (2015), which the
@@ -254,7 +254,7 @@ class SentenceHistory(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class HRNNLM(DocumentModel):
-    """Hierarchical RNNLM with LSTM levels trained jointly (section 4; after Lin et al. 2015).
+    """Hierarchical RNNLM with LSTM levels trained jointly (Ji et al. 2015, after Lin et al. 2015).
 
     d_t = sentence-level g(d_{t-1}, s_t),  s_t = sum of the embeddings of the words of sentence t
     h_{t,n} = word-level g(h_{t,n-1}, [x_{t,n}, d_{t-1}]),  y_{t,n} ~ softmax(W_o h_{t,n} + b)

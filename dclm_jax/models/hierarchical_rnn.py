@@ -157,7 +157,7 @@ class _WordLevel(_Lin):
 
 
 class RNNLin(_WordLevel):
-    """The word level without context, which is the baseline of section 6.2."""
+    """The word level without context, the baseline of Lin et al. (2015, section 6.2)."""
 
     name = "rnn_lin"
     hashed = ("bigrams",)
@@ -167,7 +167,7 @@ class RNNLin(_WordLevel):
 
 
 class RNNSLM(_SentenceLevel):
-    """The sentence level alone, which predicts bags of words (section 4)."""
+    """The sentence level, which predicts bags of words (Lin et al. 2015, section 4)."""
 
     name = "rnnslm"
     objective = "bags"
@@ -188,7 +188,7 @@ class RNNSLM(_SentenceLevel):
 
 @dataclasses.dataclass(frozen=True)
 class HRNNLMTwoStep(_SentenceLevel, _WordLevel):
-    """Both levels (section 5): the word level reads hs_{j-1} (Eq. 10).
+    """The sentence level and the word level, which reads hs_{j-1} (Lin et al. 2015, Eq. 10).
 
     Two-stage training (section 5.2) first trains an `rnnslm`, whose parameters have the same names,
     and then the remaining parameters (`training.start_from`, `training.frozen`). Joint training

@@ -40,7 +40,7 @@ from dclm_jax.nn.stack import StackInput, StackState
 
 @dataclasses.dataclass(frozen=True)
 class RLM(DocumentModel):
-    """The recurrent language model without context (section 2, Eq. 4-9), by default one layer."""
+    """The language model without context of Wang and Cho (2015, Eq. 4-9), by default one layer."""
 
     num_layers: NumLayers = 1
 
@@ -67,7 +67,7 @@ _NUMBER_OF_SENTENCES = files.Range(
 
 @dataclasses.dataclass(frozen=True)
 class BoWEF(DocumentModel):
-    """RLM-BoW-EF-n.
+    """RLM-BoW-EF-n: one bag of words of the previous n sentences, early fusion.
 
     p = P s for one bag of words s of all n sentences; x_t = E w_t + W_p p.
 
@@ -161,7 +161,7 @@ class BoWEF(DocumentModel):
 
 
 class SeqBoWEF(BoWEF):
-    """RLM-SeqBoW-EF-n.
+    """RLM-SeqBoW-EF-n: a recurrent network over n bags of words, early fusion.
 
     p = z_{l-1}, with z_j = g(P s_j, z_{j-1}) for j = l-n..l-1; g is a layer of the model's cell.
     """
@@ -186,7 +186,7 @@ class SeqBoWEF(BoWEF):
 
 @dataclasses.dataclass(frozen=True)
 class SeqBoWATTEF(SeqBoWEF):
-    """RLM-SeqBoW-ATT-EF-n.
+    """RLM-SeqBoW-ATT-EF-n: attention over n bags of words, early fusion.
 
     p_t = sum_j alpha_{t,j} z_j, z_j = [forward; reverse] states of two context networks.
 
@@ -255,7 +255,7 @@ class SeqBoWATTEF(SeqBoWEF):
 
 
 class BoWLF(BoWEF):
-    """RLM-BoW-LF-n.
+    """RLM-BoW-LF-n: one bag of words of the previous n sentences, late fusion.
 
     r_t = sigmoid(W_r (W_p p) + W_r c_t + b_r),  h_t = o_t tanh(c_t + r_t (W_p p)).
 
@@ -302,13 +302,13 @@ class BoWLF(BoWEF):
 
 
 class SeqBoWLF(SeqBoWEF, BoWLF):
-    """RLM-SeqBoW-LF-n."""
+    """RLM-SeqBoW-LF-n: a recurrent network over n bags of words, late fusion."""
 
     name = "rlm_seqbow_lf"
 
 
 class SeqBoWATTLF(SeqBoWATTEF, BoWLF):
-    """RLM-SeqBoW-ATT-LF-n."""
+    """RLM-SeqBoW-ATT-LF-n: attention over n bags of words, late fusion."""
 
     name = "rlm_seqbow_att_lf"
 

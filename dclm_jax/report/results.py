@@ -27,17 +27,17 @@ class Options:
     """Options of a report.
 
     Attributes:
-      measure: whether to measure results that are not saved; otherwise their cells are blank.
+      measure: measure the results that are not saved. By default their cells are blank.
       bootstrap: number of resampled test sets for coherence; 0 skips coherence.
-      permutation_pool: number of permutations per document from which test sets draw; 0 shuffles
-        every draw.
+      permutation_pool: number of permutations per document from which test sets draw. Each takes
+        the time of one test set. 0 shuffles every draw, as in Ji et al. (2015).
       fix_first: number of sentences at the start of each document that stay in place.
       seed: random seed for permutations, test sets and the context ablation.
       adaptations: settings of test-time adaptation by kind, see `evaluation.adaptation`.
       data: prepared corpus. Default: the training corpus of the first run.
-      baseline: baseline of all rows: the workdir of one of the runs, or a model, such as rnnlm,
-        trained with the same recipe. Default: rnnlm for perplexity; rnnlm, drnnlm and hrnnlm for
-        coherence.
+      baseline: baseline of all rows: the workdir of one of the runs, or the name of a model, such
+        as rnnlm, that has a run of the same recipe. Default: rnnlm for perplexity; rnnlm, drnnlm
+        and hrnnlm for coherence.
     """
 
     measure: bool = False

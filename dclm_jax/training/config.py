@@ -47,12 +47,12 @@ class DataConfig:
 class OptimizerConfig:
     """Optimizer options.
 
-    name: adagrad, adadelta, adam or sgd.
+    name: optimizer: adagrad, adadelta, adam or sgd.
     learning_rate: peak of the learning rate; 1 for Zeiler's adadelta.
     clip_norm: maximum global norm of the gradient; 0 for no clipping.
-    schedule: constant; cosine (decay to 0 over the run); halve_on_plateau (halved after each epoch
-      whose mean training loss is not below the previous epoch's loss); or halve_after (halved every
-      halve_every epochs from epoch halve_after on).
+    schedule: learning-rate schedule: constant; cosine (decay to 0 over the run); halve_on_plateau
+      (halved after each epoch whose mean training loss is not below the previous epoch's loss); or
+      halve_after (halved every halve_every epochs from epoch halve_after on).
     warmup_steps: number of steps of linear growth to the peak.
     halve_after: number of epochs, warm-up included, before the schedule halve_after halves the rate
       for the first time.
@@ -91,8 +91,8 @@ class TrainingConfig:
     evaluate_every: number of steps per evaluation; 0 for one evaluation per epoch.
     checkpoint_every: number of steps per checkpoint; every evaluation saves a checkpoint, too.
     log_every: number of steps per line of metrics.jsonl.
-    loss_per: token (a target: a word or END) or sentence, the unit over which the training loss is
-      a mean. The loss of a model of bags of words is always a mean over sentences.
+    loss_per: unit over which the training loss is a mean: token (a target: a word or END) or
+      sentence. The loss of a model of bags of words is always a mean over sentences.
     patience: number of consecutive evaluations without a better perplexity that end training; 0
       for never.
     evaluation_batch_size: number of documents that a process scores together, over all its devices.

@@ -25,6 +25,7 @@ from absl import flags
 from dclm_jax import files
 from dclm_jax.errors import InputError, did_you_mean
 from launch import _app
+from launch._flags import define_metrics
 from launch.benchmark import contest
 from launch.benchmark.contest import Work
 from launch.benchmark.timing import PeerError
@@ -71,7 +72,7 @@ _ROUNDS = flags.DEFINE_integer("rounds", 5, "Number of turns of each contender."
 _SEED = flags.DEFINE_integer(
     "seed", 0, "Random seed for documents, batches and parameters.", lower_bound=0
 )
-_METRICS = flags.DEFINE_string("metrics", None, "JSON file for the result; '-' is standard output.")
+_METRICS = define_metrics()
 
 
 def main(argv: Sequence[str]) -> int | None:

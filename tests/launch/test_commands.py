@@ -47,6 +47,18 @@ _WITHOUT_EFFECT = {
     "report": {"workdir"} | _TEXT,
 }
 """Flags of shared modules that a command does not list, and so refuses."""
+_SEVERAL_MEANINGS = {
+    "baseline",
+    "bootstrap",
+    "data",
+    "input",
+    "output",
+    "seed",
+    "split",
+    "vocab_size",
+    "workdir",
+}
+"""Flags whose content or effect depends on the command."""
 
 
 def flags_of(name: str) -> set[str]:
@@ -65,6 +77,20 @@ def test_help_lists_all_flags_of_the_command_and_nothing_else(name):
     names = re.findall(r"^  --(?:\[no\])?(\w+):", listed, re.MULTILINE)
     assert sorted(names) == sorted(flags_of(name) - _WITHOUT_EFFECT.get(name, set()))
     assert "helpfull" not in text and str(REPOSITORY) not in text
+
+
+def test_a_flag_of_one_meaning_has_one_help_text():
+    texts = {}
+    for name in COMMANDS:
+        with launcher_state(io.TextIOWrapper(io.BytesIO())):
+            importlib.import_module(entry_point(f"launch.{name}"))
+            for module, defined in flags.FLAGS.flags_by_module_dict().items():
+                for flag in defined if of_launch(module) else ():
+                    # Defaults differ among commands.
+                    text = flag.help.partition(" Default:")[0]
+                    texts.setdefault(flag.name, {}).setdefault(text, []).append(name)
+    several = {flag: named for flag, named in texts.items() if len(named) > 1}
+    assert set(several) == _SEVERAL_MEANINGS, several
 
 
 def test_a_neural_model_in_python_has_its_functions_and_parameters(space):

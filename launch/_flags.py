@@ -1,4 +1,4 @@
-"""Flags that set the fields of a dataclass of the library."""
+"""Flags that several launchers define: --metrics, --beam, and the fields of a dataclass."""
 
 import dataclasses
 import re
@@ -14,8 +14,21 @@ from dclm_jax.training.config import field_meanings
 FieldFlags = Mapping[str, "flags.FlagHolder[Any]"]
 """Flags by the names of the fields that they set."""
 _DEFINE = {bool: flags.DEFINE_bool, float: flags.DEFINE_float, str: flags.DEFINE_string}
-# The flags defined below belong to the launcher that calls the function; its --help lists them.
+# The flags defined below belong to the launcher that calls a function; its --help lists them.
 flags.disclaim_key_flags()
+
+
+def define_metrics() -> "flags.FlagHolder[str | None]":
+    """Defines the flag of the file for all results as JSON."""
+    return flags.DEFINE_string(
+        "metrics", None, "JSON file for the results; '-' is standard output."
+    )
+
+
+def define_beam(default: int) -> "flags.FlagHolder[int]":
+    """Defines the flag of the beam width of a search over documents."""
+    text = "Beam width, the number of partial hypotheses per document; 1 is greedy search."
+    return flags.DEFINE_integer("beam", default, text, lower_bound=1)
 
 
 def define_fields(
