@@ -36,6 +36,7 @@ from dclm_jax.data.numbering import NumberedText
 from dclm_jax.data.prepare_plan import (
     DEFAULT_OPTIONS,
     INPUT,
+    LIMITED,
     CorpusPlan,
     PrepareOptions,
     TextPath,
@@ -198,7 +199,8 @@ def _documents(inputs: Mapping[str, _Input], plan: CorpusPlan) -> Iterator[tuple
         if plan.collection:
             documents = text.reader.written(plan.collection.read(text.path))
         else:
-            documents = text.reader.documents(text.path)
+            limit = plan.options.max_documents if name in LIMITED else None
+            documents = text.reader.documents(text.path, limit=limit)
         for document in documents:
             yield part, document
         if plan.collection:
@@ -303,13 +305,17 @@ def _selected(numbered: NumberedText, plan: CorpusPlan) -> _Selection:
     is_repeated_D = numbered.is_repeated(np.full(len(tokens_D), options.deduplicate))
     reason_D = np.select([is_repeated_D, is_short_D, is_long_D], [repeated, short, long], kept)
     is_counted_D = (numbered.parts == corpus.SPLITS.index("train")) & (reason_D == kept)
-    vocabulary = plan.vocabulary or Vocabulary.build(
-        numbered.count_words(is_counted_D),
-        options.vocab_size,
-        plan.text.unknown_token,
-        int(numbered.sentences[is_counted_D].sum()),
-        options.min_count or 1,
-    )
+    vocabulary = plan.vocabulary or Vocabulary(unknown_token=plan.text.unknown_token)
+    if plan.counts_words:
+        vocabulary = vocabulary.extended(
+            numbered.count_words(is_counted_D),
+            options.vocab_size,
+            int(numbered.sentences[is_counted_D].sum()),
+            options.min_count or 1,
+        )
+    if plan.vocabulary and plan.counts_words:
+        num_added = len(vocabulary) - len(plan.vocabulary)
+        job_logger.info(f"words added to {options.vocabulary}: {num_added:,}")
     if options.max_unknown is not None:
         is_unknown_D = numbered.count_unknown(vocabulary) / tokens_D > options.max_unknown
         reason_D = np.where(is_unknown_D & (reason_D == kept), unknown, reason_D)

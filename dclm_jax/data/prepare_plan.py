@@ -20,6 +20,8 @@ DEFAULT_VOCAB_SIZE = 10_000
 _DEFAULT_FRACTIONS = (0.8, 0.1, 0.1)
 INPUT = "input"
 """The name of an input that is divided into splits."""
+LIMITED = (INPUT, "train")
+"""The names of inputs that `PrepareOptions.max_documents` limits."""
 _FORMATS_OF: dict[str, Sequence[str]] = {
     "normalize": (*formats.RAW, "jsonl"),
     "language": (*formats.RAW, "jsonl"),
@@ -39,10 +41,13 @@ class PrepareOptions:
       fractions: shares of train, valid and test for text to divide; 0 skips a split. Default:
         0.8,0.1,0.1.
       seed: random seed for the division into splits.
+      max_documents: maximum number of documents of the text to divide, or of the training text; the
+        first documents are read. Validation and test text is read whole.
       vocab_size: maximum number of words in the vocabulary, which has the most frequent training
         words. Default: 10,000; with `min_count` no maximum.
       min_count: minimum number of occurrences of a word in the training text.
-      vocabulary: file vocabulary.tsv of another corpus, in place of counted words.
+      vocabulary: file vocabulary.tsv of another corpus. Training words are added to it only with
+        `vocab_size` or `min_count`.
       encoding: encoding of text, such as cp1252 or utf-16.
       deduplicate: omit documents with the words of an earlier document, in all splits; train comes
         before valid and test.
@@ -56,6 +61,7 @@ class PrepareOptions:
 
     fractions: Sequence[float] | None = None
     seed: int = 0
+    max_documents: int | None = None
     vocab_size: int | None = None
     min_count: int | None = None
     vocabulary: TextPath | None = None
@@ -68,6 +74,7 @@ class PrepareOptions:
 
     def __post_init__(self):
         require_at_least("seed", self.seed, 0)
+        require_at_least("max_documents", self.max_documents, 1)
         require_at_least("vocab_size", self.vocab_size, 1)
         require_at_least("min_count", self.min_count, 1)
         require_at_least("split_documents_at", self.split_documents_at, 1)
@@ -75,11 +82,6 @@ class PrepareOptions:
         require_at_least("max_words", self.max_words, self.min_words or 1)
         if self.max_unknown is not None and not 0 <= self.max_unknown <= 1:
             raise InputError(f"max_unknown is {self.max_unknown:g}; expected a share from 0 to 1")
-        for name in ("vocab_size", "min_count"):
-            if getattr(self, name) is not None and self.vocabulary is not None:
-                raise InputError(
-                    f"{name} has no effect with a vocabulary file; remove --{name} or --vocabulary"
-                )
 
 
 DEFAULT_OPTIONS = PrepareOptions()
@@ -113,6 +115,11 @@ class CorpusPlan:
         options["vocabulary"] = self.vocabulary and self.vocabulary.fingerprint
         return options | {"collection": self.collection and self.collection.name}
 
+    @property
+    def counts_words(self) -> bool:
+        """Whether words of the training text are added to the vocabulary."""
+        return bool(self.options.vocab_size or self.options.min_count)
+
 
 def complete_plan(
     source: TextSource, text: TextOptions, options: PrepareOptions, name: str | None
@@ -128,8 +135,12 @@ def complete_plan(
         fractions = _DEFAULT_FRACTIONS if INPUT in inputs else ()
     if collection:
         require_effect(text, options, {collection.name})
-    has_split = options.fractions is not None and INPUT not in inputs
-    for flag, is_refused in {"split": has_split, "seed": options.seed and not fractions}.items():
+    refused = {
+        "split": options.fractions is not None and INPUT not in inputs,
+        "seed": options.seed and not fractions,
+        "max_documents": options.max_documents is not None and inputs.keys().isdisjoint(LIMITED),
+    }
+    for flag, is_refused in refused.items():
         if is_refused:
             what = f"{collection.name} takes" if collection else "inputs of given splits take"
             raise InputError(f"{what} no {flag}; remove --{flag}")
@@ -138,10 +149,15 @@ def complete_plan(
     shares = dict(zip(corpus.SPLITS, fractions, strict=False))
     splits = [split for split in corpus.SPLITS if split in inputs]
     splits = splits or [split for split in corpus.SPLITS if shares.get(split) != 0]
-    if "train" not in splits and options.vocabulary is None:
-        raise InputError(
-            "there is no train split to count a vocabulary; name a vocabulary file by --vocabulary"
-        )
+    if "train" not in splits:
+        if options.vocabulary is None:
+            raise InputError(
+                "there is no train split to count a vocabulary; name a vocabulary file by "
+                "--vocabulary"
+            )
+        for name in ("vocab_size", "min_count"):
+            if getattr(options, name) is not None:
+                raise InputError(f"there is no train split to count words; remove --{name}")
     # The embedded corpus is converted to lower case.
     lowercase = text.lowercase or bool(collection and collection.home)
     unknown_token = text.unknown_token or (collection.unknown_token if collection else None)
@@ -149,7 +165,7 @@ def complete_plan(
         unknown_token = lowered(unknown_token, text.language)
     vocabulary, vocab_size = None, options.vocab_size
     if options.vocabulary is not None:
-        vocabulary, vocab_size = Vocabulary.load(options.vocabulary), None
+        vocabulary = Vocabulary.load(options.vocabulary)
         unknown_token = unknown_token or vocabulary.unknown_token
         if unknown_token in vocabulary.words:
             raise InputError(

@@ -110,12 +110,12 @@ class TextReader:
         return prose.Tokenizer(self.options)
 
     def documents(
-        self, path: str | pathlib.Path, *, keep_empty: bool = False
+        self, path: str | pathlib.Path, *, keep_empty: bool = False, limit: int | None = None
     ) -> Iterator[Document]:
-        """The documents of an input; see `read_documents`."""
+        """The documents of an input, at most the first `limit`; see `read_documents`."""
         texts = self._texts(path)
         documents = itertools.chain.from_iterable(itertools.starmap(self.parsed, texts))
-        yield from self.written(documents, keep_empty)
+        yield from itertools.islice(self.written(documents, keep_empty), limit)
         self.finish(path)
 
     def records(self, path: str | pathlib.Path) -> Iterator[formats.Record]:

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import io
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -24,13 +25,13 @@ class Vocabulary:
 
     Attributes:
       words: the words, the three special tokens first.
-      counts: the number of occurrences of each word in the training text.
+      counts: the number of occurrences of each word in the text or texts whose words were counted.
       unknown_token: the text's own spelling of OOV words (`<unk>` in the Penn Treebank), or None.
         This spelling is encoded as UNKNOWN.
     """
 
-    words: tuple[str, ...]
-    counts: tuple[int, ...]
+    words: tuple[str, ...] = SPECIAL_TOKENS
+    counts: tuple[int, ...] = (0,) * len(SPECIAL_TOKENS)
     unknown_token: str | None = None
 
     def __repr__(self) -> str:
@@ -39,42 +40,45 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.words)
 
-    @classmethod
-    def build(
-        cls,
+    def extended(
+        self,
         counter: Mapping[str, int],
         size: int | None,
-        unknown_token: str | None = None,
         num_sentences: int = 0,
         min_count: int = 1,
     ) -> "Vocabulary":
-        """The `size` most frequent words (ties in alphabetical order) and the special tokens.
+        """The vocabulary followed by the most frequent other words of a text (ties in alphabetical
+        order). The counts of all entries include the text.
 
         Args:
-          counter: word -> occurrences in the training text.
+          counter: word -> occurrences in the text. Neither the unknown token nor the spelling of a
+            special token becomes an entry.
           size: maximum number of words, so that there are at most `size + 3` entries; None for
-            all.
-          unknown_token: the text's own spelling of OOV words. Neither this spelling nor the
-            spelling of a special token in the text is an entry.
-          num_sentences: the count of START and of END.
-          min_count: minimum number of occurrences of a word.
+            no maximum.
+          num_sentences: number of sentences of the text, for the counts of START and END.
+          min_count: minimum number of occurrences of a new word.
         """
-        words = counter.keys() - {*SPECIAL_TOKENS, unknown_token}
-        frequent = [word for word in words if counter[word] >= min_count]
-        if words and not frequent:
-            highest = max(counter[word] for word in words)
+        num_words = len(self) - len(SPECIAL_TOKENS)
+        room = None if size is None else size - num_words
+        if room is not None and room < 0:
             raise InputError(
-                f"min_count is {min_count}; the most frequent word occurs {highest} times; choose "
-                "a smaller number"
+                f"vocab_size is {size:,}; the vocabulary file has {num_words:,} words; choose at "
+                "least this number, or remove --vocab_size"
             )
-        entries = sorted(frequent, key=lambda word: (-counter[word], word))[:size]
-        counts = [counter[word] for word in entries]
-        num_unknown = sum(counter.values()) - sum(counts)
-        return cls(
-            words=(*SPECIAL_TOKENS, *entries),
-            counts=(num_sentences, num_sentences, num_unknown, *counts),
-            unknown_token=unknown_token,
-        )
+        others = counter.keys() - {*self.words, *SPECIAL_TOKENS, self.unknown_token}
+        frequent = [word for word in others if counter[word] >= min_count]
+        if others and not frequent:
+            highest = max(counter[word] for word in others)
+            raise InputError(
+                f"min_count is {min_count}; the most frequent{' other' * bool(num_words)} word "
+                f"occurs {highest} times; choose a smaller number"
+            )
+        entries = sorted(frequent, key=lambda word: (-counter[word], word))[:room]
+        words = (*self.words, *entries)
+        _, _, _, *new = (counter.get(word, 0) for word in words)
+        added = (num_sentences, num_sentences, sum(counter.values()) - sum(new), *new)
+        old = (*self.counts, *(0,) * len(entries))
+        return Vocabulary(words, tuple(map(operator.add, old, added)), self.unknown_token)
 
     @functools.cached_property
     def fingerprint(self) -> str:

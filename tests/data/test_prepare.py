@@ -37,16 +37,62 @@ def test_unknown_token_maps_to_unknown_also_when_lowercased(text, out):
 
 
 def test_given_vocabulary_and_its_unknown_token(tmp_path, text, out):
-    Vocabulary.build({"c": 2, ".": 1}, 9, "<unk>").save(tmp_path / "v.tsv")
+    Vocabulary(unknown_token="<unk>").extended({"c": 2, ".": 1}, 9).save(tmp_path / "v.tsv")
     manifest = make_corpus({"test": text}, out, vocabulary=tmp_path / "v.tsv")
     assert manifest.splits["test"].oov_tokens == 50
     assert words_of(out, "test")[0] == [["<UNKNOWN>"] * 4, ["c", "<UNKNOWN>", "."]]
     assert open_corpus(out, "test").vocabulary.unknown_token == "<unk>"
 
 
+def test_words_of_the_training_text_are_added_to_a_vocabulary(tmp_path, text, out, caplog):
+    old = Vocabulary(unknown_token="<unk>").extended({"c": 2, ".": 1}, 9, 4)
+    old.save(tmp_path / "v.tsv")
+    options = dict(vocabulary=tmp_path / "v.tsv", min_count=2)
+    manifest = make_corpus({"train": text, "test": text}, out, **options)
+    vocabulary = open_corpus(out, "test").vocabulary
+    assert vocabulary.words == (*old.words, "<UNK>", "a", "b")
+    # w0 to w9 and <unk> are unknown.
+    assert vocabulary.counts == (24, 24, 20, 12, 11, 10, 10, 10)
+    assert manifest.vocabulary_size == 8 and manifest.splits["test"].oov_tokens == 20
+    assert "v.tsv: 3" in caplog.text
+    assert make_corpus({"train": text, "test": text}, out, **options) == manifest
+    with pytest.raises(InputError, match="out: already has a different corpus .min_count differ"):
+        make_corpus({"train": text, "test": text}, out, vocabulary=tmp_path / "v.tsv")
+
+
+def test_first_documents_of_the_training_text(tmp_path, text, out):
+    make_corpus({"train": text, "test": text}, out, max_documents=3, vocab_size=4)
+    documents = read(text)
+    assert list(contents(out, "train")) == [document.id for document in documents[:3]]
+    assert len(contents(out, "test")) == 10
+    assert open_corpus(out, "train").vocabulary.counts[:3] == (6, 6, 9)
+    # Documents after the last one are not parsed.
+    lines = write(tmp_path / "t.jsonl", '{"text": "good"}\n{"text": "better"}\n{"text": "best"}\n{')
+    make_corpus({"train": lines}, tmp_path / "two", max_documents=2)
+    assert words_of(tmp_path / "two", "train") == [[["good"]], [["better"]]]
+
+
+def test_first_documents_of_a_text_to_divide(text, out):
+    make_corpus(text, out, max_documents=5, fractions=(0.6, 0.2, 0.2))
+    first = [document.id for document in read(text)][:5]
+    assert sorted(sum(ids_of(out).values(), [])) == sorted(first)
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ({"test": "t"}, dict(vocabulary="v"), "inputs of given splits take no max_documents"),
+        (None, dict(format="sotu"), "sotu takes no max_documents; remove --max_documents"),
+    ],
+)
+def test_texts_without_first_documents(out, source, options, message):
+    with pytest.raises(InputError, match=message):
+        make_corpus(source, out, max_documents=3, **options)
+
+
 def test_a_word_of_the_vocabulary_cannot_stand_for_unknown_words(tmp_path, text, out):
     words = tmp_path / "v.tsv"
-    Vocabulary.build({"c": 2, "<unk>": 1}, 9).save(words)
+    Vocabulary().extended({"c": 2, "<unk>": 1}, 9).save(words)
     with pytest.raises(InputError, match="'<unk>', which is also a word of .*v.tsv; remove the wo"):
         make_corpus({"test": text}, out, vocabulary=words, unknown_token="<unk>")
 
@@ -174,13 +220,18 @@ def test_names_of_files_need_not_be_valid_utf8(tmp_path, out):
     [
         (dict(vocab_size=0), "vocab_size is 0; expected at least 1"),
         (dict(min_count=99), "min_count is 99; the most frequent word occurs 8 times"),
-        (dict(min_count=2, vocabulary="v"), "min_count has no effect with a vocabulary file"),
+        (dict(max_documents=0), "max_documents is 0; expected at least 1"),
+        (dict(max_documents=2), "2 documents are too few to split"),
         (dict(unknown_token="two words"), "expected one word"),
         (dict(min_words=5, max_words=4), "max_words is 4; expected at least 5"),
         (dict(max_unknown=1.5), "max_unknown is 1.5; expected a share from 0 to 1"),
         (dict(fractions=(0.8, 0.1, 0.2)), "expected three shares"),
         (dict(fractions=(1.1, 0, -0.1)), "expected three shares"),
         (dict(fractions=(0, 0.5, 0.5)), "there is no train split to count a vocabulary"),
+        (
+            dict(fractions=(0, 0.5, 0.5), vocabulary="v", min_count=2),
+            "there is no train split to count words; remove --min_count",
+        ),
     ],
 )
 def test_bad_options(text, out, options, message):

@@ -8,14 +8,38 @@ COUNTER = {"b": 3, "a": 3, "c": 5, "d": 1, "<unk>": 9, "<END>": 7, "e": 1}
 
 
 def test_keeps_the_most_frequent_words_and_breaks_ties_alphabetically():
-    vocabulary = Vocabulary.build(COUNTER, 3, "<unk>", num_sentences=11)
+    vocabulary = Vocabulary(unknown_token="<unk>").extended(COUNTER, 3, 11)
     assert vocabulary.words == (*SPECIAL_TOKENS, "c", "a", "b")
     # Unknown: <unk> 9, the text's <END> 7, d 1, e 1.
     assert vocabulary.counts == (11, 11, 18, 5, 3, 3)
 
 
+def test_added_words_follow_the_words_of_the_vocabulary():
+    old = Vocabulary((*SPECIAL_TOKENS, "d", "x", "a"), (5, 5, 4, 3, 2, 1), "<unk>")
+    extended = old.extended(COUNTER, 5, 11)
+    assert extended.words == (*old.words, "c", "b")
+    # The counts of both texts. Unknown in the second: <unk> 9, its <END> 7, e 1.
+    assert extended.counts == (5 + 11, 5 + 11, 4 + 17, 3 + 1, 2, 1 + 3, 5, 3)
+    assert extended.unknown_token == "<unk>"
+    assert old.extended(COUNTER, None, min_count=5).words == (*old.words, "c")
+    assert old.extended(COUNTER, 3).words == old.words
+
+
+@pytest.mark.parametrize(
+    ("size", "min_count", "message"),
+    [
+        (2, 1, "vocab_size is 2; the vocabulary file has 3 words; choose at least this number"),
+        (None, 6, "min_count is 6; the most frequent other word occurs 5 times; choose a smaller"),
+    ],
+)
+def test_words_cannot_be_added(size, min_count, message):
+    old = Vocabulary((*SPECIAL_TOKENS, "d", "x", "a"), (0,) * 6, "<unk>")
+    with pytest.raises(InputError, match=message):
+        old.extended(COUNTER, size, min_count=min_count)
+
+
 def test_encodes_unknown_words_and_forged_boundaries_as_unknown():
-    vocabulary = Vocabulary.build(COUNTER, 3, "<unk>")
+    vocabulary = Vocabulary(unknown_token="<unk>").extended(COUNTER, 3)
     ids = vocabulary.encode(["c", "a", "b", "d", "<unk>", "<START>", "<END>", "<UNKNOWN>"])
     assert ids.dtype == np.int32
     np.testing.assert_array_equal(ids, [3, 4, 5, 2, 2, 2, 2, 2])
@@ -30,7 +54,7 @@ def test_unknown_token_that_is_also_a_listed_word_is_unknown():
 
 @pytest.mark.parametrize("unknown_token", [None, "<unk>"])
 def test_file_round_trip(tmp_path, unknown_token):
-    vocabulary = Vocabulary.build({"naïve": 2, "日本": 1}, 5, unknown_token, 4)
+    vocabulary = Vocabulary(unknown_token=unknown_token).extended({"naïve": 2, "日本": 1}, 5, 4)
     vocabulary.save(tmp_path / "v.tsv")
     assert Vocabulary.load(tmp_path / "v.tsv") == vocabulary
     lines = (tmp_path / "v.tsv").read_text("utf-8").splitlines()
