@@ -140,7 +140,7 @@ def _workload() -> Workload:
         job = open_job(config)
         shapes = job.batches.shapes(range(job.batches.steps_per_epoch))
         positions = sum(count * shape.num_positions for shape, count in shapes.items())
-        largest = max(shapes, key=lambda shape: shape.num_positions)
+        largest = max(shapes, key=lambda shape: shape.on_each(_DEVICES.value).positions_at_once)
         share = job.batches.num_targets / positions
         loss_per = job.config.training.loss_per
         return Workload(job.model, job.optimizer, job.state, loss_per, largest, share)

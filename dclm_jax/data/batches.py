@@ -22,6 +22,9 @@ from dclm_jax.errors import InputError
 
 # Buckets of longer sentences double the last boundary.
 LENGTH_BOUNDARIES = (8, 16, 32, 48, 64, 96, 128, 192, 256, 512)
+PART_POSITIONS = 256
+"""Maximum N at which a device reads all segments of a training step at once; with longer sentences
+it reads parts, so that few long sentences do not determine the memory of training."""
 # Shorter segments are padded to this length, longer segments to this length times 2^i. If L is
 # less, segments are padded to L.
 SHORT_SEGMENT = 16
@@ -64,6 +67,20 @@ class Shape(NamedTuple):
     def num_positions(self) -> int:
         """Positions of targets, padding included."""
         return self.segments * self.sentences * self.positions
+
+    @property
+    def parts(self) -> int:
+        """Number of equal parts of the segments that one device reads one after another; at least
+        N / PART_POSITIONS, except that a part has at least one segment."""
+        enough = min(-(-self.positions // PART_POSITIONS), self.segments)
+        return next(
+            parts for parts in range(enough, self.segments + 1) if self.segments % parts == 0
+        )
+
+    @property
+    def positions_at_once(self) -> int:
+        """Positions of targets that one device reads at once, padding included."""
+        return self.num_positions // self.parts
 
     def on_each(self, devices: int) -> "Shape":
         """The part of one device; missing segments are padding."""

@@ -156,11 +156,11 @@ class _Run:
         # Before the workdir is changed: if memory is too small or another run cannot be read,
         # nothing is left behind.
         if shapes := job.batches.shapes(range(writer.trained_steps, job.total_steps)):
-            largest = max(shapes, key=lambda shape: shape.num_positions)
+            on_each = [shape.on_each(jax.device_count()) for shape in shapes]
+            largest = max(on_each, key=lambda shape: shape.positions_at_once)
             size = _shape_text(largest.sentences, largest.positions)
             job_logger.info(f"compiling the largest of {len(shapes)} shapes: {size}")
-            device_shape = largest.on_each(jax.device_count())
-            self._compile(device_shape.batch(jax.local_device_count()))
+            self._compile(largest.batch(jax.local_device_count()))
         resumes = writer.trained_steps > 0
         start = processes.together(lambda: _start(job, init_key, resumes=resumes))
         first = first_state(start.params, job.optimizer, job.state.frozen)

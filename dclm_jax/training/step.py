@@ -1,7 +1,8 @@
 """One training step: pure, and data-parallel under `jax.pmap`.
 
 There is one copy of the state per device. The gradient is psum(sum of gradients) / psum(tokens or
-sentences), never a mean of means; empty batch elements change no sum.
+sentences), never a mean of means; empty batch elements change no sum. A device reads a batch of
+long sentences in parts (`Shape.parts`), and adds their gradients.
 """
 
 import functools
@@ -16,7 +17,7 @@ import optax
 
 from dclm_jax import processes
 from dclm_jax.allocation import device_memory, gib, peak_memory
-from dclm_jax.data.batches import Batch
+from dclm_jax.data.batches import Batch, Shape
 from dclm_jax.errors import InputError
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.nn.layers import filled
@@ -86,15 +87,16 @@ def train_step(
         are folded in.
     """
     trained, held = split(state.params, state.frozen)
-    dropout_keys = _dropout_keys(key, state.step, len(batch.tokens_BxSxN))
+    keys_B, weights_key = _dropout_keys(key, state.step, len(batch.tokens_BxSxN))
 
-    def loss(trained: Params) -> tuple[jax.Array, Likelihood]:
-        sums = batch_likelihood(model, filled(trained, held), batch, *dropout_keys)
+    def loss(trained: Params, batch: Batch, keys_B: jax.Array) -> tuple[jax.Array, Likelihood]:
+        sums = batch_likelihood(model, filled(trained, held), batch, keys_B, weights_key)
         return sums.nll + sums.extra, sums
 
     # The products of the backward pass have the same precision.
     with jax.default_matmul_precision(model.matmul_precision):
-        gradients, sums = jax.grad(loss, has_aux=True)(trained)
+        gradient = functools.partial(jax.grad(loss, has_aux=True), trained)
+        gradients, sums = _sum_over_parts(gradient, batch, keys_B)
     gradients, sums = jax.lax.psum((gradients, sums), DEVICES)
     count = {"token": sums.terms, "sentence": sums.sentences}[loss_per]
     gradients = jax.tree.map(lambda gradient: gradient / count, gradients)
@@ -107,6 +109,25 @@ def train_step(
     extra = jnp.zeros(()) if state.frozen else sums.extra
     metrics = StepMetrics(sums.nll, extra, sums.terms, sums.tokens, norm, factor)
     return TrainState(state.step + 1, params, optimizer_state, state.frozen), metrics
+
+
+def _sum_over_parts(
+    function: Callable[[Batch, jax.Array], Any], batch: Batch, keys_B: jax.Array
+) -> Any:
+    """The sum of a function's values at the parts of a batch and of the keys of its elements."""
+    parts = Shape(*batch.mask_BxSxN.shape).parts
+    if parts == 1:
+        return function(batch, keys_B)
+
+    def add(total: Any, part: tuple[Batch, jax.Array]) -> tuple[Any, None]:
+        return jax.tree.map(jnp.add, total, function(*part)), None
+
+    in_parts = jax.tree.map(
+        lambda array: array.reshape(parts, -1, *array.shape[1:]), (batch, keys_B)
+    )
+    first = jax.tree.map(lambda array: array[0], in_parts)
+    zero = jax.tree.map(jnp.zeros_like, jax.eval_shape(function, *first))
+    return jax.lax.scan(add, zero, in_parts)[0]
 
 
 def _dropout_keys(key: jax.Array, step: jax.Array, rows: int) -> tuple[jax.Array, jax.Array]:

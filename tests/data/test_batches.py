@@ -96,6 +96,15 @@ def test_length_bucket():
     assert {length: length_bucket(length) for length in cases} == cases
 
 
+@pytest.mark.parametrize(
+    ("segments", "positions", "parts"),
+    [(32, 256, 1), (32, 384, 2), (32, 1024, 4), (20, 2048, 10), (6, 1024, 6), (1, 4096, 1)],
+)
+def test_parts_of_batches_with_long_sentences(segments, positions, parts):
+    shape = Shape(segments, 5, positions)
+    assert (shape.parts, shape.positions_at_once) == (parts, segments * 5 * positions // parts)
+
+
 @pytest.mark.parametrize("max_words", [0, 20])
 def test_an_epoch_is_every_segment_once_in_few_shapes_and_at_most_one_partial_batch(
     corpus, max_words

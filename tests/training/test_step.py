@@ -14,11 +14,14 @@ import jax.export
 import numpy as np
 import pytest
 
-from dclm_jax.data.batches import Batch
+from dclm_jax.allocation import peak_memory
+from dclm_jax.data import batches
+from dclm_jax.data.batches import Batch, Shape
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.reading.likelihoods import batch_likelihood, earlier_sentences
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.freezing import by_path
+from dclm_jax.training.job import first_shapes
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import (
     TrainState,
@@ -113,6 +116,46 @@ def test_two_steps_of_clipped_adagrad_by_hand(name, loss_per):
         state.params,
         params,
     )
+
+
+PARTS: list[tuple[str, float, dict[str, Any]]] = [
+    ("adclm", 0.0, {"loss_per": "sentence"}),
+    ("ccdclm", 0.4, {"variational_dropout": True, "recurrent_dropout": 0.3}),
+    ("rlm_bow_lf", 0.4, {"frozen": ["embedding"]}),
+    ("hrnnlm_two_step", 0.4, {}),
+    (AUTOENCODER, 0.4, {}),
+]
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize(("name", "dropout", "options"), some(PARTS[1:2], all=PARTS))
+def test_parts_of_a_batch_take_the_same_step_as_the_batch(monkeypatch, name, dropout, options):
+    shape = Shape(*make_batch(name).mask_BxSxN.shape)
+    assert shape.segments == 4 and shape.parts == 1
+    state, norms = run_steps(name, dropout, **options)
+    for positions, parts in ((shape.positions - 1, 2), (1, 4)):
+        monkeypatch.setattr(batches, "PART_POSITIONS", positions)
+        assert shape.parts == parts
+        by_parts, norms_by_parts = run_steps(name, dropout, **options)
+        np.testing.assert_allclose(norms_by_parts, norms, rtol=1e-9)
+        jax.tree.map(
+            lambda got, want: np.testing.assert_allclose(got, want, rtol=1e-7, atol=1e-9),
+            by_parts.params,
+            state.params,
+        )
+
+
+def test_long_sentences_do_not_determine_the_memory_of_a_step():
+    model = simple_model("adclm")
+    optimizer = create_optimizer(OptimizerConfig(), 1)
+    state = first_shapes(model, optimizer)
+
+    def memory(positions: int) -> int:
+        batch = Shape(8, 3, positions).batch(1)
+        step = parallel_step(model, optimizer)
+        return peak_memory(step.lower(state, batch, jax.random.key(0)).compile())
+
+    assert memory(2048) < 1.2 * memory(256)
 
 
 def test_shard_rows_fills_up_with_empty_rows():
