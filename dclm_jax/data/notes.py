@@ -8,10 +8,12 @@ normal form such words are not changed, and a note counts them.
 
 import collections
 import functools
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 
 from dclm_jax.data.documents import NO_FORM, TextOptions
+from dclm_jax.errors import brief
 
 _NOTES = {
     "title": "lines that begin with = and end a document: {count:,}; title words omitted: "
@@ -28,6 +30,12 @@ _NOTES = {
 
 _DOTLESS = frozenset("tr tur az aze azj crh gag tly".split())
 """Codes of languages that write i with and without a dot, such as Turkish and Azerbaijani."""
+_UNSPACED = re.compile("[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+"""Letters of scripts without spaces between words: Thai, Lao, Tibetan, Burmese, Khmer, Japanese,
+Chinese."""
+_UNSPACED_SHARE, _UNDIVIDED_LENGTH = 0.1, 6
+"""Minimum share of words with these letters in a text of such a language, and a mean number of
+their characters that is above the mean of words."""
 _LEAST_MARKUP, _MARKUP_SHARE = 3, 1e-3
 """Minimum number of HTML tags, in total and per word, of a warning."""
 
@@ -46,21 +54,32 @@ class Notes:
         self._largest: dict[str, tuple[int, str]] = {}
 
     def add(self, kind: str, example: str = "", size: int = 1) -> None:
-        """Counts a kind, a key of _NOTES or "markup"; the largest is the example."""
+        """Counts a kind, a key of _NOTES, "markup" or "unspaced"; the largest is the example."""
         self._counts[kind] += 1
         self._sizes[kind] += size
         if size > self._largest.get(kind, (0, ""))[0]:
             self._largest[kind] = size, example
 
-    def html_warning(self, num_words: int) -> str:
-        """A warning of HTML in a text of `num_words` words; empty if HTML is rare."""
+    def warnings(self, num_words: int, *, is_raw: bool) -> Iterator[str]:
+        """Warnings of frequent HTML and of text that is not divided into words.
+
+        Args:
+          num_words: number of words of the text.
+          is_raw: whether the text is raw; the tokenizer divides words at spaces.
+        """
         count = self._counts["markup"]
-        if count < _LEAST_MARKUP or count < num_words * _MARKUP_SHARE:
-            return ""
-        return (
-            f"HTML tags and character references: {count:,} in {num_words:,} words, such as "
-            f"{self._largest['markup'][1]}; add --strip_html to remove them"
-        )
+        if count >= max(_LEAST_MARKUP, num_words * _MARKUP_SHARE):
+            yield (
+                f"HTML tags and character references: {count:,} in {num_words:,} words, such as "
+                f"{self._largest['markup'][1]}; add --strip_html to remove them"
+            )
+        count, size = self._counts["unspaced"], self._sizes["unspaced"]
+        if count > num_words * _UNSPACED_SHARE and (is_raw or size > count * _UNDIVIDED_LENGTH):
+            yield (
+                f"the text is not divided into words: {count:,} of {num_words:,} words, such as "
+                f"{brief(self._largest['unspaced'][1])}, are in a script without spaces between "
+                "words; tokenize the text yourself, and read it with --format=lines"
+            )
 
     def lines(self) -> Iterator[str]:
         """Notes for the user, most with the flag that changes the behaviour."""
@@ -96,11 +115,16 @@ def composed(words: Iterable[str], form: str) -> list[str]:
     return list(map(_composed, words))
 
 
-def note_unseen(words: Iterable[str], notes: Notes) -> None:
-    """Counts words with invisible characters or decomposed accents."""
+def note_words(words: Iterable[str], notes: Notes) -> None:
+    """Counts words with invisible characters or decomposed accents, and words in scripts without
+    spaces."""
     for word in words:
-        if not word.isascii() and _is_unseen(word):
+        if word.isascii():
+            continue
+        if _is_unseen(word):
             notes.add("unseen", ascii(word))
+        if _UNSPACED.search(word):
+            notes.add("unspaced", word, len(word))
 
 
 def _is_format(character: str) -> bool:

@@ -14,7 +14,7 @@ from dclm_jax.data import formats, prose
 from dclm_jax.data.documents import PLAIN, Document, TextFormat, TextOptions
 from dclm_jax.data.formats import Text
 from dclm_jax.data.markup import html_markup, without_html
-from dclm_jax.data.notes import Notes, as_words, note_unseen
+from dclm_jax.data.notes import Notes, as_words, note_words
 from dclm_jax.data.text_files import (
     UTF8,
     TextLine,
@@ -177,7 +177,7 @@ class TextReader:
             row_of_word = row_of_word and _of_written(words, row_of_word)
             written = [list(filter(None, sentence)) for sentence in words if any(sentence)]
             for sentence in written:
-                note_unseen(sentence, self.notes)
+                note_words(sentence, self.notes)
                 self._num_words += len(sentence)
             self.empty_sentences += len(sentences) - len(written)
             self.empty_documents += not written
@@ -192,7 +192,7 @@ class TextReader:
             raise InputError(f"{name}: has no documents; expected text")
         for note in self.notes.lines():
             logger.log(level, f"{name}: {note}")
-        if warning := self.notes.html_warning(self._num_words):
+        for warning in self.notes.warnings(self._num_words, is_raw=self.has_raw_text):
             logger.warning(f"{name}: {warning}")
         if self.notes.has_paragraphs:
             logger.info(
