@@ -13,7 +13,7 @@ from dclm_jax.evaluation import adaptation
 from dclm_jax.evaluation.datasets import open_split
 from dclm_jax.evaluation.results import VERSION, Results
 from dclm_jax.log import logger
-from dclm_jax.report import figures, page, tables
+from dclm_jax.report import figures, numbers, page, tables
 from dclm_jax.report.figures import Figure
 from dclm_jax.report.results import Collector, Options, RunResults, facts_of
 from dclm_jax.report.rows import Row, baselines_of, rows_of, without
@@ -67,7 +67,7 @@ class Report:
             else:
                 figures.plot(figure, path)
                 lines.append(f"{figure.title}: {path}")
-        files.write_json(output / "report.json", tables.to_json(self.rows, self.baselines))
+        files.write_json(output / "report.json", numbers.to_json(self.rows, self.baselines))
         for name, content in (
             ("report.tex", self._latex()),
             (MARKDOWN, self._markdown()),

@@ -94,6 +94,14 @@ class Row:
         nll, counts = zip(*map(get, tests), strict=True)
         return Sums(np.mean(nll, axis=0), counts[0])
 
+    def group_perplexities(self, grouping: Grouping) -> dict[str, float | None]:
+        """Test perplexities by group; None for a group without targets."""
+        sums = self.sums(grouping.sums)
+        if sums is None:
+            return dict.fromkeys(grouping.groups)
+        values = zip(grouping.groups, sums.perplexities.tolist(), strict=True)
+        return {name: None if math.isnan(value) else value for name, value in values}
+
     def resampled(self) -> np.ndarray:
         """Test perplexities in resampled test sets [resamples], means over runs. The test sets are
         equal for all rows; all runs must have test results."""

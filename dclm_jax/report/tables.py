@@ -1,9 +1,5 @@
-"""The tables of a report, including the tables of Ji et al. (2015), and all its numbers.
+"""The tables of a report, including the tables of Ji et al. (2015); missing results are blank."""
 
-Missing measurements are blank in tables and absent in JSON.
-"""
-
-import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +10,6 @@ import numpy as np
 from dclm_jax.coherence.results import Coherence
 from dclm_jax.data.encoding import oov_warning
 from dclm_jax.evaluation.perplexity import COUNTING_RULES, Perplexity
-from dclm_jax.evaluation.significance import ZTest
 from dclm_jax.evaluation.target_sums import GROUPINGS, Grouping
 from dclm_jax.report.results import ModelResults, RunResults
 from dclm_jax.report.rows import (
@@ -270,7 +265,7 @@ def _context(all_rows: Sequence[Row]) -> Table:
 
 def _by_group(all_rows: Sequence[Row], grouping: Grouping) -> Table:
     """Perplexities by the groups of targets."""
-    perplexities = [_group_perplexities(row, grouping) for row in all_rows]
+    perplexities = [row.group_perplexities(grouping) for row in all_rows]
     columns = [_labels(all_rows)]
     for name in grouping.groups:
         values = [None if by_group[name] is None else [by_group[name]] for by_group in perplexities]
@@ -298,73 +293,6 @@ def runs_table(rows: Sequence[Row]) -> Table:
         "is identified by the first characters of its checksum."
     )
     return Table.of("Runs", about, columns)
-
-
-def to_json(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Any]:
-    """All numbers of all rows, without numbers of single documents."""
-    return {
-        "rows": [
-            {
-                "label": row.label,
-                "config": row.config,
-                "test_interval": row.perplexity_interval(),
-                "compared": {
-                    name: _json_of(comparison)
-                    for name in baselines
-                    if (comparison := compare(row, all_rows, name)) is not None
-                },
-                "runs": [_run_json(row, run) for run in row.runs],
-            }
-            for row in all_rows
-        ]
-    }
-
-
-def _run_json(row: Row, run: RunResults) -> dict[str, Any]:
-    facts = dataclasses.asdict(run.facts)
-    del facts["config"]
-    test, contexts, fixed = run.test, run.contexts, run.first_fixed
-    return {
-        "seed": run.facts.seed,
-        **facts,
-        "valid": run.valid and run.valid.perplexity.to_json(),
-        **_test_json(run),
-        "arrangements": contexts
-        and {"own": test and test.perplexity.perplexity, **dataclasses.asdict(contexts)},
-        "first_kept": fixed and dataclasses.asdict(fixed),
-        "adapted": {
-            kind: {"setting": run.settings[kind], **_test_json(results)}
-            for kind, results in run.adapted.items()
-        },
-        **{
-            grouping.name: _group_perplexities(dataclasses.replace(row, runs=[run]), grouping)
-            for grouping in GROUPINGS
-        },
-    }
-
-
-def _test_json(results: ModelResults) -> dict[str, Any]:
-    test, coherence = results.test, results.coherence
-    return {
-        "test": test and test.perplexity.to_json(),
-        "coherence": coherence and dataclasses.asdict(coherence.result),
-    }
-
-
-def _json_of(comparison: Comparison) -> dict[str, Any]:
-    return {
-        name: value._asdict() if isinstance(value, ZTest) else value
-        for name, value in comparison._asdict().items()
-    }
-
-
-def _group_perplexities(row: Row, grouping: Grouping) -> dict[str, float | None]:
-    """Perplexities by group; None for a group without targets."""
-    sums = row.sums(grouping.sums)
-    if sums is None:
-        return dict.fromkeys(grouping.groups)
-    values = zip(grouping.groups, sums.perplexities.tolist(), strict=True)
-    return {name: None if math.isnan(value) else value for name, value in values}
 
 
 def _validation(run: RunResults) -> float | None:
