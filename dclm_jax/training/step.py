@@ -115,7 +115,8 @@ def _sum_over_parts(
     function: Callable[[Batch, jax.Array], Any], batch: Batch, keys_B: jax.Array
 ) -> Any:
     """The sum of a function's values at the parts of a batch and of the keys of its elements."""
-    parts = Shape(*batch.mask_BxSxN.shape).parts
+    segments, sentences, positions = batch.mask_BxSxN.shape
+    parts = Shape(segments, sentences, positions).parts
     if parts == 1:
         return function(batch, keys_B)
 

@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import os
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ def test_given_vocabulary_and_its_unknown_token(tmp_path, text, out):
 def test_words_of_the_training_text_are_added_to_a_vocabulary(tmp_path, text, out, caplog):
     old = Vocabulary(unknown_token="<unk>").extended({"c": 2, ".": 1}, 9, 4)
     old.save(tmp_path / "v.tsv")
-    options = dict(vocabulary=tmp_path / "v.tsv", min_count=2)
+    options: dict[str, Any] = dict(vocabulary=tmp_path / "v.tsv", min_count=2)
     manifest = make_corpus({"train": text, "test": text}, out, **options)
     vocabulary = open_corpus(out, "test").vocabulary
     assert vocabulary.words == (*old.words, "<UNK>", "a", "b")

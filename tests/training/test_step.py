@@ -130,8 +130,9 @@ PARTS: list[tuple[str, float, dict[str, Any]]] = [
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize(("name", "dropout", "options"), some(PARTS[1:2], all=PARTS))
 def test_parts_of_a_batch_take_the_same_step_as_the_batch(monkeypatch, name, dropout, options):
-    shape = Shape(*make_batch(name).mask_BxSxN.shape)
-    assert shape.segments == 4 and shape.parts == 1
+    segments, sentences, positions = make_batch(name).mask_BxSxN.shape
+    shape = Shape(segments, sentences, positions)
+    assert (segments, shape.parts) == (4, 1)
     state, norms = run_steps(name, dropout, **options)
     for positions, parts in ((shape.positions - 1, 2), (1, 4)):
         monkeypatch.setattr(batches, "PART_POSITIONS", positions)
