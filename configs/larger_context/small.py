@@ -5,7 +5,7 @@ sentences. Any prepared corpus of documents can be used:
 
     python -m launch.prepare --train=REVIEWS/train.txt --valid=REVIEWS/valid.txt \
         --test=REVIEWS/test.txt --output=data/film
-    for run in rlm rlm_bow_lf-{1,8}; do
+    for run in rlm rlm_{bow_ef,bow_lf,seqbow_att_lf}-{1,2,4,8}; do
         python -m launch.train --config=configs/larger_context/small.py:$run \
             --config.data.directory=data/film --workdir=runs/larger/$run
     done
