@@ -5,8 +5,8 @@
         --alternatives=grammatical,ungrammatical --by=item_type --output=pairs.tsv
 
 --input is a table (.csv, .tsv) or JSON lines with one pair per row; for '-' add --format. The
-default columns are those of BLiMP (Warstadt et al. 2020). --alternatives names two or more columns,
-the column of the right alternative first. The sentences of the column "context", if there is one,
+default columns are the columns of BLiMP (Warstadt et al. 2020). --alternatives names two or more
+columns, the column of the right alternative first. The sentences of the column "context", if there is one,
 are read before each alternative. Cells are raw text, which is divided into sentences and words; log
 P of an alternative is the sum over its sentences.
 
