@@ -6,9 +6,9 @@
 
 --input is a table (.csv, .tsv) or JSON lines with one pair per row; for '-' add --format. The
 default columns are the columns of BLiMP (Warstadt et al. 2020). --alternatives names two or more
-columns, the column of the right alternative first. The sentences of the column "context", if there is one,
-are read before each alternative. Cells are raw text, which is divided into sentences and words; log
-P of an alternative is the sum over its sentences.
+columns, the column of the right alternative first. The sentences of the column "context", if the
+table has one, are read before each alternative. Cells are raw text, which is divided into sentences
+and words; log P of an alternative is the sum over its sentences.
 
 The accuracy is the share of pairs in which the right alternative has the highest log P, in total
 and per target (a word or <END>). If k alternatives share the highest log P, and the right one is
