@@ -135,15 +135,16 @@ def complete_plan(
         fractions = _DEFAULT_FRACTIONS if INPUT in inputs else ()
     if collection:
         require_effect(text, options, {collection.name})
-    refused = {
-        "split": options.fractions is not None and INPUT not in inputs,
-        "seed": options.seed and not fractions,
-        "max_documents": options.max_documents is not None and inputs.keys().isdisjoint(LIMITED),
-    }
-    for flag, is_refused in refused.items():
+    has_split = options.fractions is not None and INPUT not in inputs
+    for flag, is_refused in {"split": has_split, "seed": options.seed and not fractions}.items():
         if is_refused:
             what = f"{collection.name} takes" if collection else "inputs of given splits take"
             raise InputError(f"{what} no {flag}; remove --{flag}")
+    if options.max_documents is not None and inputs.keys().isdisjoint(LIMITED):
+        raise InputError(
+            "max_documents limits the documents of --train, or of --input without --corpus; "
+            "remove --max_documents"
+        )
     if options.fractions is not None:
         fractions = _checked(options.fractions)
     shares = dict(zip(corpus.SPLITS, fractions, strict=False))

@@ -71,7 +71,7 @@ class Vocabulary:
             highest = max(counter[word] for word in others)
             raise InputError(
                 f"min_count is {min_count}; the most frequent{' other' * bool(num_words)} word "
-                f"occurs {highest} times; choose a smaller number"
+                f"has the count {highest}; choose at most this number"
             )
         entries = sorted(frequent, key=lambda word: (-counter[word], word))[:room]
         words = (*self.words, *entries)

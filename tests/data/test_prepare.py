@@ -82,8 +82,8 @@ def test_first_documents_of_a_text_to_divide(text, out):
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
-        ({"test": "t"}, dict(vocabulary="v"), "inputs of given splits take no max_documents"),
-        (None, dict(format="sotu"), "sotu takes no max_documents; remove --max_documents"),
+        ({"test": "t"}, dict(vocabulary="v"), "max_documents limits the documents of --train"),
+        (None, dict(format="sotu"), "max_documents limits the documents of --train"),
     ],
 )
 def test_texts_without_first_documents(out, source, options, message):
@@ -220,7 +220,7 @@ def test_names_of_files_need_not_be_valid_utf8(tmp_path, out):
     ("options", "message"),
     [
         (dict(vocab_size=0), "vocab_size is 0; expected at least 1"),
-        (dict(min_count=99), "min_count is 99; the most frequent word occurs 8 times"),
+        (dict(min_count=99), "min_count is 99; the most frequent word has the count 8"),
         (dict(max_documents=0), "max_documents is 0; expected at least 1"),
         (dict(max_documents=2), "2 documents are too few to split"),
         (dict(unknown_token="two words"), "expected one word"),

@@ -29,7 +29,7 @@ def test_added_words_follow_the_words_of_the_vocabulary():
     ("size", "min_count", "message"),
     [
         (2, 1, "vocab_size is 2; the vocabulary file has 3 words; choose at least this number"),
-        (None, 6, "min_count is 6; the most frequent other word occurs 5 times; choose a smaller"),
+        (None, 6, "min_count is 6; the most frequent other word has the count 5; choose at most"),
     ],
 )
 def test_words_cannot_be_added(size, min_count, message):
