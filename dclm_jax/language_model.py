@@ -22,7 +22,7 @@ from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.encoding import AnyDocument, Documents, OfSentence, SentenceText, words_of
 from dclm_jax.data.vocabulary import END_TOKEN, START_TOKEN
 from dclm_jax.decoding import generation
-from dclm_jax.decoding.choices import GREEDY, Decoding, Limits
+from dclm_jax.decoding.choices import GREEDY, Decoding, Limits, random_keys
 from dclm_jax.decoding.ordering import DEFAULT_BEAM, Ordered, order_sentences
 from dclm_jax.errors import InputError, brief, require_at_least
 from dclm_jax.evaluation import distributions
@@ -115,7 +115,7 @@ class DocumentState:
         """A continuation of the document; see `LanguageModel.generate`."""
         ids = self.lm.prefix_ids(prefix, max_sentence_words)
         limits = Limits(num_sentences, max_sentence_words)
-        keys = generation.random_keys([seed], [0])
+        keys = random_keys([seed], [0])
         (text,) = generation.generate(self.state, decoding, [limits], keys, ids)
         return self.lm.to_words(text)
 
@@ -224,7 +224,7 @@ class NeuralModel(ScoringModel):
                 ids,
                 decoding,
                 list(map(limits, ids)),
-                generation.random_keys(
+                random_keys(
                     [seed + sample for _ in window for sample in range(samples)],
                     [first + number for number in range(len(window)) for _ in range(samples)],
                 ),

@@ -4,29 +4,27 @@
 """
 
 import bisect
-import collections
-import csv
 import functools
 import itertools
-import json
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dclm_jax.data import prose
 from dclm_jax.data.documents import Document, TextFormat, TextOptions, value_text
 from dclm_jax.data.notes import Notes, composed
+from dclm_jax.data.records import (
+    TABLES,
+    Record,
+    listed,
+    records,
+    require_columns,
+)
 from dclm_jax.data.text_files import TextLine
 from dclm_jax.errors import InputError, brief
-from dclm_jax.files import parse_json
 
-TABLES = {"csv": ",", "tsv": "\t"}
-"""Delimiters of the cells of tables, by format."""
-_DELIMITERS = {";": "semicolons", "\t": "tabs", ",": "commas", "|": "vertical bars"}
 RAW = ("prose", *TABLES)
 """Formats of raw text. JSON lines have raw or tokenized text."""
-RECORDS = ("jsonl", *TABLES)
 DEFAULT_TEXT_KEY = "text"
 SENTENCES, _ID = "sentences", "id"
 _QUOTED = re.compile(r'"[^"]*(?:""[^"]*)*"')
@@ -186,112 +184,11 @@ def _parse_prose(text: Text) -> Iterator[Document]:
             yield _divided(text, f"{text.label}:{first}", texts)
 
 
-# Records: JSON lines and tables.
+# JSON lines and tables.
 
 
-class Record(NamedTuple):
-    """A row of a table or an object of JSON lines: its position for messages, its first line, and
-    its cells by column or key."""
-
-    where: str
-    number: int
-    cells: Mapping[str, Any]
-
-
-def records(text: Text, kind: str) -> Iterator[Record]:
-    """The objects of JSON lines, or the rows of a table with a header.
-
-    Args:
-      text: the text.
-      kind: a format in RECORDS.
-    """
-    return _rows(text, kind) if kind in TABLES else _objects(text)
-
-
-def _objects(text: Text) -> Iterator[Record]:
-    for number, line in text.lines:
-        content = line.strip()
-        if not content:
-            continue
-        where = f"{text.source}:{number}"
-        if not (content.startswith("{") and content.endswith("}")):
-            raise InputError(
-                f"{where}: the line is {brief(content)}; write one JSON object per line, with "
-                "'text' or 'sentences' (jq -c '.[]' converts an array, jq -c . other JSON)"
-            )
-        cells = parse_json(line, where, dict[str, Any])
-        # Escapes such as \ud83d may be half of a pair.
-        if "\\ud" in line.lower():
-            require_characters(json.dumps(cells, ensure_ascii=False), f"{where}: the record")
-        yield Record(where, number, cells)
-
-
-def _rows(text: Text, kind: str) -> Iterator[Record]:
-    # The default maximum of the module is shorter than many texts.
-    csv.field_size_limit(sys.maxsize)
-    header, first = None, list(itertools.islice(text.lines, 1))
-    for line in first:
-        _require_delimiter(line, text.source, kind)
-    rows = csv.reader(
-        (line.text for line in itertools.chain(first, text.lines)),
-        delimiter=TABLES[kind],
-        quoting=csv.QUOTE_MINIMAL if kind == "csv" else csv.QUOTE_NONE,
-        strict=True,
-    )
-    while True:
-        number = rows.line_num + 1
-        where = f"{text.source}:{number}"
-        try:
-            row = next(rows, None)
-        except csv.Error as error:
-            raise InputError(
-                f"{where}: the row that begins on this line is not valid {kind.upper()} ({error}); "
-                "correct its quotation marks"
-            ) from error
-        if row is None:
-            return
-        if rows.line_num > number:
-            example = f"lines {number} to {rows.line_num}"
-            text.notes.add("long cell", example, rows.line_num - number)
-        if not row:
-            continue
-        if header is None:
-            header = row
-            for name, times in collections.Counter(header).items():
-                if times > 1:
-                    raise InputError(
-                        f"{where}: the table has {times} columns {brief(name)}; rename one of them"
-                    )
-            continue
-        if len(row) != len(header):
-            raise InputError(
-                f"{where}: the row has {len(row)} cells, but the header has {len(header)}; add or "
-                "remove cells"
-            )
-        yield Record(where, number, dict(zip(header, row, strict=True)))
-
-
-def _require_delimiter(line: TextLine, source: str, kind: str) -> None:
-    """Raises an `InputError` if the header of a table has the delimiter of another format."""
-    if TABLES[kind] in line.text:
-        return
-    for delimiter, name in _DELIMITERS.items():
-        if delimiter in line.text:
-            raise InputError(
-                f"{source}:{line.number}: the header {brief(line.text.strip())} has {name} between "
-                f"its cells; expected {_DELIMITERS[TABLES[kind]]} in {kind.upper()}: save the "
-                "table with this delimiter"
-            )
-
-
-def require_characters(text: str, name: str) -> None:
-    """Raises an `InputError` if a text, called `name` in the message, has no form in UTF-8."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise InputError(
-            f"{name} has half of a surrogate pair, which is not a character; remove it"
-        ) from error
+def _records(text: Text, kind: str) -> Iterator[Record]:
+    return records(text.lines, text.source, kind, text.notes)
 
 
 def _parse_jsonl(text: Text) -> Iterator[Document]:
@@ -300,7 +197,7 @@ def _parse_jsonl(text: Text) -> Iterator[Document]:
     def is_tokenized(record: Record) -> bool:
         return SENTENCES in record.cells and text.options.text_key not in record.cells
 
-    for are_tokenized, group in itertools.groupby(records(text, "jsonl"), is_tokenized):
+    for are_tokenized, group in itertools.groupby(_records(text, "jsonl"), is_tokenized):
         if are_tokenized:
             yield from (_tokenized(text, record) for record in group)
         else:
@@ -343,7 +240,7 @@ def _words_of(sentence: Any, where: str) -> list[str]:
 
 
 def _parse_table(text: Text, kind: str) -> Iterator[Document]:
-    return _raw_documents(text, kind, records(text, kind))
+    return _raw_documents(text, kind, _records(text, kind))
 
 
 def _raw_documents(text: Text, kind: str, group: Iterable[Record]) -> Iterator[Document]:
@@ -391,23 +288,9 @@ def _with_raw_text(text: Text, kind: str, record: Record) -> Record:
     return Record(where, number, cells if is_table else _without(cells, (SENTENCES,)))
 
 
-def require_columns(names: Iterable[str], cells: Iterable[str], where: str) -> None:
-    """Raises an `InputError` if a record has no column of one of these names."""
-    for name in names:
-        if name not in cells:
-            raise InputError(
-                f"{where}: there is no column {brief(name)}; choose from: {listed(cells)}"
-            )
-
-
 def paragraphs(cell: str) -> prose.Paragraphs:
     """The paragraphs of a cell with raw text, divided by blank lines."""
     return prose.nonempty_paragraphs(_PARAGRAPH_BREAK.split(cell))
-
-
-def listed(names: Iterable[str]) -> str:
-    """Names for a message: the first 30."""
-    return ", ".join(brief(name)[:40] for name in itertools.islice(names, 30)) or "none"
 
 
 PARSERS: dict[TextFormat, Callable[[Text], Iterator[Document]]] = {

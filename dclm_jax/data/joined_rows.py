@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dclm_jax.data.documents import Document, column_names, value_text
-from dclm_jax.data.formats import listed
+from dclm_jax.data.records import listed
 from dclm_jax.errors import brief
 from dclm_jax.log import logger
 

@@ -9,6 +9,7 @@ from dclm_jax.data import corpus, formats
 from dclm_jax.data.corpora import COLLECTIONS, Collection
 from dclm_jax.data.documents import PLAIN, TEXT_FORMATS, TextOptions
 from dclm_jax.data.notes import lowered
+from dclm_jax.data.records import RECORDS
 from dclm_jax.data.text_files import UTF8, checked_encoding
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError, brief, require_at_least
@@ -26,7 +27,7 @@ _FORMATS_OF: dict[str, Sequence[str]] = {
     "normalize": (*formats.RAW, "jsonl"),
     "language": (*formats.RAW, "jsonl"),
     "strip_html": [format for format in TEXT_FORMATS if format != "tagged"],
-    "text_key": formats.RECORDS,
+    "text_key": RECORDS,
     # All formats of text need these options, and no named corpus does.
     **dict.fromkeys(("format", "unicode", "encoding", "unknown_token"), TEXT_FORMATS),
 }

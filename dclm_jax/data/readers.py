@@ -15,6 +15,7 @@ from dclm_jax.data.documents import PLAIN, Document, TextFormat, TextOptions
 from dclm_jax.data.formats import Text
 from dclm_jax.data.markup import html_markup, without_html
 from dclm_jax.data.notes import Notes, as_words, note_words
+from dclm_jax.data.records import RECORDS, Record, records, require_characters
 from dclm_jax.data.text_files import (
     UTF8,
     TextLine,
@@ -118,15 +119,15 @@ class TextReader:
         yield from itertools.islice(self.written(documents, keep_empty), limit)
         self.finish(path)
 
-    def records(self, path: str | pathlib.Path) -> Iterator[formats.Record]:
+    def records(self, path: str | pathlib.Path) -> Iterator[Record]:
         """The rows of tables and the objects of JSON lines of an input."""
         for format, text in self._texts(path):
-            if format not in formats.RECORDS:
+            if format not in RECORDS:
                 raise InputError(
                     f"{text.source}: is neither a table nor JSON lines by its name; add "
                     "--format=jsonl, csv or tsv"
                 )
-            yield from formats.records(text, format)
+            yield from records(text.lines, text.source, format, text.notes)
 
     def _texts(self, path: str | pathlib.Path) -> Iterator[tuple[TextFormat, Text]]:
         """The format and the lines of each text of an input."""
@@ -160,7 +161,7 @@ class TextReader:
     def parsed(self, format: TextFormat, text: Text) -> Iterator[Document]:
         """The documents of a text, with unchanged words."""
         self.formats.add(format)
-        if self._joined_by and format not in formats.RECORDS:
+        if self._joined_by and format not in RECORDS:
             raise InputError(
                 f"{text.source}: is read as {format}, which has no rows to join; choose a table, "
                 "or remove --join_rows"
@@ -217,7 +218,7 @@ def parse_documents(
 ) -> list[Document]:
     """The documents in a string, read as `read_documents` reads a file and named NAME:LINE; a
     single document is named NAME. Notes are warnings, which Python prints by default."""
-    formats.require_characters(text, name)
+    require_characters(text, name)
     reader = TextReader(options)
     lines = itertools.starmap(TextLine, enumerate(io.StringIO(text, newline=None), start=1))
     parsed = reader.parsed(options.format, reader.text(lines, name, name))

@@ -2,12 +2,14 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
 
 from dclm_jax import files
+from dclm_jax.errors import InputError
 
 Method = Literal["greedy", "beam", "sample"]
 
@@ -149,3 +151,16 @@ def _tempered(decoding: Decoding, log_probs_RxC: jax.Array) -> jax.Array:
 def _tiny(array: jax.Array) -> float:
     """The smallest normal number, which no device flushes to 0; its reciprocal is finite."""
     return float(jnp.finfo(array.dtype).tiny)
+
+
+def random_keys(seeds: Sequence[int], numbers: Sequence[int]) -> jax.Array:
+    """Random keys for sampling, derived from a seed and a document number, so that the text of a
+    document does not depend on other documents."""
+    for seed in seeds:
+        if not (0 <= seed < 2**32 and seed % 1 == 0):
+            raise InputError(f"seed is {seed}; expected a whole number from 0 to 2^32 - 1")
+
+    def key(seed: jax.Array, number: jax.Array) -> jax.Array:
+        return jax.random.fold_in(jax.random.key(seed), number)
+
+    return jax.vmap(key)(jnp.array(seeds, jnp.uint32), jnp.array(numbers, jnp.uint32))

@@ -45,9 +45,8 @@ DOCUMENTS_AT_ONCE = 64
 MAX_LOGITS = 2**26
 """Maximum R*V of a batch, which bounds memory; only a single document may exceed it."""
 
-
 _FREE = -1
-"""In place of a given token: the token is chosen."""
+"""In place of a forced token: the token is free, and is chosen."""
 
 
 class Generated(NamedTuple):
@@ -139,12 +138,12 @@ def generate(
     state, capacity = _opened(start, decoding, limits, keys_B)
     program = compiled(_next_sentence, reader.model, static=(0, 1))
     texts = [Generated()] * (start.rows * decoding.width)
-    given_N = np.full(capacity, _FREE, np.int32)
-    given_N[: len(prefix)] = prefix
+    forced_N = np.full(capacity, _FREE, np.int32)
+    forced_N[: len(prefix)] = prefix
     for number in range(max(limit.num_sentences for limit in limits)):
         if number == 1:
-            given_N = np.full(capacity, _FREE, np.int32)
-        state, *sentence = program(decoding, capacity, reader.params, state, number, given_N)
+            forced_N = np.full(capacity, _FREE, np.int32)
+        state, *sentence = program(decoding, capacity, reader.params, state, number, forced_N)
         texts = _extended_texts(texts, state.partials, *map(np.asarray, sentence))
         if not np.any(state.partials.continues_R):
             break
@@ -185,19 +184,6 @@ def generate_many(
         for index, text in zip(batch, generated, strict=False):
             texts[index] = text
     return texts
-
-
-def random_keys(seeds: Sequence[int], numbers: Sequence[int]) -> jax.Array:
-    """Random keys for sampling, derived from a seed and a document number, so that the text of a
-    document does not depend on other documents."""
-    for seed in seeds:
-        if not (0 <= seed < 2**32 and seed % 1 == 0):
-            raise InputError(f"seed is {seed}; expected a whole number from 0 to 2^32 - 1")
-
-    def key(seed: jax.Array, number: jax.Array) -> jax.Array:
-        return jax.random.fold_in(jax.random.key(seed), number)
-
-    return jax.vmap(key)(jnp.array(seeds, jnp.uint32), jnp.array(numbers, jnp.uint32))
 
 
 def require_words(reader: SentenceReader[Any]) -> Reader:
@@ -251,13 +237,13 @@ def _next_sentence(
     params: Params,
     state: _State,
     number: jax.Array,
-    given_N: jax.Array,
+    forced_N: jax.Array,
 ) -> tuple[_State, jax.Array, jax.Array]:
-    """Generates sentence `number`, with the tokens of `given_N` that are not `_FREE`; see `_end`
+    """Generates sentence `number`, with the tokens of `forced_N` that are not `_FREE`; see `_end`
     for the results."""
     generated = jax.lax.while_loop(
         lambda sentence: jnp.any(sentence.token_R != END),
-        functools.partial(_step, model, decoding, params, given_N),
+        functools.partial(_step, model, decoding, params, forced_N),
         _begin(model, decoding, capacity, params, state, number),
     )
     return _end(model, decoding, params, generated)
@@ -308,7 +294,7 @@ def _step(
     model: DocumentModel,
     decoding: Decoding,
     params: Params,
-    given_N: jax.Array,
+    forced_N: jax.Array,
     sentence: _Sentence,
 ) -> _Sentence:
     """Reads the last token and chooses the next token."""
@@ -322,8 +308,8 @@ def _step(
         is_word_V &= ids_V != UNKNOWN
     is_below_limit_R = (partials.words_left_R > 0) & (position < partials.max_words_R)
     may_follow_RxV = jnp.where(is_end_V, position > 0, is_word_V & is_below_limit_R[:, None])
-    given_token = given_N[position]
-    may_follow_RxV = jnp.where(given_token == _FREE, may_follow_RxV, ids_V == given_token)
+    forced_token = forced_N[position]
+    may_follow_RxV = jnp.where(forced_token == _FREE, may_follow_RxV, ids_V == forced_token)
     options_RxV = jnp.where(may_follow_RxV, log_probs_RxV, -jnp.inf)
     # A sentence that has ended has one extension, itself.
     options_RxV = jnp.where(is_open_R[:, None], options_RxV, jnp.where(is_end_V, 0.0, -jnp.inf))

@@ -26,6 +26,7 @@ from dclm_jax.data import formats
 from dclm_jax.data.documents import Document, require_free_names, value_text
 from dclm_jax.data.encoding import words_of
 from dclm_jax.data.readers import TextReader
+from dclm_jax.data.records import listed, require_columns
 from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation import significance
@@ -87,7 +88,7 @@ def read_alternatives(path: str, names: Sequence[str], reader: TextReader) -> It
 
     for where, _, cells in reader.records(path):
         count += 1
-        formats.require_columns(names, cells, where)
+        require_columns(names, cells, where)
         texts = {name: cells[name] for name in (*names, CONTEXT) if name in cells}
         for name, text in texts.items():
             if not isinstance(text, str):
@@ -243,7 +244,7 @@ def require_group_columns(choices: Iterable[Choice], by: Sequence[str]) -> None:
         if name not in choice.columns:
             raise InputError(
                 f"{choice.where}: --by names {brief(name)}, which is no column of the pair besides "
-                f"its alternatives and context; choose from: {formats.listed(choice.columns)}"
+                f"its alternatives and context; choose from: {listed(choice.columns)}"
             )
 
 

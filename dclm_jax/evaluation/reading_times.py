@@ -12,7 +12,7 @@ import numpy as np
 from scipy import stats
 
 from dclm_jax.data.documents import Document, value_text
-from dclm_jax.data.formats import require_columns
+from dclm_jax.data.records import require_columns
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation import significance

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from dclm_jax.data.documents import require_free_names
-from dclm_jax.data.formats import listed
+from dclm_jax.data.records import listed
 from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL, WORD_MEASURES
 from dclm_jax.evaluation.score_types import DocumentScore, common_columns
 from dclm_jax.files import json_text

@@ -13,8 +13,8 @@ import pytest
 
 from dclm_jax.data.vocabulary import END, START, UNKNOWN
 from dclm_jax.decoding import generation
-from dclm_jax.decoding.choices import Decoding, Limits, Method, choose, restricted
-from dclm_jax.decoding.generation import generate, generate_many, random_keys
+from dclm_jax.decoding.choices import Decoding, Limits, Method, choose, random_keys, restricted
+from dclm_jax.decoding.generation import generate, generate_many
 from dclm_jax.errors import InputError
 from dclm_jax.models.dclm import CCDCLM
 from dclm_jax.ngram import NGramScorer
