@@ -22,9 +22,10 @@ from dclm_jax.errors import InputError
 
 # Buckets of longer sentences double the last boundary.
 LENGTH_BOUNDARIES = (8, 16, 32, 48, 64, 96, 128, 192, 256, 512)
-PART_POSITIONS = 256
-"""Maximum N at which a device reads all segments of a training step at once; with longer sentences
-it reads parts, so that few long sentences do not determine the memory of training."""
+MICROBATCH_POSITIONS = 256
+"""Maximum N at which a device reads all its segments of a training step at once; with longer
+sentences it reads microbatches, so that few long sentences do not determine the memory of training.
+"""
 # Shorter segments are padded to this length, longer segments to this length times 2^i. If L is
 # less, segments are padded to L.
 SHORT_SEGMENT = 16
@@ -69,18 +70,16 @@ class Shape(NamedTuple):
         return self.segments * self.sentences * self.positions
 
     @property
-    def parts(self) -> int:
-        """Number of equal parts of the segments that one device reads one after another; at least
-        N / PART_POSITIONS, except that a part has at least one segment."""
-        enough = min(-(-self.positions // PART_POSITIONS), self.segments)
-        return next(
-            parts for parts in range(enough, self.segments + 1) if self.segments % parts == 0
-        )
+    def microbatches(self) -> int:
+        """The smallest number of equal microbatches of at least one segment that is N /
+        MICROBATCH_POSITIONS or more, for one device."""
+        enough = min(-(-self.positions // MICROBATCH_POSITIONS), self.segments)
+        return next(n for n in range(enough, self.segments + 1) if self.segments % n == 0)
 
     @property
     def positions_at_once(self) -> int:
         """Positions of targets that one device reads at once, padding included."""
-        return self.num_positions // self.parts
+        return self.num_positions // self.microbatches
 
     def on_each(self, devices: int) -> "Shape":
         """The part of one device; missing segments are padding."""

@@ -1,8 +1,8 @@
 """One training step: pure, and data-parallel under `jax.pmap`.
 
 There is one copy of the state per device. The gradient is psum(sum of gradients) / psum(tokens or
-sentences), never a mean of means; empty batch elements change no sum. A device reads a batch of
-long sentences in parts (`Shape.parts`), and adds their gradients.
+sentences), never a mean of means; empty batch elements change no sum. A device reads long
+sentences in microbatches (`Shape.microbatches`), and adds their gradients.
 """
 
 import functools
@@ -96,7 +96,7 @@ def train_step(
     # The products of the backward pass have the same precision.
     with jax.default_matmul_precision(model.matmul_precision):
         gradient = functools.partial(jax.grad(loss, has_aux=True), trained)
-        gradients, sums = _sum_over_parts(gradient, batch, keys_B)
+        gradients, sums = _sum_over_microbatches(gradient, batch, keys_B)
     gradients, sums = jax.lax.psum((gradients, sums), DEVICES)
     count = {"token": sums.terms, "sentence": sums.sentences}[loss_per]
     gradients = jax.tree.map(lambda gradient: gradient / count, gradients)
@@ -111,24 +111,24 @@ def train_step(
     return TrainState(state.step + 1, params, optimizer_state, state.frozen), metrics
 
 
-def _sum_over_parts(
+def _sum_over_microbatches(
     function: Callable[[Batch, jax.Array], Any], batch: Batch, keys_B: jax.Array
 ) -> Any:
-    """The sum of a function's values at the parts of a batch and of the keys of its elements."""
+    """The sum of a function's values at the microbatches and at the keys of their elements."""
     segments, sentences, positions = batch.mask_BxSxN.shape
-    parts = Shape(segments, sentences, positions).parts
-    if parts == 1:
+    count = Shape(segments, sentences, positions).microbatches
+    if count == 1:
         return function(batch, keys_B)
 
-    def add(total: Any, part: tuple[Batch, jax.Array]) -> tuple[Any, None]:
-        return jax.tree.map(jnp.add, total, function(*part)), None
+    def add(total: Any, microbatch: tuple[Batch, jax.Array]) -> tuple[Any, None]:
+        return jax.tree.map(jnp.add, total, function(*microbatch)), None
 
-    in_parts = jax.tree.map(
-        lambda array: array.reshape(parts, -1, *array.shape[1:]), (batch, keys_B)
+    microbatches = jax.tree.map(
+        lambda array: array.reshape(count, -1, *array.shape[1:]), (batch, keys_B)
     )
-    first = jax.tree.map(lambda array: array[0], in_parts)
+    first = jax.tree.map(lambda array: array[0], microbatches)
     zero = jax.tree.map(jnp.zeros_like, jax.eval_shape(function, *first))
-    return jax.lax.scan(add, zero, in_parts)[0]
+    return jax.lax.scan(add, zero, microbatches)[0]
 
 
 def _dropout_keys(key: jax.Array, step: jax.Array, rows: int) -> tuple[jax.Array, jax.Array]:

@@ -97,12 +97,13 @@ def test_length_bucket():
 
 
 @pytest.mark.parametrize(
-    ("segments", "positions", "parts"),
+    ("segments", "positions", "count"),
     [(32, 256, 1), (32, 384, 2), (32, 1024, 4), (20, 2048, 10), (6, 1024, 6), (1, 4096, 1)],
 )
-def test_parts_of_batches_with_long_sentences(segments, positions, parts):
+def test_microbatches_of_long_sentences(segments, positions, count):
     shape = Shape(segments, 5, positions)
-    assert (shape.parts, shape.positions_at_once) == (parts, segments * 5 * positions // parts)
+    assert shape.microbatches == count
+    assert shape.positions_at_once == segments * 5 * positions // count
 
 
 @pytest.mark.parametrize("max_words", [0, 20])

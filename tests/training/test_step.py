@@ -118,7 +118,7 @@ def test_two_steps_of_clipped_adagrad_by_hand(name, loss_per):
     )
 
 
-PARTS: list[tuple[str, float, dict[str, Any]]] = [
+MICROBATCHES: list[tuple[str, float, dict[str, Any]]] = [
     ("adclm", 0.0, {"loss_per": "sentence"}),
     ("ccdclm", 0.4, {"variational_dropout": True, "recurrent_dropout": 0.3}),
     ("rlm_bow_lf", 0.4, {"frozen": ["embedding"]}),
@@ -128,20 +128,20 @@ PARTS: list[tuple[str, float, dict[str, Any]]] = [
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize(("name", "dropout", "options"), some(PARTS[1:2], all=PARTS))
-def test_parts_of_a_batch_take_the_same_step_as_the_batch(monkeypatch, name, dropout, options):
+@pytest.mark.parametrize(("name", "dropout", "options"), some(MICROBATCHES[1:2], all=MICROBATCHES))
+def test_microbatches_take_the_same_step_as_the_batch(monkeypatch, name, dropout, options):
     segments, sentences, positions = make_batch(name).mask_BxSxN.shape
     shape = Shape(segments, sentences, positions)
-    assert (segments, shape.parts) == (4, 1)
+    assert (segments, shape.microbatches) == (4, 1)
     state, norms = run_steps(name, dropout, **options)
-    for positions, parts in ((shape.positions - 1, 2), (1, 4)):
-        monkeypatch.setattr(batches, "PART_POSITIONS", positions)
-        assert shape.parts == parts
-        by_parts, norms_by_parts = run_steps(name, dropout, **options)
-        np.testing.assert_allclose(norms_by_parts, norms, rtol=1e-9)
+    for positions, count in ((shape.positions - 1, 2), (1, 4)):
+        monkeypatch.setattr(batches, "MICROBATCH_POSITIONS", positions)
+        assert shape.microbatches == count
+        in_microbatches, norms_in_microbatches = run_steps(name, dropout, **options)
+        np.testing.assert_allclose(norms_in_microbatches, norms, rtol=1e-9)
         jax.tree.map(
             lambda got, want: np.testing.assert_allclose(got, want, rtol=1e-7, atol=1e-9),
-            by_parts.params,
+            in_microbatches.params,
             state.params,
         )
 
