@@ -28,8 +28,9 @@ if [[ ! -f $template ]]; then
 fi
 shift
 for name in PROCESSES PORT GPUS RETRIES GRACE; do
-  if [[ ! ${values[$name]} =~ ^[0-9]+$ ]]; then
-    echo "error: $name is '${values[$name]}'; expected a whole number" >&2
+  # Bash and YAML read numbers with a leading zero as octal.
+  if [[ ! ${values[$name]} =~ ^(0|[1-9][0-9]*)$ ]]; then
+    echo "error: $name is '${values[$name]}'; expected a whole number without leading zeros" >&2
     exit 2
   fi
 done

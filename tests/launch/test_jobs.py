@@ -212,6 +212,8 @@ def test_every_value_of_a_manifest_is_quoted(programs):
     [
         ("PROCESSES", "two", "error: PROCESSES is 'two'; expected a whole number"),
         ("RETRIES", "x", "error: RETRIES is 'x'; expected a whole number"),
+        ("PROCESSES", "08", "error: PROCESSES is '08'; expected a whole number without leading"),
+        ("GRACE", "0120", "error: GRACE is '0120'; expected a whole number without leading"),
         ("PORT", "8476 # a", "error: PORT is '8476 # a'; expected a whole number"),
         ("CONFIG", "a\nb", "has a line break or another control character; remove it"),
     ],
