@@ -26,9 +26,15 @@ _NO_TEXT = {
     "BZh": "is compressed by bzip2; add .bz2 to its name, or unpack it (bunzip2)",
     "\xfd7zXZ": "is compressed by xz; unpack it (unxz)",
     "\x28\xb5\x2f\xfd": "is compressed by Zstandard; unpack it (unzstd)",
+    "\x04\x22\x4d\x18": "is compressed by LZ4; unpack it (unlz4)",
+    "\x5d\0\0": "is compressed by LZMA; unpack it (unlzma)",
+    "\x1f\x9d": "is compressed by compress; unpack it (uncompress)",
     "7z\xbc\xaf": "is an archive of 7-Zip; unpack it (7z x)",
     "PK\x03\x04": "is a zip archive, as .docx and .xlsx files are; unpack it (unzip), or save its "
     "content as text",
+    "\xd0\xcf\x11\xe0": "is an older Office document, such as .doc and .xls files; save its "
+    "content as text",
+    "{\\rtf": "is a document in Rich Text Format; save its content as text",
     "%PDF-": "is a PDF document; save its content as text (pdftotext)",
     "PAR1": "is a Parquet file; convert it to CSV or JSON lines",
 }
