@@ -352,6 +352,7 @@ def test_restore_returns_the_expected_kind_or_refuses(uninterrupted):
         lambda lm: lm.read().next_words("The cat sat."),
         lambda lm: lm.order(["The cat sat.", "it"]),
         lambda lm: list(lm.generate([["The cat sat."]], max_sentence_words=2)),
+        lambda lm: list(lm.generate([["it"]], prefix="The cat sat.", max_sentence_words=4)),
         lambda lm: list(lm.minimal_pairs([["The cat sat.", "it"]])),
     ],
 )
