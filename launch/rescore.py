@@ -148,7 +148,8 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _check_flags() -> None:
-    """Refuses missing flags, and flags that have no effect."""
+    """Refuses missing flags, flags that have no effect, and a file named like another format."""
+    _app.check_ending("output", ".txt")
     if not any(flag.value for flag in (_OUTPUT, _METRICS, _REFERENCES)):
         raise InputError("no result is requested; add --output, --metrics or --references")
     _app.refuse_without("references", "tune", "baseline")

@@ -134,6 +134,7 @@ report --workdirs=autoencoder --output=new => contains an autoencoder; choose a 
 {RESCORE} --weights=zero.json => zero.json: all weights are 0; write a weight that is not 0
 {RESCORE} --viterbi --beam=2 => --beam cannot be used with --viterbi
 {RESCORE} --beam=0 => flag --beam=0: 0 is not
+{RESCORE} --output=best.json => --output is best.json; this file is not JSON: use the extension
 {RESCORE} --tune => --tune has no effect without --references
 
 score --workdir=run --format=lines => --format has no effect without --input; add --input
