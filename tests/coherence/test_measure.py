@@ -4,7 +4,8 @@ import pytest
 
 from dclm_jax.coherence import measure
 from dclm_jax.coherence.compare import Fixed, Insert, compare_orders
-from dclm_jax.coherence.measure import CoherenceOptions
+from dclm_jax.coherence.measure import CoherenceOptions, CoherenceResults
+from dclm_jax.coherence.results import DocumentOutcome, OrderResult
 from dclm_jax.errors import InputError
 from tests.test_read_document import language_model
 
@@ -43,6 +44,21 @@ def test_tables_name_the_kind_of_result_if_there_are_two():
         ] == means
         _, _, difference, _ = measure.run_difference_table(both, measure.run_differences(both))
         assert difference.split("  ")[0] == expected[-1]
+
+
+@pytest.mark.parametrize("orders", [1, 20, 1000])
+def test_p_is_over_documents_for_any_number_of_orders(orders):
+    """One model is right about every order of 5 documents, the other about none: 2 of the 32
+    exchanges of their results differ as much."""
+
+    def results(correct: float) -> CoherenceResults:
+        documents = [DocumentOutcome(index, orders, correct) for index in range(5)]
+        tests = {"permutations": [OrderResult(None, documents)]}
+        return CoherenceResults(CoherenceOptions(), tests, first_sentence=None, too_short=[])
+
+    (pair,) = measure.run_differences({"a": results(orders), "b": results(0)})["permutations"]
+    assert pair.difference == 1
+    assert pair.p == pytest.approx(2 / 32, abs=0.01)
 
 
 @pytest.mark.parametrize(
