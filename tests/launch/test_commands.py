@@ -107,10 +107,15 @@ def test_a_neural_model_in_python_has_its_functions_and_parameters(space):
     assert (lm.scorer.vocab_size, lm.scorer.context_order) == (98, None)
 
 
-def test_help_without_docstrings_lists_flags():
-    command = [sys.executable, "-OO", "-m", "launch.train", "--help"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    assert "--workdir: Directory of the run." in done.stdout and not done.stderr
+@pytest.mark.parametrize(
+    ("command", "listed"),
+    [("train", "--workdir: Directory of the run."), ("coherence", "--permutations:")],
+)
+def test_help_without_docstrings_lists_flags(command, listed):
+    """The help of --permutations is in the docstring of a dataclass."""
+    words = [sys.executable, "-OO", "-m", f"launch.{command}", "--help"]
+    done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert listed in done.stdout and not done.stderr
 
 
 def test_without_a_home_directory_the_cache_of_programs_is_off(monkeypatch):
