@@ -177,7 +177,10 @@ def test_the_target_of_a_link_is_written_and_the_link_stays(tmp_path):
 
 @pytest.mark.parametrize("is_writable", [True, False], ids=["mounted file", "read-only directory"])
 def test_a_file_that_cannot_be_replaced_is_overwritten(tmp_path, monkeypatch, is_writable):
+    folders = []
+
     def replace(source, target):
+        folders.append(source.parent)
         raise OSError(errno.EBUSY, "Device or resource busy")
 
     path = tmp_path / "result.json"
@@ -188,6 +191,8 @@ def test_a_file_that_cannot_be_replaced_is_overwritten(tmp_path, monkeypatch, is
     files.write_json(path, {"a": 1})
     assert (json.loads(path.read_text()), path.stat().st_ino) == ({"a": 1}, inode)
     assert os.listdir(tmp_path) == ["result.json"]
+    # No temporary file can be made in a folder that is not writable.
+    assert (folders == [tmp_path]) == is_writable
     with pytest.raises(InputError, match="new.json: cannot be written: Device or resource busy"):
         files.write_json(tmp_path / "new.json", {})
 
