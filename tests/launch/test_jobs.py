@@ -185,12 +185,14 @@ def test_every_value_of_a_manifest_is_quoted(programs):
         "NAME": "yes",
         "CONFIG": "a b # it's: {x} ${NAME}",
         "WORKDIR": "'\"\\ a: b",
-        "IMAGE": "1e3",
+        "IMAGE": "123",
         "CLAIM": "null",
         "CPUS": "2",
+        "MEMORY": "8",
     }
     service, job = render(programs, "train", "--config.a=$(HOME) & \\1", "- x: y", **values)
     assert service["metadata"]["name"] == job["metadata"]["name"] == "yes"
+    assert service["spec"]["selector"] == {"batch.kubernetes.io/job-name": "yes"}
     pod = job["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert container["args"] == [
@@ -203,8 +205,17 @@ def test_every_value_of_a_manifest_is_quoted(programs):
         "--config.a=$$(HOME) & \\1",
         "- x: y",
     ]
-    assert container["image"] == "1e3" and container["resources"]["requests"]["cpu"] == "2"
-    assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == "null"
+    assert (pod["subdomain"], container["image"]) == ("yes", "123")
+    assert container["resources"] == {
+        "requests": {"cpu": "2", "memory": "8"},
+        "limits": {"memory": "8", "nvidia.com/gpu": "0"},
+    }
+    claim, prepare = render(programs, "prepare", **values, ACCESS="true", SIZE="20")
+    assert claim["spec"] == {"accessModes": ["true"], "resources": {"requests": {"storage": "20"}}}
+    prepare_pod = prepare["spec"]["template"]["spec"]
+    assert prepare_pod["containers"][0]["image"] == "123"
+    claims = [each["volumes"][0]["persistentVolumeClaim"] for each in (pod, prepare_pod)]
+    assert claim["metadata"]["name"] == "null" and claims == [{"claimName": "null"}] * 2
 
 
 @pytest.mark.parametrize(
