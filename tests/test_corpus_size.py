@@ -27,8 +27,8 @@ def row_of(size: str, model: str) -> dict[str, Any]:
 
 @pytest.fixture
 def sizes():
-    report = {"rows": [row_of(size, model) for model in (BASELINE, MODEL) for size in WORDS]}
-    return by_size(report, WORDS.__getitem__)
+    reports = [{"rows": [row_of(size, model) for model in (BASELINE, MODEL)]} for size in WORDS]
+    return by_size(reports, WORDS.__getitem__)
 
 
 def test_a_row_per_size_with_the_changes_of_perplexity(sizes):

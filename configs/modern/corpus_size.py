@@ -1,15 +1,16 @@
 """Test perplexity by the number of training words, as a table and a figure.
 
-    python -m configs.modern.corpus_size reports/size/report.json
+    python -m configs.modern.corpus_size reports/size/*
 
-The argument is a report of runs of rnnlm and pointer_drnnlm on texts of several sizes. The command
-writes corpus_size.json and corpus_size.png to the folder of the report. The commands of the runs
-are in configs/modern/corpus_size.md.
+Each argument is the folder of a report of rnnlm and pointer_drnnlm, trained on text of one size.
+The command writes corpus_size.json and corpus_size.png to the current folder. The commands of the
+runs are in configs/modern/corpus_size.md.
 """
 
+import itertools
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,13 @@ from dclm_jax.training.workdir import read_config
 MODEL, BASELINE = "pointer_drnnlm", "rnnlm"
 
 Sizes = dict[int, dict[str, Any]]
-"""Rows of a report by number of training words and model."""
+"""Rows of reports by number of training words and model."""
 
 
-def by_size(report: dict[str, Any], words: Callable[[str], int]) -> Sizes:
-    """The rows of a report; `words` returns the number of training words of a run's workdir."""
+def by_size(reports: Iterable[dict[str, Any]], words: Callable[[str], int]) -> Sizes:
+    """The rows of reports; `words` returns the number of training words of a run's workdir."""
     sizes: Sizes = {}
-    for row in report["rows"]:
+    for row in itertools.chain.from_iterable(report["rows"] for report in reports):
         (run,) = row["runs"]
         sizes.setdefault(words(run["workdir"]), {})[row["config"]["model.name"]] = row
     return dict(sorted(sizes.items()))
@@ -83,11 +84,12 @@ def _training_words(workdir: str) -> int:
     return read_manifest(directory).splits["train"].tokens
 
 
-def main(path: str) -> None:
-    sizes = by_size(json.loads(Path(path).read_text("utf-8")), _training_words)
-    write_json(Path(path).with_name("corpus_size.json"), table(sizes))
-    plot(figure(sizes), Path(path).with_name("corpus_size.png"))
+def main(folders: Iterable[str]) -> None:
+    reports = [json.loads((Path(folder) / "report.json").read_text("utf-8")) for folder in folders]
+    sizes = by_size(reports, _training_words)
+    write_json("corpus_size.json", table(sizes))
+    plot(figure(sizes), "corpus_size.png")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1:])
