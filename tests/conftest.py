@@ -67,7 +67,8 @@ def no_warnings(request, caplog) -> Iterator[None]:
     """Warnings in the log are errors, like other warnings, in tests that do not read the log."""
     yield
     if "caplog" not in inspect.signature(request.function).parameters:
-        assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+        records = caplog.get_records("call")
+        assert not [record for record in records if record.levelno >= logging.WARNING]
 
 
 @pytest.fixture

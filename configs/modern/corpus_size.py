@@ -65,10 +65,10 @@ def figure(sizes: Sizes) -> Figure:
         f"{MODEL}, no context": [_no_context(rows[MODEL]) for rows in all_rows],
         MODEL: [_perplexity(rows[MODEL]) for rows in all_rows],
     }
-    lines = [Line(label, range(len(sizes)), curve) for label, curve in curves.items()]
-    ticks = [f"{size:,}" for size in sizes]
+    thousands = [size / 1000 for size in sizes]
+    lines = [Line(label, thousands, curve) for label, curve in curves.items()]
     title = "Test perplexity on film reviews, by size of the training text"
-    return Figure(title, "training words", "test perplexity", lines, ticks)
+    return Figure(title, "training words, thousands", "test perplexity", lines)
 
 
 def _perplexity(row: dict[str, Any]) -> float:

@@ -24,7 +24,8 @@ from dclm_jax.errors import InputError
 LENGTH_BOUNDARIES = (8, 16, 32, 48, 64, 96, 128, 192, 256, 512)
 MICROBATCH_POSITIONS = 256
 """Maximum N at which a device reads all its segments of a training step at once; with longer
-sentences it reads microbatches, so that few long sentences do not determine the memory of training.
+sentences it reads microbatches, so that few long sentences do not determine the memory of training
+as long as N is at most this number times the segments of the device.
 """
 # Shorter segments are padded to this length, longer segments to this length times 2^i. If L is
 # less, segments are padded to L.
@@ -71,15 +72,15 @@ class Shape(NamedTuple):
 
     @property
     def microbatches(self) -> int:
-        """The smallest number of equal microbatches of at least one segment that is N /
-        MICROBATCH_POSITIONS or more, for one device."""
-        enough = min(-(-self.positions // MICROBATCH_POSITIONS), self.segments)
-        return next(n for n in range(enough, self.segments + 1) if self.segments % n == 0)
+        """The number of microbatches that one device reads one after another; missing segments are
+        padding."""
+        return min(-(-self.positions // MICROBATCH_POSITIONS), self.segments)
 
     @property
     def positions_at_once(self) -> int:
         """Positions of targets that one device reads at once, padding included."""
-        return self.num_positions // self.microbatches
+        segments = -(-self.segments // self.microbatches)
+        return segments * self.sentences * self.positions
 
     def on_each(self, devices: int) -> "Shape":
         """The part of one device; missing segments are padding."""

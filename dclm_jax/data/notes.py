@@ -31,11 +31,11 @@ _NOTES = {
 _DOTLESS = frozenset("tr tur az aze azj crh gag tly".split())
 """Codes of languages that write i with and without a dot, such as Turkish and Azerbaijani."""
 _UNSPACED = re.compile("[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
-"""Letters of scripts without spaces between words: Thai, Lao, Tibetan, Burmese, Khmer, Japanese,
+"""Characters of scripts without spaces between words: Thai, Lao, Tibetan, Burmese, Khmer, Japanese,
 Chinese."""
-_UNSPACED_SHARE, _UNDIVIDED_LENGTH = 0.1, 6
-"""Minimum share of words with these letters in a text of such a language, and a mean number of
-their characters that is above the mean of words."""
+_UNSPACED_SHARE, _UNDIVIDED_LETTERS = 0.5, 6
+"""Minimum share of these letters in the characters of a text of such a language, and a mean number
+of these letters per word that is above the mean of each language."""
 _LEAST_MARKUP, _MARKUP_SHARE = 3, 1e-3
 """Minimum number of HTML tags, in total and per word, of a warning."""
 
@@ -60,11 +60,12 @@ class Notes:
         if size > self._largest.get(kind, (0, ""))[0]:
             self._largest[kind] = size, example
 
-    def warnings(self, num_words: int, *, is_raw: bool) -> Iterator[str]:
+    def warnings(self, num_words: int, num_characters: int, *, is_raw: bool) -> Iterator[str]:
         """Warnings of frequent HTML and of text that is not divided into words.
 
         Args:
           num_words: number of words of the text.
+          num_characters: number of characters of the words.
           is_raw: whether the text is raw; the tokenizer divides words at spaces.
         """
         count = self._counts["markup"]
@@ -73,12 +74,14 @@ class Notes:
                 f"HTML tags and character references: {count:,} in {num_words:,} words, such as "
                 f"{self._largest['markup'][1]}; add --strip_html to remove them"
             )
-        count, size = self._counts["unspaced"], self._sizes["unspaced"]
-        if count > num_words * _UNSPACED_SHARE and (is_raw or size > count * _UNDIVIDED_LENGTH):
+        words, letters = self._counts["unspaced"], self._sizes["unspaced"]
+        is_undivided = is_raw or letters > words * _UNDIVIDED_LETTERS
+        if is_undivided and letters > num_characters * _UNSPACED_SHARE:
+            example = brief(self._largest["unspaced"][1])
             yield (
-                f"the text is not divided into words: {count:,} of {num_words:,} words, such as "
-                f"{brief(self._largest['unspaced'][1])}, are in a script without spaces between "
-                "words; tokenize the text yourself, and read it with --format=lines"
+                f"the text is not divided into words: {letters:,} of {num_characters:,} characters "
+                f"are letters of scripts without spaces, as in {example}; divide the words by "
+                "spaces, and read the text with --format=lines, or as JSON lines with 'sentences'"
             )
 
     def lines(self) -> Iterator[str]:
@@ -123,8 +126,8 @@ def note_words(words: Iterable[str], notes: Notes) -> None:
             continue
         if _is_unseen(word):
             notes.add("unseen", ascii(word))
-        if _UNSPACED.search(word):
-            notes.add("unspaced", word, len(word))
+        if letters := _unspaced_letters(word):
+            notes.add("unspaced", word, letters)
 
 
 def _is_format(character: str) -> bool:
@@ -136,6 +139,12 @@ def _composed(word: str) -> str:
     """A word in the form NFC without format characters at its edges."""
     word = unicodedata.normalize("NFC", word)
     return word.strip("".join(filter(_is_format, word)))
+
+
+@functools.lru_cache(1 << 16)
+def _unspaced_letters(word: str) -> int:
+    """The number of letters, without vowel signs and tone marks, of scripts without spaces."""
+    return sum(unicodedata.category(letter)[0] == "L" for letter in _UNSPACED.findall(word))
 
 
 @functools.lru_cache(1 << 16)

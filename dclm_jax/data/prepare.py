@@ -384,7 +384,8 @@ def _log_summary(numbered: NumberedText, selection: _Selection, manifest: corpus
             f"--unknown_token='{word}'"
         )
     if "train" in manifest.splits and not manifest.splits["train"].oov_tokens:
-        logger.info(
-            "train has no OOV words, so that a model cannot learn P(UNKNOWN); "
-            "add --min_count=2 to make rare words OOV"
-        )
+        remedy = ""
+        if not manifest.options["vocabulary"]:
+            min_count = 1 + (manifest.options["min_count"] or 1)
+            remedy = f"; add --min_count={min_count} to make rare words OOV"
+        logger.info(f"train has no OOV words, so that a model cannot learn P(UNKNOWN){remedy}")

@@ -46,7 +46,8 @@ class PrepareOptions:
         first documents are read. Validation and test text is read whole.
       vocab_size: maximum number of words in the vocabulary, which has the most frequent training
         words. Default: 10,000; with `min_count` no maximum.
-      min_count: minimum number of occurrences of a word in the training text.
+      min_count: minimum number of occurrences in the training text of a word that is not in
+        `vocabulary`.
       vocabulary: file vocabulary.tsv of another corpus. Training words are added to it only with
         `vocab_size` or `min_count`.
       encoding: encoding of text, such as cp1252 or utf-16.

@@ -102,7 +102,8 @@ class TextReader:
         self._joined_by = joined_by
         self.notes = Notes()
         self._ids: dict[str, str] = {}
-        self._num_documents = self._num_sentences = self._num_words = 0
+        self._num_documents = self._num_sentences = 0
+        self._num_words = self._num_characters = 0
 
     @functools.cached_property
     def tokenizer(self) -> prose.Tokenizer:
@@ -180,6 +181,7 @@ class TextReader:
             for sentence in written:
                 note_words(sentence, self.notes)
                 self._num_words += len(sentence)
+                self._num_characters += sum(map(len, sentence))
             self.empty_sentences += len(sentences) - len(written)
             self.empty_documents += not written
             if written or keep_empty:
@@ -193,7 +195,8 @@ class TextReader:
             raise InputError(f"{name}: has no documents; expected text")
         for note in self.notes.lines():
             logger.log(level, f"{name}: {note}")
-        for warning in self.notes.warnings(self._num_words, is_raw=self.has_raw_text):
+        sizes = self._num_words, self._num_characters
+        for warning in self.notes.warnings(*sizes, is_raw=self.has_raw_text):
             logger.warning(f"{name}: {warning}")
         if self.notes.has_paragraphs:
             logger.info(

@@ -67,7 +67,7 @@ class Vocabulary:
             )
         others = counter.keys() - {*self.words, *SPECIAL_TOKENS, self.unknown_token}
         frequent = [word for word in others if counter[word] >= min_count]
-        if others and not frequent:
+        if others and not frequent and room != 0:
             highest = max(counter[word] for word in others)
             raise InputError(
                 f"min_count is {min_count}; the most frequent{' other' * bool(num_words)} word "

@@ -123,6 +123,12 @@ def _sum_over_microbatches(
     def add(total: Any, microbatch: tuple[Batch, jax.Array]) -> tuple[Any, None]:
         return jax.tree.map(jnp.add, total, function(*microbatch)), None
 
+    # Empty batch elements change no sum.
+    missing = -segments % count
+    batch = jax.tree.map(
+        lambda array: jnp.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1)), batch
+    )
+    keys_B = keys_B[jnp.arange(segments + missing) % segments]
     microbatches = jax.tree.map(
         lambda array: array.reshape(count, -1, *array.shape[1:]), (batch, keys_B)
     )
@@ -194,8 +200,8 @@ def _require_device_memory(needed: int, sizes: Sequence[int]) -> None:
         raise InputError(
             f"a training step of {segments:,} segments of {sentences:,} sentences of "
             f"{positions:,} positions needs at least {gib(needed)} of memory per device; a device "
-            f"has {gib(available)}. Use a smaller data.batch_size, model.remat=true, a smaller "
-            "model or more devices"
+            f"has {gib(available)}. Use a smaller data.batch_size, data.segment_length or "
+            "data.max_sentence_length, model.remat=true, a smaller model or more devices"
         )
 
 

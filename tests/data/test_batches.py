@@ -1,4 +1,5 @@
 import collections
+import math
 from typing import Any
 
 import jax
@@ -98,12 +99,12 @@ def test_length_bucket():
 
 @pytest.mark.parametrize(
     ("segments", "positions", "count"),
-    [(32, 256, 1), (32, 384, 2), (32, 1024, 4), (20, 2048, 10), (6, 1024, 6), (1, 4096, 1)],
+    [(32, 256, 1), (32, 384, 2), (31, 384, 2), (20, 2048, 8), (6, 1024, 4), (1, 4096, 1)],
 )
 def test_microbatches_of_long_sentences(segments, positions, count):
     shape = Shape(segments, 5, positions)
     assert shape.microbatches == count
-    assert shape.positions_at_once == segments * 5 * positions // count
+    assert shape.positions_at_once == math.ceil(segments / count) * 5 * positions
 
 
 @pytest.mark.parametrize("max_words", [0, 20])

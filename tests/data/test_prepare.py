@@ -29,18 +29,20 @@ def words_of(directory, split):
     return [*contents(directory, split).values()]
 
 
-def test_unknown_token_maps_to_unknown_also_when_lowercased(text, out):
+def test_unknown_token_maps_to_unknown_also_when_lowercased(text, out, caplog):
     make_corpus({"test": text, "train": text}, out, lowercase=True, unknown_token="<UNK>")
+    assert "documents word for word in two splits: 10 of 10" in caplog.text
     corpus = open_corpus(out, "test")
     assert corpus.manifest.splits["test"].oov_tokens == 20
     assert corpus.vocabulary.unknown_token == "<unk>"
     assert "<unk>" not in corpus.vocabulary.words
 
 
-def test_given_vocabulary_and_its_unknown_token(tmp_path, text, out):
+def test_given_vocabulary_and_its_unknown_token(tmp_path, text, out, caplog):
     Vocabulary(unknown_token="<unk>").extended({"c": 2, ".": 1}, 9).save(tmp_path / "v.tsv")
     manifest = make_corpus({"test": text}, out, vocabulary=tmp_path / "v.tsv")
     assert manifest.splits["test"].oov_tokens == 50
+    assert "test: 71.43% of the words are out of vocabulary (0.00% in" in caplog.text
     assert words_of(out, "test")[0] == [["<UNKNOWN>"] * 4, ["c", "<UNKNOWN>", "."]]
     assert open_corpus(out, "test").vocabulary.unknown_token == "<unk>"
 
@@ -61,8 +63,9 @@ def test_words_of_the_training_text_are_added_to_a_vocabulary(tmp_path, text, ou
         make_corpus({"train": text, "test": text}, out, vocabulary=tmp_path / "v.tsv")
 
 
-def test_first_documents_of_the_training_text(tmp_path, text, out):
+def test_first_documents_of_the_training_text(tmp_path, text, out, caplog):
     make_corpus({"train": text, "test": text}, out, max_documents=3, vocab_size=4)
+    assert "documents word for word in two splits: 3 of 10" in caplog.text
     documents = read(text)
     assert list(contents(out, "train")) == [document.id for document in documents[:3]]
     assert len(contents(out, "test")) == 10

@@ -86,20 +86,21 @@ def test_other_spellings_of_the_unknown_token(tmp_path):
 
 
 @pytest.mark.parametrize("token", ["<unk>", "[?]"])
-def test_the_unknown_token_of_raw_text_is_one_word_that_is_unknown(tmp_path, token):
+def test_the_unknown_token_of_raw_text_is_one_word_that_is_unknown(tmp_path, token, warns):
     text = f"The {token} of {token.upper()}'s club, ({token}). {token} left!\n"
     words = ["the", token, "of", token, "'s", "club", ",", "(", token, ")", "."]
     documents = [[words, [token, "left", "!"]]]
     path = write(tmp_path / "t.txt", text)
     assert sentences_of(path, "prose", lowercase=True, unknown_token=token) == documents
     assert sentences_of(path, "prose", lowercase=True) != documents
-    make_corpus(
-        {"train": path, "test": path},
-        tmp_path / "corpus",
-        format="prose",
-        lowercase=True,
-        unknown_token=token.upper(),
-    )
+    with warns("1 of 1 of test are also in train"):
+        make_corpus(
+            {"train": path, "test": path},
+            tmp_path / "corpus",
+            format="prose",
+            lowercase=True,
+            unknown_token=token.upper(),
+        )
     corpus = open_corpus(tmp_path / "corpus", "test")
     ((first, second),) = contents(tmp_path / "corpus", "test").values()
     assert [first[1], first[3], first[8], second[0]] == ["<UNKNOWN>"] * 4

@@ -73,7 +73,7 @@ def test_splits_with_other_text_have_none(tmp_path):
     plain = write(tmp_path / "plain.jsonl", '{"sentences": ["a b"]}\n')
     write(tmp_path / "mixed" / "a", "a/X\n")
     write(tmp_path / "mixed" / "b.jsonl", '{"sentences": ["b"]}\n')
-    sources = {"train": write(tmp_path / "tags", "a/X\n"), "valid": tmp_path / "mixed"}
+    sources = {"train": write(tmp_path / "tags", "a/X c/X\n"), "valid": tmp_path / "mixed"}
     manifest = make_corpus(sources | {"test": plain}, tmp_path / "out", "tagged")
     assert {name for name in manifest.files if "tags" in name} == {"tags.tsv", "train.tags.bin"}
     assert open_corpus(tmp_path / "out", "valid").tags is None

@@ -23,6 +23,7 @@ def test_added_words_follow_the_words_of_the_vocabulary():
     assert extended.unknown_token == "<unk>"
     assert old.extended(COUNTER, None, min_count=5).words == (*old.words, "c")
     assert old.extended(COUNTER, 3).words == old.words
+    assert old.extended(COUNTER, 3, min_count=6).words == old.words
 
 
 @pytest.mark.parametrize(
