@@ -101,7 +101,7 @@ def read_all(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", payloads(Path("marker")))
-def test_pickles_in_the_place_of_files_are_not_loaded(saved, tmp_path, kind):
+def test_pickles_in_the_place_of_files_are_not_loaded(saved, tmp_path, kind, caplog):
     marker, folder = tmp_path / "marker", tmp_path / "files"
     content = payloads(marker)[kind]
     shutil.copytree(saved, folder / "run")

@@ -13,7 +13,7 @@ TEXTS = [["a cat sat .", "it slept .", "", "dogs bark ."], ["dogs bark .", "it s
 
 
 @pytest.mark.filterwarnings("ignore:sentences without words")
-def test_coherence_in_python():
+def test_coherence_in_python(caplog):
     lm = language_model("ccdclm")
     results = lm.coherence(TEXTS, permutations=4, extra_tests=["insertion", "blocks"])
     documents = [lm.encode(text) for text in TEXTS]
@@ -31,7 +31,7 @@ def test_coherence_in_python():
 
 
 @pytest.mark.filterwarnings("ignore:sentences without words")
-def test_tables_name_the_kind_of_result_if_there_are_two():
+def test_tables_name_the_kind_of_result_if_there_are_two(caplog):
     for kinds, names in (({"bootstrap": 3}, [" (bootstrap)", " (fixed)"]), ({}, [""])):
         results = language_model("ccdclm").coherence(TEXTS, permutations=4, **kinds)
         both = {"a": results, "b": results}

@@ -124,7 +124,7 @@ def test_the_table_and_json_by_value():
     }
 
 
-def test_a_split_and_text_have_the_tags_of_their_words(tmp_path):
+def test_a_split_and_text_have_the_tags_of_their_words(tmp_path, caplog):
     text = tmp_path / "text.txt"
     text.write_text("the/at cat/nn sat/vbd\nthe/at rare/jj cat/nn\n\nthe/at cat/nn sat/vbd\n")
     corpus, options = tmp_path / "corpus", TextOptions("tagged")
@@ -145,7 +145,7 @@ def test_a_split_and_text_have_the_tags_of_their_words(tmp_path):
         ]
 
 
-def test_text_without_tags_has_none(tmp_path):
+def test_text_without_tags_has_none(tmp_path, caplog):
     text = tmp_path / "text.txt"
     text.write_text("the cat sat\n")
     prepare({"test": text, "train": text}, tmp_path / "corpus")

@@ -40,7 +40,7 @@ def both(space, text, tmp_path_factory):
     return done, json.loads((folder / "all.json").read_text())
 
 
-def test_every_test_is_that_of_python(space, text, both):
+def test_every_test_is_that_of_python(space, text, both, caplog):
     done, value = both
     lm = dclm_jax.restore(space.run)
     documents = [lm.encode(text) for text in read_documents(text)]

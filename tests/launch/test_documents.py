@@ -134,7 +134,7 @@ def test_commands_in_manuals_are_accepted(name, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_examples_in_documents_print_what_is_shown(document, quickstart, monkeypatch):
+def test_examples_in_documents_print_what_is_shown(document, quickstart, monkeypatch, caplog):
     # Saved results are read.
     monkeypatch.undo()
     monkeypatch.chdir(quickstart)
@@ -146,7 +146,7 @@ def test_examples_in_documents_print_what_is_shown(document, quickstart, monkeyp
             assert not missing, f"{example.code} prints no {missing}: {output}"
 
 
-def test_surprisals_of_pieces_add_up_to_surprisals_of_words(space, tmp_path, monkeypatch):
+def test_surprisals_of_pieces_add_up_to_surprisals_of_words(space, tmp_path, monkeypatch, caplog):
     pytest.importorskip("pandas")
     text = tmp_path / "text.bpe"
     text.write_text("w1@@ w2@@ w3 w4 w5@@ w6\nw7@@ w8\n\nw9 w1\nw2@@ w3 w4\n")

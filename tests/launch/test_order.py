@@ -11,7 +11,7 @@ from dclm_jax.decoding import reordering
 from tests.launch.support import launch
 
 
-def test_orders_are_those_of_python_and_are_measured(space, tmp_path):
+def test_orders_are_those_of_python_and_are_measured(space, tmp_path, caplog):
     output, metrics = tmp_path / "orders.jsonl", tmp_path / "metrics.json"
     flags = [f"--workdir={space.run}", f"--input={space.text['test']}", "--beam=4"]
     done = launch("order", *flags, f"--output={output}", f"--metrics={metrics}")
@@ -38,7 +38,7 @@ def test_orders_are_those_of_python_and_are_measured(space, tmp_path):
     assert f"{expected.tau:.4f}" in of_split.stderr
 
 
-def test_sentences_as_they_stand_are_put_in_order_and_printed(space):
+def test_sentences_as_they_stand_are_put_in_order_and_printed(space, caplog):
     flags = [f"--workdir={space.run}", "--input=-", "--noshuffle"]
     text = "w1 w2 .\nw41 w42 .\nw3 w4 w5 .\n"
     done = launch("order", *flags, stdin=text, quiet=False)

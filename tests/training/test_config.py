@@ -111,7 +111,9 @@ def test_meanings_are_those_of_the_docstrings():
     assert texts["model.attention_dim"].startswith("A, ")
     assert texts["model.context_sentences"].startswith("n, ")
     assert texts["model.num_layers"] == "number of recurrent layers of every stack."
-    assert texts["model.name"] == "RLM-SeqBoW-ATT-EF-n."
+    assert (
+        texts["model.name"] == "RLM-SeqBoW-ATT-EF-n: attention over n bags of words, early fusion."
+    )
     with pytest.raises(InputError, match="unknown model 'rlmm'; did you mean 'rlm'"):
         meanings("rlmm")
 

@@ -157,7 +157,7 @@ def test_parameters_of_the_sentence_level_have_one_name_in_both_models():
     }
 
 
-def test_other_models_give_what_they_share(tmp_path):
+def test_other_models_give_what_they_share(tmp_path, caplog):
     """Of another cell, with another layer and other words."""
     run = save_run(tmp_path / "run", "hrnnlm", "c b x", **FOUR, num_layers=1)
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "b", "c"), (0,) * 6)
