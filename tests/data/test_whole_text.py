@@ -285,6 +285,9 @@ def test_no_character_is_lost_uncounted(place, format, lines, end, encoding, is_
     try:
         documents = list(reader.documents(path))
     except InputError as error:
+        # The text begins like a file that is not text.
+        if re.search("unpack it|save its content|convert it", str(error)):
+            return
         # All of it was titles.
         assert "has no documents" in str(error)
         documents = []
