@@ -75,10 +75,11 @@ class Vocabulary:
             )
         entries = sorted(frequent, key=lambda word: (-counter[word], word))[:room]
         words = (*self.words, *entries)
-        _, _, _, *new = (counter.get(word, 0) for word in words)
-        added = (num_sentences, num_sentences, sum(counter.values()) - sum(new), *new)
-        old = (*self.counts, *(0,) * len(entries))
-        return Vocabulary(words, tuple(map(operator.add, old, added)), self.unknown_token)
+        counts = [counter.get(word, 0) for word in words[len(SPECIAL_TOKENS) :]]
+        num_unknown = sum(counter.values()) - sum(counts)
+        added = (num_sentences, num_sentences, num_unknown, *counts)
+        before = (*self.counts, *(0,) * len(entries))
+        return Vocabulary(words, tuple(map(operator.add, before, added)), self.unknown_token)
 
     @functools.cached_property
     def fingerprint(self) -> str:
