@@ -313,9 +313,9 @@ def _selected(numbered: NumberedText, plan: CorpusPlan) -> _Selection:
             int(numbered.sentences[is_counted_D].sum()),
             options.min_count or 1,
         )
-    if plan.vocabulary and plan.counts_words:
-        num_added = len(vocabulary) - len(plan.vocabulary)
-        job_logger.info(f"words added to {options.vocabulary}: {num_added:,}")
+        if plan.vocabulary:
+            num_added = len(vocabulary) - len(plan.vocabulary)
+            job_logger.info(f"words added to {options.vocabulary}: {num_added:,}")
     if options.max_unknown is not None:
         is_unknown_D = numbered.count_unknown(vocabulary) / tokens_D > options.max_unknown
         reason_D = np.where(is_unknown_D & (reason_D == kept), unknown, reason_D)

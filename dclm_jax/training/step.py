@@ -123,15 +123,10 @@ def _sum_over_microbatches(
     def add(total: Any, microbatch: tuple[Batch, jax.Array]) -> tuple[Any, None]:
         return jax.tree.map(jnp.add, total, function(*microbatch)), None
 
-    # Empty batch elements change no sum.
-    missing = -segments % count
-    batch = jax.tree.map(
-        lambda array: jnp.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1)), batch
-    )
-    keys_B = keys_B[jnp.arange(segments + missing) % segments]
-    microbatches = jax.tree.map(
-        lambda array: array.reshape(count, -1, *array.shape[1:]), (batch, keys_B)
-    )
+    batches = shard_rows(batch, count, jnp.pad)
+    # Keys of empty batch elements have no effect.
+    keys = keys_B[jnp.arange(count * batches.mask_BxSxN.shape[1]) % segments].reshape(count, -1)
+    microbatches = batches, keys
     first = jax.tree.map(lambda array: array[0], microbatches)
     zero = jax.tree.map(jnp.zeros_like, jax.eval_shape(function, *first))
     return jax.lax.scan(add, zero, microbatches)[0]
@@ -223,15 +218,16 @@ def spread_rows(batch: Batch) -> Batch:
     return jax.tree.map(lambda array: array[mine], shard_rows(batch, jax.device_count()))
 
 
-def shard_rows(batch: Batch, num_devices: int) -> Batch:
-    """Splits batch elements evenly over devices, [B, ...] -> [devices, ceil(B / devices), ...].
+def shard_rows(batch: Batch, count: int, pad: Callable = np.pad) -> Batch:
+    """Splits batch elements evenly over devices or microbatches, [B, ...] -> [count,
+    ceil(B / count), ...]; `pad` is the function of NumPy or of JAX.
 
     Empty batch elements, which have no token and change no sum, are added for an even split.
     """
-    missing = -batch.tokens_BxSxN.shape[0] % num_devices
+    missing = -batch.tokens_BxSxN.shape[0] % count
 
-    def split(array: np.ndarray) -> np.ndarray:
-        padded = np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
-        return padded.reshape(num_devices, -1, *array.shape[1:])
+    def split(array: Any) -> Any:
+        padded = pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
+        return padded.reshape(count, -1, *array.shape[1:])
 
     return jax.tree.map(split, batch)

@@ -44,7 +44,7 @@ def test_nats_of_alternatives_are_summed_in_float64():
     """In float32 both sums are 2^24."""
     nats = [np.array([2**24, 1, 1], np.float32), np.array([2**24, 0, 0], np.float32)]
     request = Continuation([np.array([5, 6])], 1, Choice(["a b", "a c"]))
-    (outcome,) = outcomes([(request, [each]) for each in nats], end_is_target=True)
+    (outcome,) = outcomes([(request, [nll]) for nll in nats], end_is_target=True)
     assert outcome.log_probs == [-(2**24) - 2, -(2**24)]
 
 

@@ -214,7 +214,7 @@ def test_every_value_of_a_manifest_is_quoted(programs):
     assert claim["spec"] == {"accessModes": ["true"], "resources": {"requests": {"storage": "20"}}}
     prepare_pod = prepare["spec"]["template"]["spec"]
     assert prepare_pod["containers"][0]["image"] == "123"
-    claims = [each["volumes"][0]["persistentVolumeClaim"] for each in (pod, prepare_pod)]
+    claims = [spec["volumes"][0]["persistentVolumeClaim"] for spec in (pod, prepare_pod)]
     assert claim["metadata"]["name"] == "null" and claims == [{"claimName": "null"}] * 2
 
 
