@@ -14,7 +14,7 @@ import dataclasses
 import datetime
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -177,9 +177,10 @@ class _Run:
         # A copy, because steps reuse the buffers of the state.
         self._state = spread(state)
         self._unread: StepMetrics | None = None
-        self._rate: Callable = learning_rate(
-            job.config.optimizer, job.total_steps, job.batches.steps_per_epoch
-        )
+        # The rates of all steps, because a device would compute the rate of a step only after the
+        # step in progress.
+        rate = learning_rate(job.config.optimizer, job.total_steps, job.batches.steps_per_epoch)
+        self._rates = np.asarray(jax.vmap(rate)(np.arange(job.total_steps)))
         self._sums = _Sums()
         # The training time at the last line of metrics.
         self._seconds = self.progress.seconds
@@ -239,7 +240,6 @@ class _Run:
         if step % job.config.training.log_every == 0:
             self._log(step, factor)
             self._sums, self._seconds = _Sums(), progress.seconds
-            self._read_at = time.monotonic()
 
     def _log(self, step: int, rate_factor: float) -> None:
         job, progress, sums = self._job, self.progress, self._sums
@@ -257,7 +257,7 @@ class _Run:
             perplexity=perplexity,
             **{name.replace(" ", "_"): loss for name, loss in further.items()},
             gradient_norm=sums.norm,
-            learning_rate=float(self._rate(step - 1) * rate_factor),
+            learning_rate=float(self._rates[step - 1] * rate_factor),
             tokens=progress.tokens,
             seconds=progress.seconds,
             tokens_per_second=tokens_per_second,

@@ -302,7 +302,8 @@ class FakeTime:
 def test_shapes_are_told_when_they_are_compiled_which_counts_in_no_rate(
     of_lengths, tmp_path, monkeypatch, caplog
 ):
-    """A batch takes 2 s to come, a step of a new shape 1,000 s more to compile."""
+    """A batch takes 2 s to come, a line of metrics 1 s to write, and a step of a new shape 1,000 s
+    more to compile."""
     now = FakeTime()
     monkeypatch.setattr(loop, "time", now)
     prefetch, compiled_step = loop._prefetch, loop.compiled_step
@@ -318,8 +319,15 @@ def test_shapes_are_told_when_they_are_compiled_which_counts_in_no_rate(
             now.now += 2
             yield batch
 
+    write = loop.RunWriter.write
+
+    def slow_to_write(writer, kind, step, **values):
+        now.now += kind == "train"
+        write(writer, kind, step, **values)
+
     monkeypatch.setattr(loop, "compiled_step", slow_to_compile)
     monkeypatch.setattr(loop, "_prefetch", slow_to_come)
+    monkeypatch.setattr(loop.RunWriter, "write", slow_to_write)
     loop.train(config(of_lengths), tmp_path / "run")
 
     corpus = open_corpus(of_lengths, "train")
@@ -336,12 +344,16 @@ def test_shapes_are_told_when_they_are_compiled_which_counts_in_no_rate(
     trained = [line for line in measured if line["kind"] == "train"]
     tokens = [int(batches(step).mask_BxSxN.sum()) for step in range(12)]
     # A step is read when the next batch is there, or at once where something is saved.
+    # The line of a step is written while the next step is made, and before an evaluation.
     seconds = [2 * step if step in (4, 5, 8, 10, 12) else 2 * step + 2 for step in range(1, 13)]
+    evaluated = (5, 10, 12)
+    lines = np.cumsum([0, *(step not in evaluated for step in range(1, 12))])
+    seconds = [begin + written for begin, written in zip(seconds, lines, strict=True)]
     assert [line["seconds"] for line in trained] == seconds
     for line, counted, time in zip(trained, tokens, np.diff([0, *seconds]), strict=True):
         assert line["tokens_per_second"] == counted / max(time, 1e-9)
     (line,) = [line for line in caplog.messages if line.startswith("step 6/12")]
-    assert line.endswith("ETA 0:00:14")
+    assert line.endswith("ETA 0:00:19")
 
 
 @pytest.mark.parametrize(
