@@ -25,7 +25,7 @@ the parameters that are not trained, such as the word embeddings and the output 
         --config.data.directory=data/sotu --config.training.start_from=runs/rnnlm \\
         --config.training.frozen='embedding,output/*' --workdir=runs/two-stage
 
-launch/recipes.md shows fine-tuning and training on several GPUs; launch/clusters.md describes jobs
+launch/training.md shows fine-tuning and training on several GPUs; launch/clusters.md describes jobs
 of several processes.
 """
 

@@ -152,7 +152,7 @@ def test_surprisals_of_pieces_add_up_to_surprisals_of_words(space, tmp_path, mon
     text.write_text("w1@@ w2@@ w3 w4 w5@@ w6\nw7@@ w8\n\nw9 w1\nw2@@ w3 w4\n")
     flags = [f"--workdir={space.run}", f"--input={text}", f"--output={tmp_path / 'pieces.tsv'}"]
     launch("score", *flags, quiet=False)
-    recipes = (REPOSITORY / "launch/recipes.md").read_text()
+    recipes = (REPOSITORY / "launch/training.md").read_text()
     section = recipes.partition("\n## Use subwords\n")[2].partition("\n## ")[0]
     (code,) = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
     monkeypatch.chdir(tmp_path)
