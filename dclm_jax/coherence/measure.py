@@ -97,7 +97,7 @@ class CoherenceResults:
 
     def results(self, test: str) -> list[Any]:
         """The `Coherence` results of a test, in the order of reports, or its `Insertion`."""
-        results = [each.result for each in self.tests[test]]
+        results = [measured.result for measured in self.tests[test]]
         if test != PERMUTATIONS:
             return results
         first = self.first_sentence

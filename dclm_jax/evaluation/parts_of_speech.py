@@ -127,7 +127,8 @@ def class_table(models: Mapping[str, TagClasses]) -> str:
     first, *_ = models.values()
     total = sum(first.tokens)
     perplexities = [
-        [*each.sums.perplexities, *each.sums.total.perplexities] for each in models.values()
+        [*by_class.sums.perplexities, *by_class.sums.total.perplexities]
+        for by_class in models.values()
     ]
     rows = [("class", "targets", "share", *models)]
     for name, tokens, *values in zip(

@@ -113,11 +113,11 @@ def make(
     valid, test = (open_split(models[0].vocabulary, directory, name) for name in ("valid", "test"))
     facts = list(map(facts_of, models))
     # Runs and a baseline that do not fit are refused before results are measured.
-    baselines_of(rows_of([RunResults(facts=each) for each in facts]), options.baseline)
-    for each in facts:
-        if each.unfinished:
+    baselines_of(rows_of([RunResults(facts=run) for run in facts]), options.baseline)
+    for run in facts:
+        if run.unfinished:
             logger.info(
-                f"training of {each.workdir} is unfinished; results are from step {each.step}"
+                f"training of {run.workdir} is unfinished; results are from step {run.step}"
             )
     _make_folders(output, html)
     collector = Collector(valid, test, options, results)

@@ -43,7 +43,7 @@ Compared = Mapping[str, Sequence[Comparison | None]]
 
 def tables(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Table]:
     """The tables of rows by name. Perplexity is compared with the first of `baselines`, coherence
-    with all; see `comparison.paired`."""
+    with all; see `rows.paired`."""
     compared = {name: [compare(row, all_rows, name) for row in all_rows] for name in baselines}
     named = {"perplexity": _perplexity(all_rows, compared)}
     if any(row.results(coherence_of) for row in all_rows):
@@ -82,8 +82,8 @@ def _perplexity(all_rows: Sequence[Row], compared: Compared) -> Table:
         _spreads(all_rows, "bits/word", _of_test(lambda test: test.bits_per_word)),
     ]
     comparisons = compared[baseline]
-    ratios = [each and [each.ratio, each.same_recipe] for each in comparisons]
-    ends = [each and each.interval for each in comparisons]
+    ratios = [c and [c.ratio, c.same_recipe] for c in comparisons]
+    ends = [c and c.interval for c in comparisons]
     columns += [
         Column(f"vs {baseline}", ratios, _change),
         Column(f"vs {baseline}, 95% interval", ends, _changes),
@@ -161,7 +161,9 @@ def _coherence(all_rows: Sequence[Row], compared: Compared) -> Table:
         _percents(all_rows, "standard deviation, %", _of_coherence(lambda result: result.sd)),
         _accuracy_ends(all_rows, "95% interval", coherence_of),
     ]
-    columns += [_p(f"p, {name}", "coherence", each) for name, each in compared.items()]
+    columns += [
+        _p(f"p, {name}", "coherence", comparisons) for name, comparisons in compared.items()
+    ]
     if not fixed:
         moved = _of_coherence(lambda result: result.first_sentence)
         columns.append(_percents(all_rows, "first sentence moved, %", moved))
@@ -240,7 +242,7 @@ def _ratio(row: Row, all_rows: Sequence[Row], baseline: str, kind: str) -> list[
     pair = paired(row, all_rows, baseline)
     if pair is None:
         return None
-    ratio = perplexity_ratio(pair, lambda run: (each := _adapted(run, kind)) and each.test)
+    ratio = perplexity_ratio(pair, lambda run: (results := _adapted(run, kind)) and results.test)
     return None if ratio is None else [ratio, pair.same_recipe]
 
 
@@ -366,8 +368,8 @@ def _accuracy_ends(
 
 def _p(header: str, test: str, comparisons: Sequence[Comparison | None]) -> Column:
     """The p-value of each comparison with a baseline."""
-    tests = [each and getattr(each, test) for each in comparisons]
-    return Column(header, [each and [each.p] for each in tests], _p_text)
+    tests = [c and getattr(c, test) for c in comparisons]
+    return Column(header, [result and [result.p] for result in tests], _p_text)
 
 
 def _p_text(p: float) -> str:
