@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
-import optax
 from ml_collections import ConfigDict
 
 from dclm_jax import models
@@ -17,7 +16,7 @@ from dclm_jax.models.base import DocumentModel
 from dclm_jax.reading.likelihoods import earlier_sentences
 from dclm_jax.training.config import RunConfig, validated
 from dclm_jax.training.freezing import by_path, frozen_paths
-from dclm_jax.training.optimizer import create_optimizer
+from dclm_jax.training.optimizer import Optimizer, create_optimizer
 from dclm_jax.training.step import TrainState, first_state
 
 
@@ -27,7 +26,7 @@ class Job:
 
     config: RunConfig
     model: DocumentModel
-    optimizer: optax.GradientTransformation
+    optimizer: Optimizer
     batches: TrainingBatches
     state: TrainState
     valid: Corpus
@@ -75,9 +74,7 @@ def open_job(config: ConfigDict | Mapping[str, Any]) -> Job:
     return Job(settings, model, optimizer, batches, state, valid, total_steps)
 
 
-def first_shapes(
-    model: DocumentModel, optimizer: optax.GradientTransformation, frozen: str = ""
-) -> TrainState:
+def first_shapes(model: DocumentModel, optimizer: Optimizer, frozen: str = "") -> TrainState:
     """The shapes of the first state; `frozen` is the option `training.frozen`."""
 
     def make(key: jax.Array) -> TrainState:

@@ -40,10 +40,7 @@ from dclm_jax.reading.likelihoods import earlier_sentences
 from dclm_jax.training.config import RunConfig
 from dclm_jax.training.interruption import interruption
 from dclm_jax.training.job import Job, open_job
-from dclm_jax.training.optimizer import (
-    learning_rate,
-    model_params,
-)
+from dclm_jax.training.optimizer import model_params
 from dclm_jax.training.parameter_table import parameter_table
 from dclm_jax.training.run_writer import RunWriter
 from dclm_jax.training.step import (
@@ -177,10 +174,6 @@ class _Run:
         # A copy, because steps reuse the buffers of the state.
         self._state = spread(state)
         self._unread: StepMetrics | None = None
-        # The rates of all steps, because a device would compute the rate of a step only after the
-        # step in progress.
-        rate = learning_rate(job.config.optimizer, job.total_steps, job.batches.steps_per_epoch)
-        self._rates = np.asarray(jax.vmap(rate)(np.arange(job.total_steps)))
         self._sums = _Sums()
         # The training time at the last line of metrics.
         self._seconds = self.progress.seconds
@@ -222,9 +215,7 @@ class _Run:
           DivergenceError: the loss or the norm of the gradient is not finite.
         """
         job, progress, sums = self._job, self.progress, self._sums
-        nll, extra, terms, tokens, norm, factor = (
-            value.item() for value in jax.device_get(metrics)
-        )
+        nll, extra, terms, tokens, norm, rate = (value.item() for value in jax.device_get(metrics))
         if not (math.isfinite(nll) and math.isfinite(norm)):
             reason = f"mean loss is {nll / terms} and gradient norm {norm}"
             raise self._divergence(step, reason)
@@ -238,10 +229,10 @@ class _Run:
         progress.seconds += now - self._read_at
         self._read_at = now
         if step % job.config.training.log_every == 0:
-            self._log(step, factor)
+            self._log(step, rate)
             self._sums, self._seconds = _Sums(), progress.seconds
 
-    def _log(self, step: int, rate_factor: float) -> None:
+    def _log(self, step: int, learning_rate: float) -> None:
         job, progress, sums = self._job, self.progress, self._sums
         epoch = (step - 1) // job.batches.steps_per_epoch + 1
         perplexity = Perplexity(len(job.valid.vocabulary), sums.nll, sums.terms).perplexity
@@ -257,7 +248,7 @@ class _Run:
             perplexity=perplexity,
             **{name.replace(" ", "_"): loss for name, loss in further.items()},
             gradient_norm=sums.norm,
-            learning_rate=float(self._rates[step - 1] * rate_factor),
+            learning_rate=learning_rate,
             tokens=progress.tokens,
             seconds=progress.seconds,
             tokens_per_second=tokens_per_second,

@@ -28,10 +28,24 @@ SCHEDULES = ("constant", "cosine", "halve_on_plateau", "halve_after")
 _MOST_HALVINGS = 128
 
 
-def learning_rate(
+class Optimizer(NamedTuple):
+    """A gradient transformation of optax, and its learning rate.
+
+    Attributes:
+      init, update: see `optax.GradientTransformationExtraArgs`; `update` takes the sums `nll` and
+        `terms` of the step.
+      learning_rate: the rate of a step, a function of its number and the state before it.
+    """
+
+    init: optax.TransformInitFn
+    update: optax.TransformUpdateExtraArgsFn
+    learning_rate: Callable[[jax.Array, optax.OptState], jax.Array]
+
+
+def schedule_of(
     options: OptimizerConfig, total_steps: int, steps_per_epoch: int | None = None
 ) -> optax.Schedule:
-    """The learning rate as a function of the step; for the arguments see `create_optimizer`."""
+    """The scheduled learning rate by step; for the arguments see `create_optimizer`."""
     warmup, peak = options.warmup_steps, options.learning_rate
     match options.schedule:
         # `_halve_on_plateau` multiplies the constant rate by a factor.
@@ -145,15 +159,9 @@ def model_params(params: Any, optimizer_state: optax.OptState) -> Any:
     return params if average is None else filled(average, params)
 
 
-def rate_factor(optimizer_state: optax.OptState) -> jax.Array:
-    """The factor on the scheduled learning rate of the next step."""
-    factor = optax.tree.get(optimizer_state, "factor")
-    return jnp.ones(()) if factor is None else factor
-
-
 def create_optimizer(
     options: OptimizerConfig, total_steps: int, steps_per_epoch: int | None = None
-) -> optax.GradientTransformation:
+) -> Optimizer:
     """The optimizer of `config.optimizer`; the gradient is clipped before it is accumulated.
 
     Args:
@@ -170,12 +178,18 @@ def create_optimizer(
         raise InputError(
             f"optimizer.name is {options.name!r}{did_you_mean(options.name, OPTIMIZERS)}"
         )
-    rate = learning_rate(options, total_steps, steps_per_epoch)
-    parts = [OPTIMIZERS[options.name](rate)]
+    schedule = schedule_of(options, total_steps, steps_per_epoch)
+    parts = [OPTIMIZERS[options.name](schedule)]
     if options.clip_norm:
         parts.insert(0, optax.clip_by_global_norm(options.clip_norm))
     if options.schedule == "halve_on_plateau":
         parts.append(_halve_on_plateau(steps_per_epoch or total_steps))
     if options.average_decay:
         parts.append(_average_parameters(options.average_decay))
-    return optax.chain(*parts)
+
+    def learning_rate(step: jax.Array, state: optax.OptState) -> jax.Array:
+        factor = optax.tree.get(state, "factor")
+        return jnp.asarray(schedule(step)) * (1.0 if factor is None else factor)
+
+    transformation = optax.with_extra_args_support(optax.chain(*parts))
+    return Optimizer(transformation.init, transformation.update, learning_rate)

@@ -24,7 +24,7 @@ from dclm_jax.nn.layers import filled
 from dclm_jax.processes import DEVICES
 from dclm_jax.reading.likelihoods import Likelihood, batch_likelihood
 from dclm_jax.training.freezing import split
-from dclm_jax.training.optimizer import rate_factor
+from dclm_jax.training.optimizer import Optimizer
 
 
 @flax.struct.dataclass
@@ -45,7 +45,7 @@ class StepMetrics(NamedTuple):
     extra: nats of an additional objective; 0 with frozen parameters.
     tokens: number of targets.
     gradient_norm: global norm of the gradient of the mean loss, before clipping.
-    rate_factor: factor on the learning rate.
+    learning_rate: the learning rate.
     """
 
     nll: jax.Array
@@ -53,14 +53,14 @@ class StepMetrics(NamedTuple):
     terms: jax.Array
     tokens: jax.Array
     gradient_norm: jax.Array
-    rate_factor: jax.Array
+    learning_rate: jax.Array
 
 
 Step = Callable[[TrainState, Batch, jax.Array], tuple[TrainState, StepMetrics]]
 
 
 def first_state(
-    params: Params, optimizer: optax.GradientTransformation, frozen: frozenset[str] = frozenset()
+    params: Params, optimizer: Optimizer, frozen: frozenset[str] = frozenset()
 ) -> TrainState:
     """The state before the first step; frozen parameters have no optimizer state."""
     trained, _ = split(params, frozen)
@@ -69,7 +69,7 @@ def first_state(
 
 def train_step(
     model: DocumentModel,
-    optimizer: optax.GradientTransformation,
+    optimizer: Optimizer,
     loss_per: str,
     state: TrainState,
     batch: Batch,
@@ -100,14 +100,15 @@ def train_step(
     gradients, sums = jax.lax.psum((gradients, sums), DEVICES)
     count = {"token": sums.terms, "sentence": sums.sentences}[loss_per]
     gradients = jax.tree.map(lambda gradient: gradient / count, gradients)
-    norm, factor = optax.tree.norm(gradients), rate_factor(state.optimizer_state)
-    updates, optimizer_state = optax.with_extra_args_support(optimizer).update(
+    norm = optax.tree.norm(gradients)
+    rate = optimizer.learning_rate(state.step, state.optimizer_state)
+    updates, optimizer_state = optimizer.update(
         gradients, state.optimizer_state, trained, nll=sums.nll, terms=sums.terms
     )
     params = filled(jax.tree.map(jnp.add, trained, updates), held)
     # XLA does not compute an additional objective of frozen parameters if no result needs it.
     extra = jnp.zeros(()) if state.frozen else sums.extra
-    metrics = StepMetrics(sums.nll, extra, sums.terms, sums.tokens, norm, factor)
+    metrics = StepMetrics(sums.nll, extra, sums.terms, sums.tokens, norm, rate)
     return TrainState(state.step + 1, params, optimizer_state, state.frozen), metrics
 
 
@@ -143,7 +144,7 @@ def _dropout_keys(key: jax.Array, step: jax.Array, rows: int) -> tuple[jax.Array
 
 def parallel_step(
     model: DocumentModel,
-    optimizer: optax.GradientTransformation,
+    optimizer: Optimizer,
     loss_per: str = "token",
     devices: Sequence[Any] | None = None,
 ) -> Step:
