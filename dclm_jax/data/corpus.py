@@ -95,7 +95,7 @@ class Manifest:
         words are OOV, or the text was converted to lower case."""
         source = self.sources.get(str(self.options.get("collection")), {})
         entry = self.splits[split]
-        is_other = any(entry.dropped_documents.values()) or self.options["lowercase"]
+        is_other = any(entry.dropped_documents.values()) or self.options.get("lowercase")
         unknown = source.get("original_unknown", {}).get(split)
         return 0 if is_other or unknown != entry.oov_tokens else source["original_tokens"][split]
 
@@ -288,13 +288,13 @@ def statistics_table(manifest: Manifest) -> str:
         rows.append((split, *cells, f"{100 * entry.oov_rate:.2f}%"))
     lines = aligned(rows, rule=False)
     lines.append(f"vocabulary: {manifest.vocabulary_size:,} entries with START, END and UNKNOWN")
-    # A share of 0 is a filter.
-    values = {reason: manifest.options[reason] for reason in DROP_REASONS}
-    applied = [
-        reason for reason, value in values.items() if value is not None and value is not False
-    ]
-    for split, entry in manifest.splits.items() if applied else ():
-        counts = entry.dropped_documents
-        listed = ", ".join(f"{counts[reason]:,} by {reason}" for reason in applied)
-        lines.append(f"documents dropped from {split}: {listed}")
+    for split, entry in manifest.splits.items():
+        dropped = [
+            f"{count:,} by {reason}"
+            for reason, count in entry.dropped_documents.items()
+            # A share of 0 is a filter.
+            if (value := manifest.options.get(reason)) is not None and value is not False
+        ]
+        if dropped:
+            lines.append(f"documents dropped from {split}: {', '.join(dropped)}")
     return "\n".join(lines)

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 
 import numpy as np
@@ -50,6 +51,9 @@ def test_statistics(directory):
         "valid          1          1      2        2.0            1.0  100.00%",
         "vocabulary: 5 entries with START, END and UNKNOWN",
     ]
+    # Options that a manifest lacks were not applied.
+    without_options = dataclasses.replace(manifest, options={})
+    assert statistics_table(without_options) == statistics_table(manifest)
 
 
 def test_split_without_data(directory):
