@@ -45,9 +45,10 @@ def peak_memory(compiled: jax.stages.Compiled) -> int:
     )
 
 
-def gib(num_bytes: float) -> str:
-    """A number of bytes for messages."""
-    return f"{num_bytes / 2**30:,.1f} GiB"
+def memory_text(num_bytes: float) -> str:
+    """A number of bytes for messages, in MiB or GiB."""
+    gib = num_bytes / 2**30
+    return f"{gib:,.2f} GiB" if gib >= 1 else f"{num_bytes / 2**20:,.1f} MiB"
 
 
 def keep_freed_memory() -> None:

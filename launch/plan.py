@@ -26,7 +26,7 @@ from absl import flags
 from jax.experimental import topologies
 
 from dclm_jax import files, models
-from dclm_jax.allocation import peak_memory
+from dclm_jax.allocation import memory_text, peak_memory
 from dclm_jax.data.batches import Shape
 from dclm_jax.errors import InputError
 from dclm_jax.models.base import DocumentModel
@@ -230,28 +230,23 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
         f"{segments} segments of {sentences} sentences of {positions} positions, "
         f"{result['share_real']:.0%} with a target"
     )
-    yield f"{result['target']}, {count} x {_size(memory)}, compiled and not run"
+    yield f"{result['target']}, {count} x {memory_text(memory)}, compiled and not run"
     yield f"useful FLOPs per step and device: {result['useful_flops'] / count / 1e9:,.1f} GFLOP"
     if result["fits"]:
         share = result["peak_bytes"] / memory
         yield (
-            f"it fits: {_size(result['peak_bytes'])} per device at the peak ({share:.1%}), "
-            f"{_size(result['argument_bytes'])} of parameters, optimizer state and batch and "
-            f"{_size(result['temporary_bytes'])} of activations and gradients"
+            f"it fits: {memory_text(result['peak_bytes'])} per device at the peak ({share:.1%}), "
+            f"{memory_text(result['argument_bytes'])} of parameters, optimizer state and batch and "
+            f"{memory_text(result['temporary_bytes'])} of activations and gradients"
         )
     else:
         peak = "the compiler found too little memory"
         if result["peak_bytes"]:
-            peak = f"{_size(result['peak_bytes'])} per device at the peak"
+            peak = f"{memory_text(result['peak_bytes'])} per device at the peak"
         yield (
             f"it does not fit: {peak}; use a smaller data.batch_size, model.remat=true or more "
             "devices"
         )
-
-
-def _size(num_bytes: float) -> str:
-    gib = num_bytes / 2**30
-    return f"{gib:,.2f} GiB" if gib >= 1 else f"{num_bytes / 2**20:,.1f} MiB"
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import numpy as np
 import optax
 
 from dclm_jax import processes
-from dclm_jax.allocation import device_memory, gib, peak_memory
+from dclm_jax.allocation import device_memory, memory_text, peak_memory
 from dclm_jax.data.batches import Batch, Shape
 from dclm_jax.errors import InputError
 from dclm_jax.models.base import DocumentModel, Params
@@ -195,9 +195,10 @@ def _require_device_memory(needed: int, sizes: Sequence[int]) -> None:
         segments, sentences, positions = sizes
         raise InputError(
             f"a training step of {segments:,} segments of {sentences:,} sentences of "
-            f"{positions:,} positions needs at least {gib(needed)} of memory per device; a device "
-            f"has {gib(available)}. Use a smaller data.batch_size, data.segment_length or "
-            "data.max_sentence_length, model.remat=true, a smaller model or more devices"
+            f"{positions:,} positions needs at least {memory_text(needed)} of memory per device; "
+            f"a device has {memory_text(available)}. Use a smaller data.batch_size, "
+            "data.segment_length or data.max_sentence_length, model.remat=true, a smaller model or "
+            "more devices"
         )
 
 
