@@ -71,10 +71,9 @@ class NumberedText:
             for part, (name, sentences, tags, *_) in documents:
                 words = [ids[word] for sentence in sentences for word in sentence]
                 tag_numbers = [tag_ids[tag] for sentence in tags or () for tag in sentence]
-                numbers = np.asarray(words, corpus.TOKEN_DTYPE).tobytes()
-                ids_file.write(numbers)
-                digest = hashlib.blake2b(numbers, digest_size=digests.itemsize).digest()
-                digests.append(int.from_bytes(digest, signed=True))
+                numbers = np.asarray(words, corpus.TOKEN_DTYPE)
+                ids_file.write(numbers.tobytes())
+                digests.append(_digest(numbers))
                 tag_numbers = tag_numbers or [_NO_TAG] * len(words)
                 tags_file.write(np.asarray(tag_numbers, corpus.TOKEN_DTYPE).tobytes())
                 lengths.extend(map(len, sentences))
@@ -112,25 +111,24 @@ class NumberedText:
         Each piece takes whole sentences while they fit; a longer sentence is a separate piece.
         Pieces are called NAME#1, NAME#2 and so on. Each piece belongs to the split of its document.
         """
-        names, sentences, pieces, numbers = [], [], [], []
+        names, sentences, pieces = [], [], []
         for name, lengths in zip(
             self.names, np.split(self.lengths, np.cumsum(self.sentences)[:-1]), strict=True
         ):
             counts = _piece_sizes(lengths.tolist(), max_words)
             pieces.append(len(counts))
             sentences += counts
-            numbers += range(len(counts))
             is_cut = len(counts) > 1
             names += [f"{name}#{n + 1}" for n in range(len(counts))] if is_cut else [name]
-        return dataclasses.replace(
+        text = dataclasses.replace(
             self,
             names=names,
             parts=np.repeat(self.parts, pieces),
             sentences=np.asarray(sentences),
             is_tagged=np.repeat(self.is_tagged, pieces),
-            # Pieces of equal documents are equal, and pieces of one document differ.
-            digests=np.repeat(self.digests, pieces) + numbers,
         )
+        words_of_each = np.split(self._values(_IDS), np.cumsum(text.tokens)[:-1])
+        return dataclasses.replace(text, digests=np.asarray([*map(_digest, words_of_each)]))
 
     def first_sentences(self, is_selected_D: np.ndarray, count: int) -> list[list[str]]:
         """The words of the first `count` sentences of the selected documents."""
@@ -226,6 +224,11 @@ class NumberedText:
             documents = np.searchsorted(ends, np.arange(begin, begin + len(part)), side="right")
             is_selected = is_selected_D[documents]
             yield part[is_selected], documents[is_selected]
+
+
+def _digest(numbers: np.ndarray) -> int:
+    """A hash of the words of a document, 64 bits."""
+    return int.from_bytes(hashlib.blake2b(numbers.tobytes(), digest_size=8).digest(), signed=True)
 
 
 def _piece_sizes(lengths: list[int], max_words: int) -> list[int]:

@@ -138,16 +138,17 @@ def test_equal_documents_of_two_given_splits_are_counted(tmp_path, caplog):
         "valid": write_lines(tmp_path / "b", [[["e"]]]),
         "test": write_lines(tmp_path / "c", [[["b"]], [["e"]], [["f"]], [["c", "d"]] * 3]),
     }
-    # The pieces of a document that is cut are equal documents only where documents are.
+    # Each piece of a document is a document: three of `c d`.
     make_corpus(paths, tmp_path / "out", split_documents_at=2)
     assert (
         "documents word for word in two splits: 4 of 6 of test are also in train, "
         "1 of 6 of test are also in valid; add --deduplicate to keep one of each"
     ) in caplog.messages
-    assert "of an earlier document of their split: train 1; " in caplog.text
-    make_corpus(paths, tmp_path / "one", deduplicate=True)
-    left = {split: len(contents(tmp_path / "one", split)) for split in SPLITS}
-    assert left == {"train": 3, "valid": 1, "test": 1}
+    assert "of an earlier document of their split: train 3, test 2; " in caplog.text
+    for name, options in {"whole": {}, "cut": {"split_documents_at": 2}}.items():
+        make_corpus(paths, tmp_path / name, deduplicate=True, **options)
+        left = {split: len(contents(tmp_path / name, split)) for split in SPLITS}
+        assert left == {"train": 3, "valid": 1, "test": 1}
 
 
 def test_a_text_of_one_document_many_times_cannot_be_divided(tmp_path):
