@@ -11,11 +11,11 @@ words of the vocabulary, whose surprisals and divergences are added. The entropy
 entropy before its first word.
 
 A linear model predicts the reading time of a word from predictors of this word and of the word
-before it: the length (characters, punctuation included), the log frequency (in the training text of
-the runs, of the rarest word of a row), and measures of runs. The gain of a predictor, such as the
-surprisal, is the log-likelihood of the reading times with the predictor minus the log-likelihood
-without it (Goodkind and Bicknell 2018). Every story is predicted by linear models fitted to the
-other stories.
+before it: the length (characters, punctuation included), the log frequency (of the rarest word or
+punctuation mark of a row, by the counts of the vocabulary without OOV words), and measures of runs.
+The gain of a predictor, such as the surprisal, is the log-likelihood of the reading times with the
+predictor minus the log-likelihood without it (Goodkind and Bicknell 2018). Every story is predicted
+by linear models fitted to the other stories.
 
 The table has the gain of each predictor and run, in nats per 1,000 words, with its 95% interval
 (bootstrap over sentences). "surprisal, no context" is the surprisal of each sentence as the first

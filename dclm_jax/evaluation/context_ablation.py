@@ -27,12 +27,14 @@ class ContextPerplexities:
 
     Attributes:
       shuffled: the sentences of each document are shuffled.
-      mixed: the context is from other documents; documents have their original lengths.
+      mixed: the context is from other documents: all sentences are in a random order, and documents
+        have their original lengths. With D documents about one in D sentences of a context is from
+        the same document. None for a single document.
       none: every sentence is a document.
     """
 
     shuffled: Positive
-    mixed: Positive
+    mixed: Positive | None
     none: Positive
 
 
@@ -47,6 +49,7 @@ class ContextAblation(Evaluation[ContextPerplexities]):
     seed: int = 0
 
     name: ClassVar[str] = "context"
+    version: ClassVar[int] = 2
 
     @property
     def title(self) -> str:
@@ -56,14 +59,13 @@ class ContextAblation(Evaluation[ContextPerplexities]):
         if lm.scorer.context_order == 0:
             measured = perplexity_of(lm.scorer, dataset.documents, on_document=on_document)
             return ContextPerplexities(*[measured.perplexity] * len(ARRANGEMENTS))
-        return ContextPerplexities(
-            **{
-                name: perplexity_of(
-                    lm.scorer, arrange(dataset.sentences, np.random.default_rng(self.seed))
-                ).perplexity
-                for name, arrange in ARRANGEMENTS.items()
-            }
-        )
+
+        def perplexity(name: str) -> float:
+            documents = ARRANGEMENTS[name](dataset.sentences, np.random.default_rng(self.seed))
+            return perplexity_of(lm.scorer, documents).perplexity
+
+        mixed = perplexity("mixed") if len(dataset.sentences) > 1 else None
+        return ContextPerplexities(perplexity("shuffled"), mixed, perplexity("none"))
 
     def to_json(self, result: ContextPerplexities) -> dict[str, Any]:
         return dataclasses.asdict(result)

@@ -149,7 +149,7 @@ class Perplexity:
         return "\n".join(lines)
 
     def __str__(self) -> str:
-        bits = f"{self.bits_per_word:.4f} bits per word (END included)"
+        bits = f"{self.bits_per_word:.4f} bits per word"
         if self.bits_per_character is not None:
             bits += f", {self.bits_per_character:.4f} bits per character"
         lines = [

@@ -79,8 +79,8 @@ def word_table(
     first_N = np.flatnonzero(_changes(tokens["row"]))
     vocabulary = next(iter(models.values())).vocabulary
     counts_T = np.array(vocabulary.counts)[vocabulary.encode(tokens["word"].tolist())]
-    # The tokens of a row are added; of the rarest token is the frequency, so that punctuation has
-    # no effect. An OOV word has no frequency.
+    # Measures of the tokens of a row are added. A row has the frequency of its rarest token,
+    # because punctuation marks are frequent. An OOV word has no frequency.
     rarest_N = np.minimum.reduceat(counts_T * tokens["known"], first_N)
     with np.errstate(divide="ignore", invalid="ignore"):
         frequency_N = np.log(rarest_N) - np.log(sum(vocabulary.counts[len(SPECIAL_TOKENS) :]))

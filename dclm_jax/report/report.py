@@ -111,7 +111,7 @@ def make(
             raise InputError(f"--adapt={kind}: each run {obstacles[0]}")
     directory = options.data or directory_of(models[0])
     valid, test = (open_split(models[0].vocabulary, directory, name) for name in ("valid", "test"))
-    facts = list(map(facts_of, models))
+    facts = [facts_of(lm, directory) for lm in models]
     # Runs and a baseline that do not fit are refused before results are measured.
     baselines_of(rows_of([RunResults(facts=run) for run in facts]), options.baseline)
     for run in facts:

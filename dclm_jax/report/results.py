@@ -74,6 +74,7 @@ class RunFacts:
       training_text: beginning of the checksum of the training text; None if unknown.
       seconds: time of training; None if unknown.
       curve: training steps and their validation perplexities.
+      validation: least perplexity of the curve; None if the report has another corpus.
       unfinished: whether training has not ended.
     """
 
@@ -88,6 +89,7 @@ class RunFacts:
     training_text: str | None = None
     seconds: int | None = None
     curve: Sequence[tuple[int, float]] = ()
+    validation: float | None = None
     unfinished: bool = False
 
     @property
@@ -129,8 +131,8 @@ class RunResults(ModelResults):
     settings: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
 
 
-def facts_of(lm: TextScorer) -> RunFacts:
-    """Facts of the run of a model."""
+def facts_of(lm: TextScorer, directory: str) -> RunFacts:
+    """Facts of the run of a model, for a report on the corpus in a directory."""
     facts = RunFacts(
         workdir=lm.workdir,
         config=flat(lm.config),
@@ -156,10 +158,13 @@ def facts_of(lm: TextScorer) -> RunFacts:
                 f"{folder / METRICS_FILE}: no line of kind 'valid'; train until the first "
                 "evaluation"
             )
+        own = lm.config["data"]["directory"]
+        is_own = bool(own) and storage.resolve(own) == storage.resolve(directory)
         return dataclasses.replace(
             facts,
             seconds=round(lines[-1].seconds),
             curve=[(line.step, line.perplexity) for line in evaluations],
+            validation=min(line.perplexity for line in evaluations) if is_own else None,
             unfinished=not (folder / RESULT_FILE).exists(),
         )
 

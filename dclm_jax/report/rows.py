@@ -95,11 +95,12 @@ class Row:
         return Sums(np.mean(nll, axis=0), counts[0])
 
     def group_perplexities(self, grouping: Grouping) -> dict[str, float | None]:
-        """Test perplexities by group; None for a group without targets."""
-        sums = self.sums(grouping.sums)
-        if sums is None:
+        """Test perplexities by group, means over runs; None for a group without targets."""
+        tests = self.results(test_of)
+        if tests is None:
             return dict.fromkeys(grouping.groups)
-        values = zip(grouping.groups, sums.perplexities.tolist(), strict=True)
+        means = np.mean([grouping.sums(test).perplexities for test in tests], axis=0)
+        values = zip(grouping.groups, means.tolist(), strict=True)
         return {name: None if math.isnan(value) else value for name, value in values}
 
     def resampled(self) -> np.ndarray:

@@ -124,7 +124,7 @@ def _about_perplexity(all_rows: Sequence[Row], columns: Sequence[Column], baseli
         )
     parts.append(
         f"{about} In-vocabulary perplexity omits OOV words. Bits per word are the bits of all "
-        "targets, including END, divided by the number of words. Several seeds are shown as mean ± "
+        "targets divided by the number of words. Several seeds are shown as mean ± "
         "standard deviation. 95% intervals are from a bootstrap over test documents, with the same "
         "resamples for all rows. p is from a one-sided z-test over documents: whether the "
         f"likelihood is higher than the likelihood of {baseline}. Two rows are compared over the "
@@ -145,9 +145,9 @@ def _about_perplexity(all_rows: Sequence[Row], columns: Sequence[Column], baseli
 
 
 def _in_training(row: Row) -> list[float | None] | None:
-    """The best validation perplexity of a single run from its training log, only for the table."""
-    curve = row.facts.curve if len(row.runs) == 1 else []
-    return [None, None, min(perplexity for _, perplexity in curve)] if curve else None
+    """The best validation perplexity of a single run in training."""
+    best = row.facts.validation if len(row.runs) == 1 else None
+    return None if best is None else [None, None, best]
 
 
 def _coherence(all_rows: Sequence[Row], compared: Compared) -> Table:
@@ -259,8 +259,8 @@ def _context(all_rows: Sequence[Row]) -> Table:
         columns.append(Column(label, [_mean(row, get) for row in all_rows], "{:.2f}".format))
     about = (
         "The table has the test perplexity of the same sentences with different contexts: the "
-        "original context, shuffled sentences of the document, sentences of other documents, and "
-        "no context (each sentence is a document)."
+        "original context, shuffled sentences of the document, sentences of other documents (all "
+        "sentences of the split in a random order), and no context (each sentence is a document)."
     )
     return Table.of("Context ablation", about, columns)
 

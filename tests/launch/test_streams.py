@@ -45,8 +45,8 @@ def test_text_goes_out_as_utf8(space):
 
 TITLED = "= A title\nw1 w2\n"
 NOTE = (
-    "note: {}: lines that begin with = and end a document: 1; title words omitted: 2, such as "
-    "'= A title'"
+    "note: {}: titles in lines that begin with = and end a document: 1; title words omitted: 2, "
+    "such as '= A title'"
 )
 
 

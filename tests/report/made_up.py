@@ -38,6 +38,7 @@ def facts(model: Any = "rnnlm", seed: Any = 0, text: Any = "a", **config: Any) -
         training_text=text,
         seconds=60,
         curve=[(10, 200.0), (20, 150.0)],
+        validation=150.0,
     )
 
 

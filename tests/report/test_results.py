@@ -14,7 +14,7 @@ from dclm_jax.report.results import facts_of
 def model(workdir) -> Any:
     return types.SimpleNamespace(
         workdir=str(workdir),
-        config={"model": {"name": "neighbours"}},
+        config={"model": {"name": "neighbours"}, "data": {"directory": "corpus"}},
         num_parameters=1,
         scorer=types.SimpleNamespace(objective="words", context_order=None),
         text=types.SimpleNamespace(unknown_rates={"test": 0.1}),
@@ -44,19 +44,22 @@ def test_the_facts_of_training(tmp_path):
         line("valid", 20, 600, 120, 340.0),
         line("valid", 30, 800, 150, 300.0),
     )
-    facts = facts_of(model(tmp_path))
+    facts = facts_of(model(tmp_path), "corpus")
     assert facts.curve == [(10, 400.0), (20, 340.0), (30, 300.0)]
     assert (facts.seconds, facts.unfinished, facts.training_text) == (150, True, None)
     assert (facts.step, facts.own_oov_rate, facts.parameters) == (20, 0.1, 1)
+    # Perplexities in training are of the run's own validation documents.
+    assert facts.validation == 300.0
+    assert facts_of(model(tmp_path), "other").validation is None
 
 
 def test_what_training_has_not_left(tmp_path):
     # An n-gram model is not trained in steps.
-    facts = facts_of(model(tmp_path))
+    facts = facts_of(model(tmp_path), "corpus")
     assert (facts.curve, facts.seconds, facts.unfinished) == ((), None, False)
     write_metrics(tmp_path, line("train", 5, 500, 60, 8.0))
     with pytest.raises(InputError, match="metrics.jsonl: no line of kind 'valid'"):
-        facts_of(model(tmp_path))
+        facts_of(model(tmp_path), "corpus")
     for text, message in (
         ('{"kind": "valid", "step": 5, "tokens": 5, "seconds": 1, "perplexity": -1}\n', "is -1"),
         ("{oops\n", "metrics.jsonl:1: not JSON"),
@@ -64,4 +67,4 @@ def test_what_training_has_not_left(tmp_path):
     ):
         (tmp_path / "metrics.jsonl").write_text(text)
         with pytest.raises(InputError, match=message):
-            facts_of(model(tmp_path))
+            facts_of(model(tmp_path), "corpus")

@@ -111,7 +111,7 @@ def test_training_starts_from_a_saved_model_and_does_not_resume_it(saved, data, 
 
 def test_a_report_of_a_run_and_its_saved_model_compares_equal_recipes(saved, uninterrupted):
     models = [dclm_jax.restore(folder) for folder in (uninterrupted, saved["float32"])]
-    trained, kept = map(facts_of, models)
+    trained, kept = (facts_of(lm, "") for lm in models)
     assert trained.training_text == kept.training_text is not None
     with pytest.raises(InputError, match="is a saved model, which has no corpus; add --data=DIR"):
         corpus_of(models[1:])
