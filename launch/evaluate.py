@@ -39,9 +39,9 @@ starts from the trained run, which does not change.
              only the context get no gradient, such as the parameters of bags of words in rlm_*,
              hrnnlm and hrnnlm_two_step. 100,000 targets take some minutes on a CPU.
 
-Settings without a flag are tuned on the validation split, over the grids of
-dclm_jax/evaluation/adaptation.py. Dynamic evaluation diverges if a sentence has more than 50 nats
-per target.
+Settings without a flag are tuned on the validation split (of dynamic evaluation on its first
+documents, with 10,000 targets), over the grids of dclm_jax/evaluation/adaptation.py. Dynamic
+evaluation diverges if a sentence has more than 50 nats per target.
 
 --metrics has one object for a single run, and {"runs": [...]} for several. --by_pos adds "by_pos".
 --interpolate adds "mixture" and "tuning". --adapt adds "adapted", with one object per adaptation;

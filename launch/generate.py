@@ -9,7 +9,7 @@
 
 Every document of --context is continued after its last sentence. Without --context a new document
 is begun. --prefix gives the first words of the first sentence. Random words of document n depend on
---seed, not on the other documents. Sentences without words are never generated. Without --output
+--seed, not on the other documents; sample 2 of --seed=0 is sample 0 of --seed=2. Sentences without words are never generated. Without --output
 the text is printed, one sentence per line and a blank line between documents. A line of --output is
 a document and sample:
     {"id": "story.txt:1", "sample": 0, "continuation": ["it was late .", ...], "unit": "nats",
