@@ -1,18 +1,22 @@
 """The recipe of the pretrained model `english`, and of its baseline without context, `rnnlm`.
 
-The name of the model follows the name of the file, after a colon. README.md has the sources, the
-commands and the results:
+The name of the model follows the name of the file, after a colon. WIKITEXT and REVIEWS are the
+folders of sources.py:
 
     python -m configs.pretrained.sources --wikitext=WIKITEXT --film_reviews=REVIEWS --output=sources
     python -m launch.prepare --train=sources/train.jsonl --valid=sources/valid.jsonl \
         --test=sources/test.jsonl --lowercase --normalize --unicode=nfc --unknown_token='<unk>' \
         --vocab_size=24000 --output=data/english
-    python -m launch.train --config=configs/pretrained/english.py:pointer_drnnlm \
-        --config.data.directory=data/english --workdir=runs/english/pointer_drnnlm
+    for model in pointer_drnnlm rnnlm; do
+        python -m launch.train --config=configs/pretrained/english.py:$model \
+            --config.data.directory=data/english --workdir=runs/english/$model
+    done
+    python -c "import dclm_jax; dclm_jax.restore('runs/english/pointer_drnnlm').save('saved/english')"
 
+The sections "Training text" and "Limits" of the model's card are the argument `about` of `save`.
 The settings differ from configs/modern/gpu.py in these values: 512 hidden units, less dropout
 because there is more text, 128 segments per step, training sentences of at most 127 words, and a
-learning rate that is halved every four epochs from the tenth on.
+learning rate that is halved every four epochs from the tenth on. README.md has the results.
 """
 
 import ml_collections
