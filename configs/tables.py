@@ -174,7 +174,6 @@ def _ptb() -> dict[str, Cells]:
 
 _CARRIED = "`adclm`, context carried"
 _AVERAGED = f"{_CARRIED}, factorized, EMA"
-_POINTER = "`pointer_drnnlm`, context carried"
 _MODERN = {
     "`rnnlm`": "rnnlm1 rnnlm-1",
     "`drnnlm`": "drnnlm drnnlm-1",
@@ -186,7 +185,7 @@ _MODERN = {
     "`adclm`": "adclm",
     _CARRIED: "carried carried-1",
     "`rlm_bow_lf`, n = 8": "rlm_bow_lf-8-0",
-    _POINTER: "pointer-carried",
+    "`pointer_drnnlm`, context carried": "pointer-carried",
 }
 _AVERAGES = {"`rnnlm`": "rnnlm", _CARRIED: "adclm", _AVERAGED: "factorised"}
 _ADAPTED = {
@@ -216,7 +215,6 @@ def _modern() -> dict[str, Cells]:
         "modern/carried": _table(contexts, "curve test coherence shuffled mixed none", "`ccdclm`"),
         "modern/averages": _table(averages, "parameters minutes curve test coherence none"),
         "modern/adaptation": _adapted(adapted),
-        "headline": _headline([*models, averages[-1]], adapted[-1][1]),
     }
 
 
@@ -233,39 +231,20 @@ def _adapted(evaluations: Iterable[tuple[str, Run]]) -> Cells:
     return [header[: len(cells[0])], *cells]
 
 
-def _headline(modern: Iterable[Row], adapted: Run) -> Cells:
-    """The headline table of both recipes; a blank cell was not measured."""
-    paper = _paper_cells()
-    header, *rows = _table(modern, "seeds test coherence")
-    cells = [
-        [label, *paper.get(label, ["", "", ""]), *measured]
-        for label, *measured in rows
-        if label in (*paper, _CARRIED, _POINTER, _AVERAGED)
-    ]
-    names = [*paper["model"], *(f"modern recipe: {name}" for name in header[1:])]
-    cache = [f"{_AVERAGED}, neural cache", *[""] * 3, "1", f"{adapted['perplexity']:.2f}", ""]
-    return [["model", *names], *cells, cache]
-
-
-def _headline_of_gpus(header: list[str], *rows: list[str]) -> Cells:
+def _headline(header: list[str], *rows: list[str]) -> Cells:
     """The recorded results of the recipe for GPUs beside those of the paper's recipe."""
-    paper = _paper_cells()
-    names = ["seeds", "test perplexity", "test perplexity, neural cache", "coherence accuracy, %"]
-    columns = [header.index(name) for name in names]
-    cells = [
-        [row[0], *paper.get(row[0], ["", "", ""]), *(row[column] for column in columns)]
+    (_, *names), *cells = _table(_report("ptb/results/report.json"), "seeds test coherence")
+    paper = {label: measured for label, *measured in cells}
+    gpu = ["seeds", "test perplexity", "test perplexity, neural cache", "coherence accuracy, %"]
+    columns = [header.index(name) for name in gpu]
+    recipes = [f"paper's recipe: {name}" for name in names]
+    recipes += [f"recipe for GPUs: {name}" for name in gpu]
+    measured = [
+        [row[0], *paper.get(row[0], [""] * len(names)), *(row[column] for column in columns)]
         for row in rows
         if row[0] in _HEADLINE
     ]
-    return [["model", *paper["model"], *(f"recipe for GPUs: {name}" for name in names)], *cells]
-
-
-def _paper_cells() -> dict[str, list[str]]:
-    """Seeds, perplexity and coherence under the paper's recipe by model, with the names of these
-    columns under "model"."""
-    header, *rows = _table(_report("ptb/results/report.json"), "seeds test coherence")
-    named = {"model": [f"paper's recipe: {name}" for name in header[1:]]}
-    return named | {label: measured for label, *measured in rows}
+    return [["model", *recipes], *measured]
 
 
 def _wikitext() -> dict[str, Cells]:
@@ -376,7 +355,7 @@ def result_tables() -> dict[str, Cells]:
         content = json.loads(path.read_text("utf-8"), parse_float=str, parse_int=str)
         if "header" in content:
             recorded[f"{path.parts[-3]}/{path.stem}"] = [content["header"], *content["rows"]]
-    recorded["headline_of_gpus"] = _headline_of_gpus(*recorded["modern/gpu"])
+    recorded["headline"] = _headline(*recorded["modern/gpu"])
     made = _ptb() | _modern() | _wikitext() | _movie_reviews() | _hierarchical_rnn()
     return recorded | made | _reading_times() | _pretrained()
 

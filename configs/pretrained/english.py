@@ -11,7 +11,7 @@ folders of sources.py:
         python -m launch.train --config=configs/pretrained/english.py:$model \
             --config.data.directory=data/english --workdir=runs/english/$model
     done
-    python -c "import dclm_jax; dclm_jax.restore('runs/english/pointer_drnnlm').save('saved/english')"
+    python -c "import dclm_jax; dclm_jax.restore('runs/english/pointer_drnnlm').save('new')"
 
 The sections "Training text" and "Limits" of the model's card are the argument `about` of `save`.
 The settings differ from configs/modern/gpu.py in these values: 512 hidden units, less dropout
