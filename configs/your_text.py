@@ -20,7 +20,7 @@ sentence and 0.15 on recurrent weights, Adam at 0.002 with a cosine schedule to 
 norm 1, 8 segments of 5 sentences per step, and 16 epochs. On the Penn Treebank an epoch has 1,152
 steps, and a run takes 53 to 88 minutes on one CPU core of a machine that runs other work too
 (pointer_drnnlm 73). adclm with --config.data.carry_context=true takes 115 to 117 minutes.
-configs/modern/README.md has the results and their commands.
+configs/modern/README.md has the results.
 """
 
 import ml_collections
