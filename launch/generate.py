@@ -9,9 +9,9 @@
 
 Every document of --context is continued after its last sentence. Without --context a new document
 is begun. --prefix gives the first words of the first sentence. Random words of document n depend on
---seed, not on the other documents; sample 2 of --seed=0 is sample 0 of --seed=2. Sentences without words are never generated. Without --output
-the text is printed, one sentence per line and a blank line between documents. A line of --output is
-a document and sample:
+--seed, not on the other documents; sample 2 of --seed=0 is sample 0 of --seed=2. Sentences without
+words are never generated. Without --output the text is printed, one sentence per line and a blank
+line between documents. A line of --output is a document and sample:
     {"id": "story.txt:1", "sample": 0, "continuation": ["it was late .", ...], "unit": "nats",
         "log_prob": -31.4, "log_probs": [[-2.1, -0.8, -4.0, -0.3, -0.1], ...], "has_ended": false}
 log_probs has log P of every word and of <END>, under the model without temperature, top-k or top-p.

@@ -41,7 +41,7 @@ def _verdict(row: Row, rows: Sequence[Row]) -> str:
     accuracy = row.mean(lambda run: run.coherence and run.coherence.result.mean)
     if accuracy is not None:
         share = f"{100 * accuracy:.0f}%"
-        claims.append(f"{share} of documents are more probable than a shuffled version")
+        claims.append(f"documents are more probable than {share} of their shuffled versions")
     return f"{_answer(changes)} {row.label}: {'; '.join(claims)}."
 
 

@@ -36,7 +36,8 @@ def run(model: Any = "ccdclm", ratio=1.0, none=1.0, noise=(0.0, 0.0, 0.0), **con
 def test_context_helps_if_the_whole_interval_is_below_the_baseline():
     expected = (
         "Context helps ccdclm: 24.2% lower perplexity than rnnlm [24.2%, 24.2%]; 5% lower than the "
-        "same model without context; 80% of documents are more probable than a shuffled version."
+        "same model without context; documents are more probable than 80% of their shuffled "
+        "versions."
     )
     assert verdicts(rows(run("rnnlm"), run(ratio=0.758, none=0.758 / 0.95))) == [expected]
 
