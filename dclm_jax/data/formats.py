@@ -136,7 +136,7 @@ def _is_divider(line: TextLine, notes: Notes) -> bool:
     mark = _DIVIDER.match(line.text)
     if mark is None:
         return False
-    if title := line.text[mark.end() :].rstrip("= \t").split():
+    if title := line.text[mark.end() :].split():
         notes.add("title", brief(line.text.strip()), len(title))
     return True
 

@@ -173,6 +173,16 @@ def test_intervals_over_documents_against_a_loop():
     assert saved["compared"]["rnnlm"]["interval"] == compared.interval
 
 
+def test_perplexities_of_a_group_are_means_over_runs_as_the_test_perplexity_is():
+    runs = [
+        dataclasses.replace(result(seed=seed), test=sums(100.0, by_range([math.log(value)])))
+        for seed, value in enumerate((100.0, 144.0))
+    ]
+    (row,) = rows_of(runs)
+    first, *others = row.group_perplexities(GROUPINGS[0]).values()
+    assert first == pytest.approx(122.0) and set(others) == {None}
+
+
 def test_ratios_by_range_and_their_figures():
     """Document 0 has a target in the first range, 0 and 1 in the second, 2 in the third."""
     base = by_range([2.0, 3.0, 0.0], [0.0, 3.0, 0.0], [0.0, 0.0, 1.0])
