@@ -22,14 +22,16 @@ class Likelihood(NamedTuple):
     """Sums over a batch.
 
     Attributes:
-      nll: nats of the targets; for a model of bags of words, the sum over sentences of the mean
-        nats per word.
+      nats: nats of the targets, as evaluation measures them.
+      nll: the sum that training minimizes: `nats`, or for a model of bags of words the sum over
+        sentences of the mean nats per word.
       extra: nats of the model's `further_loss`.
       tokens: number of targets.
       sentences: number of sentences.
       terms: number of terms in `nll`: targets, or sentences with words.
     """
 
+    nats: jax.Array
     nll: jax.Array
     extra: jax.Array
     tokens: jax.Array
@@ -95,7 +97,8 @@ def batch_likelihood(
         _, is_word_RxN = bag_targets(targets, mask)
         with_words = jnp.sum(jnp.any(is_word_RxN, axis=1))
         nll = bags_nll(bags, targets, mask, model.plan, per_word=True)
-        return Likelihood(nll, jnp.zeros(()), jnp.sum(is_word_RxN), sentences, with_words)
+        nats = bags_nll(jax.lax.stop_gradient(bags), targets, mask, model.plan)
+        return Likelihood(nats, nll, jnp.zeros(()), jnp.sum(is_word_RxN), sentences, with_words)
     if masks is not None:
         read = read._replace(features=read.features * masks.features)
         if masks.contexts is not None:
@@ -105,7 +108,7 @@ def batch_likelihood(
     weights = mask.astype(inputs.bias_V.dtype).reshape(-1)
     nll: jax.Array = summed_nll(inputs, targets.reshape(-1), weights, model.plan)
     extra = model.further_loss(params, read.contexts, read.context, targets, mask)
-    return Likelihood(nll, extra, jnp.sum(mask), sentences, jnp.sum(mask))
+    return Likelihood(nll, nll, extra, jnp.sum(mask), sentences, jnp.sum(mask))
 
 
 def _carried(model: DocumentModel, params: Params, context: Context, earlier: Batch) -> Context:

@@ -91,8 +91,9 @@ class TrainingConfig:
     evaluate_every: number of steps per evaluation; 0 for one evaluation per epoch.
     checkpoint_every: number of steps per checkpoint; every evaluation saves a checkpoint, too.
     log_every: number of steps per line of metrics.jsonl.
-    loss_per: unit over which the training loss is a mean: token (a target: a word or END) or
-      sentence. The loss of a model of bags of words is always a mean over sentences.
+    loss_per: unit over which the optimized loss is a mean: token (a target: a word or END) or
+      sentence. The optimized loss of a model of bags of words is always a mean over sentences. The
+      log and metrics.jsonl have the mean over targets.
     patience: number of consecutive evaluations without a better perplexity that end training; 0
       for never.
     evaluation_batch_size: number of documents that a process scores together, over all its devices.

@@ -125,10 +125,9 @@ def _start(job: Job, key: jax.Array, *, resumes: bool) -> Start:
 class _Sums:
     """Sums since the last line of metrics, and the gradient norm of the last step."""
 
-    nll: float = 0.0
-    extra: float = 0.0
-    terms: int = 0
+    nats: float = 0.0
     tokens: int = 0
+    extra: float = 0.0
     norm: float = 0.0
 
 
@@ -215,14 +214,13 @@ class _Run:
           DivergenceError: the loss or the norm of the gradient is not finite.
         """
         job, progress, sums = self._job, self.progress, self._sums
-        nll, extra, terms, tokens, norm, rate = (value.item() for value in jax.device_get(metrics))
-        if not (math.isfinite(nll) and math.isfinite(norm)):
-            reason = f"mean loss is {nll / terms} and gradient norm {norm}"
+        nats, tokens, extra, norm, rate = (value.item() for value in jax.device_get(metrics))
+        if not (math.isfinite(nats) and math.isfinite(norm)):
+            reason = f"mean loss is {nats / tokens} and gradient norm {norm}"
             raise self._divergence(step, reason)
-        sums.nll += nll
-        sums.extra += extra
-        sums.terms += int(terms)
+        sums.nats += nats
         sums.tokens += tokens
+        sums.extra += extra
         sums.norm = norm
         progress.tokens += tokens
         now = time.monotonic()
@@ -235,16 +233,16 @@ class _Run:
     def _log(self, step: int, learning_rate: float) -> None:
         job, progress, sums = self._job, self.progress, self._sums
         epoch = (step - 1) // job.batches.steps_per_epoch + 1
-        perplexity = Perplexity(len(job.valid.vocabulary), sums.nll, sums.terms).perplexity
+        perplexity = Perplexity(len(job.valid.vocabulary), sums.nats, sums.tokens).perplexity
         tokens_per_second = sums.tokens / max(progress.seconds - self._seconds, 1e-9)
         # With frozen parameters the loss of an additional objective is not measured.
         name = None if job.state.frozen else job.model.further_objective
-        further = {f"{name} loss": sums.extra / sums.terms} if name else {}
+        further = {f"{name} loss": sums.extra / sums.tokens} if name else {}
         self._writer.write(
             "train",
             step,
             epoch=epoch,
-            loss=sums.nll / sums.terms,
+            loss=sums.nats / sums.tokens,
             perplexity=perplexity,
             **{name.replace(" ", "_"): loss for name, loss in further.items()},
             gradient_norm=sums.norm,

@@ -41,17 +41,15 @@ class TrainState:
 class StepMetrics(NamedTuple):
     """Sums over the global batch (see `Likelihood`), and two numbers of the step.
 
-    nll, terms: sum of nats, and its number of targets or sentences.
+    nats, tokens: nats of the targets, and the number of targets.
     extra: nats of an additional objective; 0 with frozen parameters.
-    tokens: number of targets.
-    gradient_norm: global norm of the gradient of the mean loss, before clipping.
+    gradient_norm: global norm of the gradient of the optimized mean loss, before clipping.
     learning_rate: the learning rate.
     """
 
-    nll: jax.Array
-    extra: jax.Array
-    terms: jax.Array
+    nats: jax.Array
     tokens: jax.Array
+    extra: jax.Array
     gradient_norm: jax.Array
     learning_rate: jax.Array
 
@@ -108,7 +106,7 @@ def train_step(
     params = filled(jax.tree.map(jnp.add, trained, updates), held)
     # XLA does not compute an additional objective of frozen parameters if no result needs it.
     extra = jnp.zeros(()) if state.frozen else sums.extra
-    metrics = StepMetrics(sums.nll, extra, sums.terms, sums.tokens, norm, rate)
+    metrics = StepMetrics(sums.nats, sums.tokens, extra, norm, rate)
     return TrainState(state.step + 1, params, optimizer_state, state.frozen), metrics
 
 

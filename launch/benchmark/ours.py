@@ -37,7 +37,7 @@ class Training:
             metrics.append(step_metrics)
         jax.block_until_ready((self._state, metrics))
         seconds, first = time.perf_counter() - start, metrics[0]
-        return Turn(seconds, float(first.nll + first.extra))
+        return Turn(seconds, float(first.nats + first.extra))
 
     def memory(self) -> int:
         """Bytes that the largest compiled step needs besides its arguments, on one device."""

@@ -56,7 +56,7 @@ class Trained:
         for number in range(steps):
             batch = pack(documents(number))
             state, metrics = step(state, spread_rows(batch), jax.random.key(0))
-            self.losses.append(float(metrics.nll) / float(metrics.terms))
+            self.losses.append(float(metrics.nats) / float(metrics.tokens))
         self.params = jax.device_get(state.params)
 
     def marker_nats(self) -> np.ndarray:

@@ -293,8 +293,8 @@ def poison(monkeypatch, steps: set[int]) -> None:
         likelihood = step.batch_likelihood
 
         def scaled(*arguments):
-            value = likelihood(*arguments)
-            return value._replace(nll=jnp.where(bad, jnp.nan, 1.0) * value.nll)
+            value, factor = likelihood(*arguments), jnp.where(bad, jnp.nan, 1.0)
+            return value._replace(nats=factor * value.nats, nll=factor * value.nll)
 
         with monkeypatch.context() as patch:
             patch.setattr(step, "batch_likelihood", scaled)
