@@ -275,6 +275,8 @@ class _Run:
         if evaluate:
             self.evaluate(model_params(state.params, state.optimizer_state))
         self._writer.save_latest(state, self.progress)
+        # Evaluation and saving do not count as training time.
+        self._read_at = time.monotonic()
 
     def evaluate(self, params: Params) -> None:
         """Measures the perplexity of the validation split; saves the best parameters so far.
@@ -317,8 +319,6 @@ class _Run:
             f"step {step}  epoch {epoch:.2f}  validation {job.measure} {perplexity:.2f} "
             f"over {measured.tokens:,} targets ({note})"
         )
-        # Evaluation does not count as training time.
-        self._read_at = time.monotonic()
 
     def _divergence(self, step: int, reason: str) -> DivergenceError:
         best = self.progress.best_step

@@ -318,11 +318,11 @@ class FakeTime:
         return self.now
 
 
-def test_shapes_are_told_when_they_are_compiled_which_counts_in_no_rate(
+def test_shapes_are_told_when_compiled_and_compiling_and_saving_count_in_no_rate(
     of_lengths, tmp_path, monkeypatch, caplog
 ):
-    """A batch takes 2 s to come, a line of metrics 1 s to write, and a step of a new shape 1,000 s
-    more to compile."""
+    """A batch takes 2 s to come, a line of metrics 1 s to write, a checkpoint 100 s to save, and a
+    step of a new shape 1,000 s more to compile."""
     now = FakeTime()
     monkeypatch.setattr(loop, "time", now)
     prefetch, compiled_step = loop._prefetch, loop.compiled_step
@@ -338,15 +338,20 @@ def test_shapes_are_told_when_they_are_compiled_which_counts_in_no_rate(
             now.now += 2
             yield batch
 
-    write = loop.RunWriter.write
+    write, save_latest = loop.RunWriter.write, loop.RunWriter.save_latest
 
     def slow_to_write(writer, kind, step, **values):
         now.now += kind == "train"
         write(writer, kind, step, **values)
 
+    def slow_to_save(writer, state, progress):
+        now.now += 100
+        save_latest(writer, state, progress)
+
     monkeypatch.setattr(loop, "compiled_step", slow_to_compile)
     monkeypatch.setattr(loop, "_prefetch", slow_to_come)
     monkeypatch.setattr(loop.RunWriter, "write", slow_to_write)
+    monkeypatch.setattr(loop.RunWriter, "save_latest", slow_to_save)
     loop.train(config(of_lengths), tmp_path / "run")
 
     corpus = open_corpus(of_lengths, "train")
@@ -363,16 +368,17 @@ def test_shapes_are_told_when_they_are_compiled_which_counts_in_no_rate(
     trained = [line for line in measured if line["kind"] == "train"]
     tokens = [int(batches(step).mask_BxSxN.sum()) for step in range(12)]
     # A step is read when the next batch is there, or at once where something is saved.
-    # The line of a step is written while the next step is made, and before an evaluation.
-    seconds = [2 * step if step in (4, 5, 8, 10, 12) else 2 * step + 2 for step in range(1, 13)]
-    evaluated = (5, 10, 12)
-    lines = np.cumsum([0, *(step not in evaluated for step in range(1, 12))])
+    # The line of a step is written while the next step is made, or before something is saved.
+    saved = (4, 5, 8, 10, 12)
+    seconds = [2 * step if step in saved else 2 * step + 2 for step in range(1, 13)]
+    lines = np.cumsum([0, *(step not in saved for step in range(1, 12))])
     seconds = [begin + written for begin, written in zip(seconds, lines, strict=True)]
     assert [line["seconds"] for line in trained] == seconds
     for line, counted, time in zip(trained, tokens, np.diff([0, *seconds]), strict=True):
         assert line["tokens_per_second"] == counted / max(time, 1e-9)
     (line,) = [line for line in caplog.messages if line.startswith("step 6/12")]
-    assert line.endswith("ETA 0:00:19")
+    # Checkpoints, of which there were two, count in the remaining time.
+    assert line.endswith("ETA 0:03:39")
 
 
 @pytest.mark.parametrize(
