@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from dclm_jax.allocation import peak_memory
 from dclm_jax.data.batches import Batch, length_bucket, pack_sentences
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.reading.driver import weighted
@@ -40,10 +41,11 @@ class Training:
         return Turn(seconds, float(first.nats + first.extra))
 
     def memory(self) -> int:
-        """Bytes that the largest compiled step needs besides its arguments, on one device."""
+        """Bytes that the largest compiled step holds on one device, with parameters, optimizer
+        state and batch."""
         by_shape = {batch.mask_BxSxN.shape: batch for batch in self._batches}
         return max(
-            _temporary(self._step, self._state, batch, self._key) for batch in by_shape.values()
+            _peak_memory(self._step, self._state, batch, self._key) for batch in by_shape.values()
         )
 
 
@@ -67,12 +69,12 @@ class Scoring:
         return Turn(time.perf_counter() - start, float(nll[0].sum(dtype=np.float64)))
 
     def memory(self) -> int:
-        """Bytes that the largest compiled block needs besides its arguments."""
-        return max(_temporary(self._nll, self._params, batch) for batch in self._batches)
+        """Bytes that the largest compiled block holds, with parameters and batch."""
+        return max(_peak_memory(self._nll, self._params, batch) for batch in self._batches)
 
 
-def _temporary(function: Any, *arguments: Any) -> int:
-    return function.lower(*arguments).compile().memory_analysis().temp_size_in_bytes
+def _peak_memory(function: Any, *arguments: Any) -> int:
+    return peak_memory(function.lower(*arguments).compile())
 
 
 def _pack(documents: list[Document]) -> Batch:

@@ -2,9 +2,11 @@
 
 import json
 
+import jax
 import pytest
 
-from launch.benchmark import contest, workloads
+from dclm_jax.data.batches import pack_sentences
+from launch.benchmark import contest, ours, workloads
 from launch.benchmark.contest import Peer, Result, Work
 from launch.benchmark.timing import PeerError
 from tests.launch.support import launch, refuse
@@ -53,6 +55,21 @@ def test_a_peer_with_another_loss_is_refused(peers):
 def test_models_without_a_peer_are_measured_alone(peers):
     peers(twin())
     assert set(contest.run(Work("drnnlm", 2, 1, hidden_dim=4), 1, 0, V).memory) == {"ours"}
+
+
+@pytest.mark.parametrize("scores", [False, True])
+def test_memory_has_parameters_and_optimizer_state(scores):
+    """Training has parameters, the sums of AdaGrad and a gradient, which have equal sizes. The
+    activations of this model are smaller than its parameters."""
+    model = Work("rnnlm", 1, hidden_dim=128).create_model(V)
+    documents = workloads.synthetic_documents(0, V, [1])
+    contender = (
+        ours.Scoring(model, [documents])
+        if scores
+        else ours.Training(model, [pack_sentences(documents, 1, 64)])
+    )
+    parameters = sum(leaf.nbytes for leaf in jax.tree.leaves(contender.params))
+    assert contender.memory() > (1 if scores else 3) * parameters
 
 
 def test_a_line_has_speed_memory_and_the_ratio():
