@@ -8,8 +8,8 @@
 
 No device is needed and nothing is run. The compiled step is the step of the largest batch of the
 corpus, or of --shape. The command prints the memory of each device, whether the step fits, and the
-useful FLOPs: the FLOPs of matrix products at positions with a target, without padding and without
-recomputation. Compilation takes seconds to minutes.
+useful FLOPs: the FLOPs of matrix products at positions with a target. Padding, recomputation and
+sentences that data.carry_context reads again do not count. Compilation takes seconds to minutes.
 """
 
 import dataclasses
@@ -61,8 +61,8 @@ _METRICS = define_metrics()
 
 
 class Workload(NamedTuple):
-    """A training step: its arguments (see `training.step`), the shape of its global batch, and the
-    share of positions that have a target."""
+    """A training step: its arguments (see `training.step`), and the shape of its global batch and
+    its share of positions that have a target."""
 
     model: DocumentModel
     optimizer: Any
@@ -71,8 +71,8 @@ class Workload(NamedTuple):
     shape: Shape
     share_real: float = 1.0
 
-    def step(self, plan: Plan, devices: Sequence[Any]) -> Any:
-        model = dataclasses.replace(self.model, plan=plan)
+    def step(self, devices: Sequence[Any], **options: Any) -> Any:
+        model = dataclasses.replace(self.model, **options)
         return parallel_step(model, self.optimizer, self.loss_per, devices)
 
 
@@ -102,16 +102,15 @@ def main(argv: Sequence[str]) -> None:
 
 def costs(workload: Workload, devices: Sequence[Any], memory: int) -> dict[str, Any]:
     """The bytes per device of a training step on devices with this memory, and its useful FLOPs
-    over all devices. `peak_bytes` is None if the compiler refused the step because of its memory.
-    """
+    over all devices. `peak_bytes` is None if the compiler refused the step for its memory."""
     key = jax.eval_shape(lambda: jax.random.key(0))
     batch = workload.shape.on_each(len(devices)).batch(len(devices))
-    plan = plan_of(devices[0], fused_scan=workload.model.fused_scan)
-    step = workload.step(plan, devices)
+    step = workload.step(devices, plan=plan_of(devices[0], fused_scan=workload.model.fused_scan))
     # One chunk of the softmax has all positions, so that no loop has an unknown number of trips.
     plain = Plan(chunk_logits=2**62, max_chunk=2**31 - 1, only_chunks=1)
-    plain_step = workload.step(plain, jax.devices("cpu")[:1])
-    products = jax.make_jaxpr(plain_step)(workload.state, workload.shape.batch(1), key)
+    plain_step = workload.step(jax.devices("cpu")[:1], plan=plain, remat=False)
+    needed = workload.shape._replace(earlier=0).batch(1)
+    products = jax.make_jaxpr(plain_step)(workload.state, needed, key)
     result = {
         "parameters": sum(leaf.size for leaf in jax.tree.leaves(workload.state.params)),
         "useful_flops": _flops(products.jaxpr) * workload.share_real,
@@ -138,10 +137,10 @@ def _workload() -> Workload:
         if _VOCAB_SIZE.value is not None:
             raise InputError("--vocab_size has no effect without --shape; give both or neither")
         job = open_job(config)
-        shapes = job.batches.shapes(range(job.batches.steps_per_epoch))
-        positions = sum(count * shape.num_positions for shape, count in shapes.items())
+        steps = range(job.batches.steps_per_epoch)
+        shapes = [shape for step in steps for shape in job.batches.shapes(steps[step : step + 1])]
         largest = max(shapes, key=lambda shape: shape.on_each(_DEVICES.value).positions_at_once)
-        share = job.batches.num_targets / positions
+        share = job.batches(shapes.index(largest)).mask_BxSxN.mean().item()
         loss_per = job.config.training.loss_per
         return Workload(job.model, job.optimizer, job.state, loss_per, largest, share)
     if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*){2}", _SHAPE.value):

@@ -3,23 +3,27 @@
 import importlib.util
 import subprocess
 import sys
+import types
 
 import jax
 import pytest
 
 from dclm_jax import models
 from dclm_jax.data.batches import Shape
+from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.job import first_shapes
 from dclm_jax.training.optimizer import create_optimizer
 from launch import plan
+from tests.training.support import config
 
 V, K, H = 50, 8, 16
 B, S, N = 4, 2, 8
 
 
 def workload(name: str, **options) -> plan.Workload:
-    model = models.create(name=name, vocab_size=V, embedding_dim=K, hidden_dim=H, **options)
+    options = {"vocab_size": V, "embedding_dim": K, "hidden_dim": H, **options}
+    model = models.create(name=name, **options)
     optimizer = create_optimizer(OptimizerConfig(), 1)
     shape = Shape(B, S, N, model.context_order or 0, model.reads_source)
     return plan.Workload(model, optimizer, first_shapes(model, optimizer), "token", shape)
@@ -39,6 +43,33 @@ def test_memory_and_flops_of_a_step():
     forward = 2 * B * S * N * (K * H + H * H + H * V)
     assert cost["useful_flops"] == 0.5 * (3 * forward + 2 * B * S * N * V)
     assert not plan.costs(work, jax.devices("cpu")[:1], memory=1000)["fits"]
+
+
+def test_useful_flops_have_no_recomputation_and_no_reading_of_the_previous_segment():
+    work = workload("ccdclm")
+    again = workload("ccdclm", remat=True)._replace(shape=work.shape._replace(earlier=S))
+    useful, same = (
+        plan.costs(step, jax.devices("cpu")[:1], memory=0)["useful_flops"] for step in (work, again)
+    )
+    assert useful == same
+
+
+def test_the_share_of_targets_belongs_to_the_largest_batch(tmp_path, monkeypatch):
+    """Of three batches of four segments one has a long sentence."""
+    documents = [["a b c"] * 5] * 11 + [["a b c"] * 4 + ["a b " * 10]]
+    texts = {"train": "\n\n".join(map("\n".join, documents)), "valid": "c b a"}
+    for split, text in texts.items():
+        (tmp_path / split).write_text(text)
+    sources = {split: str(tmp_path / split) for split in texts}
+    prepare(sources, tmp_path / "prepared", options=PrepareOptions(vocab_size=10))
+    # With this seed the largest batch is not the first.
+    settings = config(tmp_path / "prepared", **{"training.seed": 1})
+    monkeypatch.setattr(plan._training, "config", lambda: settings)
+    for flag, value in {"_SHAPE": None, "_VOCAB_SIZE": None, "_DEVICES": 1}.items():
+        monkeypatch.setattr(plan, flag, types.SimpleNamespace(value=value))
+    work = plan._workload()
+    assert work.shape == (4, 5, 32, 0, False)
+    assert work.share_real == (19 * 4 + 21) / (4 * 5 * 32)
 
 
 @pytest.mark.parametrize("fits", [True, False])
