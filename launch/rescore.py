@@ -1,9 +1,10 @@
 """Rescores n-best lists with language models, document by document.
 
-    python -m configs.hierarchical_rnn.corrupt data/sotu valid data/nbest
-    python -m launch.rescore --workdir=runs/tour --nbest=data/nbest/nbest.txt --tune \\
-        --documents=data/nbest/documents.txt --references=data/nbest/references.txt \\
-        --output=best.txt --metrics=tuned.json
+    # After the quickstart; the first command makes lists to try
+    python -m configs.hierarchical_rnn.corrupt runs/quickstart/data valid data/nbest
+    python -m launch.rescore --workdir=runs/quickstart/pointer_drnnlm --tune \\
+        --nbest=data/nbest/nbest.txt --documents=data/nbest/documents.txt \\
+        --references=data/nbest/references.txt --output=best.txt --metrics=tuned.json
 
     # Another list with the tuned weights and two models
     python -m launch.rescore --workdirs=runs/a,runs/b --nbest=test.nbest --documents=test.docs \\

@@ -58,14 +58,19 @@ class ContextAblation(Evaluation[ContextPerplexities]):
     def measure(self, lm: Any, dataset: Dataset, on_document: OnDocument) -> ContextPerplexities:
         if lm.scorer.context_order == 0:
             measured = perplexity_of(lm.scorer, dataset.documents, on_document=on_document)
-            return ContextPerplexities(*[measured.perplexity] * len(ARRANGEMENTS))
-
-        def perplexity(name: str) -> float:
-            documents = ARRANGEMENTS[name](dataset.sentences, np.random.default_rng(self.seed))
-            return perplexity_of(lm.scorer, documents).perplexity
-
-        mixed = perplexity("mixed") if len(dataset.sentences) > 1 else None
-        return ContextPerplexities(perplexity("shuffled"), mixed, perplexity("none"))
+            perplexities = ContextPerplexities(*[measured.perplexity] * len(ARRANGEMENTS))
+        else:
+            perplexities = ContextPerplexities(
+                **{
+                    name: perplexity_of(
+                        lm.scorer, arrange(dataset.sentences, np.random.default_rng(self.seed))
+                    ).perplexity
+                    for name, arrange in ARRANGEMENTS.items()
+                }
+            )
+        if len(dataset.sentences) == 1:
+            return dataclasses.replace(perplexities, mixed=None)
+        return perplexities
 
     def to_json(self, result: ContextPerplexities) -> dict[str, Any]:
         return dataclasses.asdict(result)

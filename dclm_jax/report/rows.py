@@ -340,16 +340,20 @@ def perplexity_ratio(pair: Pair, get: Callable[[RunResults], TargetSums | None])
 def ratios(
     row: Row, all_rows: Sequence[Row], name: str, grouping: Grouping
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Ratios of perplexities of the row to perplexities of its baseline, by group [groups], and the
-    ends of their 95% intervals over documents [2, groups], nan without an interval; None
-    without a baseline or a measurement."""
+    """Ratios of mean perplexities of the row to mean perplexities of its baseline, by group
+    [groups], and the ends of their 95% intervals over documents [2, groups], nan without an
+    interval; None without a baseline or a measurement."""
     pair = paired(row, all_rows, name)
     if pair is None:
         return None
     sums, others = pair.row.sums(grouping.sums), pair.other.sums(grouping.sums)
     if sums is None or others is None:
         return None
-    return sums.perplexities / others.perplexities, significance.of_ratio(sums, others)
+    means, baseline = (
+        np.array([*compared.group_perplexities(grouping).values()], float)
+        for compared in (pair.row, pair.other)
+    )
+    return means / baseline, significance.of_ratio(sums, others)
 
 
 def change_text(ratio: float) -> str:
