@@ -137,8 +137,7 @@ def _workload() -> Workload:
         if _VOCAB_SIZE.value is not None:
             raise InputError("--vocab_size has no effect without --shape; give both or neither")
         job = open_job(config)
-        steps = range(job.batches.steps_per_epoch)
-        shapes = [shape for step in steps for shape in job.batches.shapes(steps[step : step + 1])]
+        shapes = list(map(job.batches.shape, range(job.batches.steps_per_epoch)))
         largest = max(shapes, key=lambda shape: shape.on_each(_DEVICES.value).positions_at_once)
         share = job.batches(shapes.index(largest)).mask_BxSxN.mean().item()
         loss_per = job.config.training.loss_per

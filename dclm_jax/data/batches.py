@@ -192,9 +192,10 @@ class TrainingBatches:
     def shapes(self, steps: range) -> collections.Counter[Shape]:
         """The shapes of the batches of these steps, and the number of batches of each shape; no
         word is read. Only the steps of one epoch count, since epochs have about the same shapes."""
-        return collections.Counter(map(self._shape, steps[: self.steps_per_epoch]))
+        return collections.Counter(map(self.shape, steps[: self.steps_per_epoch]))
 
-    def _shape(self, step: int) -> Shape:
+    def shape(self, step: int) -> Shape:
+        """The shape of the batch of a step; no word is read."""
         size = self._segments.of(self._indices(step)).size
         return Shape(self.batch_size, *size, self.earlier_sentences, self.has_source)
 

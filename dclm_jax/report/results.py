@@ -158,8 +158,10 @@ def facts_of(lm: TextScorer, directory: str) -> RunFacts:
                 f"{folder / METRICS_FILE}: no line of kind 'valid'; train until the first "
                 "evaluation"
             )
-        own = lm.config["data"]["directory"]
-        is_own = bool(own) and storage.resolve(own) == storage.resolve(directory)
+        training_corpus = lm.config["data"]["directory"]
+        is_own = bool(training_corpus) and (
+            storage.resolve(training_corpus) == storage.resolve(directory)
+        )
         return dataclasses.replace(
             facts,
             seconds=round(lines[-1].seconds),

@@ -81,11 +81,11 @@ def test_perplexity_of_arrangements():
     dataset = Dataset(lambda: map(Encoded, DOCUMENTS), len(DOCUMENTS), {"split": "test"})
     measured = [ContextAblation(seed).measure(lm, dataset, lambda done: None) for seed in range(20)]
     assert original.perplexity == pytest.approx(measured[0].none * np.exp(3 / 17), rel=1e-6)
-    one = Dataset(lambda: map(Encoded, DOCUMENTS[:1]), 1, {"split": "test"})
+    single = Dataset(lambda: map(Encoded, DOCUMENTS[:1]), 1, {"split": "test"})
     without_context = types.SimpleNamespace(scorer=Neighbours())
     without_context.scorer.context_order = 0
     for model in (lm, without_context):
-        assert ContextAblation().measure(model, one, lambda done: None).mixed is None
+        assert ContextAblation().measure(model, single, lambda done: None).mixed is None
     assert all(perplexities.mixed for perplexities in measured)
     orders = {perplexities.shuffled for perplexities in measured}
     assert min(orders) < original.perplexity, "3 5 3 has no repetition"

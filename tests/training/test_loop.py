@@ -377,7 +377,7 @@ def test_shapes_are_told_when_compiled_and_compiling_and_saving_count_in_no_rate
     for line, counted, time in zip(trained, tokens, np.diff([0, *seconds]), strict=True):
         assert line["tokens_per_second"] == counted / max(time, 1e-9)
     (line,) = [line for line in caplog.messages if line.startswith("step 6/12")]
-    # Checkpoints, of which there were two, count in the remaining time.
+    # The two checkpoints count in the remaining time.
     assert line.endswith("ETA 0:03:39")
 
 
