@@ -20,9 +20,10 @@ import numpy as np
 from dclm_jax import storage
 from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.encoding import AnyDocument, Documents, OfSentence, SentenceText, words_of
-from dclm_jax.data.vocabulary import END_TOKEN, START_TOKEN
+from dclm_jax.data.vocabulary import END_TOKEN, START_TOKEN, word_ends
 from dclm_jax.decoding import generation
 from dclm_jax.decoding.choices import GREEDY, Decoding, Limits, random_keys
+from dclm_jax.decoding.next_words import likeliest_words
 from dclm_jax.decoding.ordering import DEFAULT_BEAM, Ordered, order_sentences
 from dclm_jax.errors import InputError, brief, require_at_least
 from dclm_jax.evaluation import distributions
@@ -33,7 +34,7 @@ from dclm_jax.evaluation.score_types import (
     SentenceAttention,
     SentenceScore,
 )
-from dclm_jax.evaluation.scoring import Scorer
+from dclm_jax.evaluation.scoring import Scorer, SummedScorer, first_pieces, sum_pieces
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.reading.blocks import MAX_ROWS, batches_of_like_size, power_of_two, size_of
 from dclm_jax.reading.continuations import score_after
@@ -84,12 +85,15 @@ class DocumentState:
         ids = list(map(encoder.encode, words))
         encoder.log_oov()
         names = surprisal_columns(no_context_too=no_context_too)
-        nll = (score_after(reader, state, [0] * len(ids), ids) for state in states)
-        measures = (dict(zip(names, values, strict=True)) for values in zip(*nll, strict=True))
-        return list(map(SentenceScore.of, words, ids, measures))
+        nll = [score_after(reader, state, [0] * len(ids), ids) for state in states]
+        return [
+            self.lm.sentence_score(sentence, dict(zip(names, values, strict=True)))
+            for sentence, *values in zip(words, *nll, strict=True)
+        ]
 
     def next_words(self, prefix: SentenceText = "", k: int = 10) -> list[tuple[str, float]]:
-        """The k likeliest next words with their log-probabilities in nats, likeliest first.
+        """The k likeliest next words with their log-probabilities in nats, likeliest first. With a
+        vocabulary of subwords a word may have several pieces, and the result is exact.
 
         Args:
           prefix: the first words of the sentence.
@@ -98,10 +102,9 @@ class DocumentState:
         require_at_least("k", k, 1)
         (words,) = words_of([prefix])
         encoder = self.lm.encoder()
-        (log_probs_V,) = self.lm.reader.next(self.state, encoder.encode(words))
+        ids = encoder.encode(words)
         encoder.log_oov()
-        best = np.argsort(-log_probs_V, kind="stable")[:k]
-        return [(self.lm.vocabulary.words[i], float(log_probs_V[i])) for i in best]
+        return likeliest_words(self.lm.reader, self.state, self.lm.vocabulary, ids, k)
 
     def generate(
         self,
@@ -117,7 +120,7 @@ class DocumentState:
         limits = Limits(num_sentences, max_sentence_words)
         keys = random_keys([seed], [0])
         (text,) = generation.generate(self.state, decoding, [limits], keys, ids)
-        return self.lm.to_words(text)
+        return self.lm.to_words(text, lambda: self.state)
 
     @property
     def vector(self) -> np.ndarray:
@@ -144,8 +147,9 @@ class NeuralModel(ScoringModel):
     validation_perplexity: float
     corpus_checksums: dict[str, str] = dataclasses.field(default_factory=dict)
 
-    def _make_scorer(self) -> Scorer:
-        return Scorer(self.model, self.params, batch_size=self.batch_size)
+    def _make_scorer(self) -> SummedScorer:
+        scorer = Scorer(self.model, self.params, batch_size=self.batch_size)
+        return SummedScorer(scorer, self.model.first_word_end)
 
     @functools.cached_property
     def reader(self) -> Reader:
@@ -230,13 +234,16 @@ class NeuralModel(ScoringModel):
                 ),
                 prefix,
             )
-            spelled = map(self.to_words, texts)
-            for document in window:
-                yield document.passed, list(itertools.islice(spelled, samples))
+            spelled = [
+                self.to_words(text, functools.partial(self._opened, before))
+                for text, before in zip(texts, ids, strict=True)
+            ]
+            for number, document in enumerate(window):
+                yield document.passed, spelled[number * samples : (number + 1) * samples]
             first += len(window)
 
     def prefix_ids(self, prefix: SentenceText, max_words: int) -> np.ndarray:
-        """The word ids of a prefix, which has fewer than `max_words` words."""
+        """The ids of a prefix, which has fewer than `max_words` words."""
         (words,) = words_of([prefix])
         if words and len(words) >= max_words:
             raise InputError(
@@ -246,13 +253,38 @@ class NeuralModel(ScoringModel):
         encoder = self.encoder()
         ids = encoder.encode(words)
         encoder.log_oov()
+        if not self.vocabulary.predicts(ids).all():
+            raise InputError(
+                f"the prefix has the word {self.vocabulary.unknown_token}, which the model does "
+                "not predict; write another word"
+            )
         return ids
 
-    def to_words(self, text: generation.Generated) -> GeneratedText:
-        """A generated text as words, with its scores."""
+    def _opened(self, ids: list[np.ndarray]) -> ReaderState:
+        """The reader's state before a text that is generated for a document."""
+        reads_source = self.model.reads_source
+        return self.reader.open(1, [ids]) if reads_source else self.reader.after([ids])
+
+    def sentence_score(self, words: list[str], nats: dict[str, np.ndarray]) -> SentenceScore:
+        """The score of a sentence from the nats, by name, of its ids and END."""
+        ids, first_word_end = self.vocabulary.encode(words), self.vocabulary.first_word_end
+        summed = {name: sum_pieces(ids, array, first_word_end) for name, array in nats.items()}
+        return SentenceScore.of(words, self.vocabulary, summed)
+
+    def to_words(
+        self, text: generation.Generated, opened: Callable[[], ReaderState]
+    ) -> GeneratedText:
+        """A generated text as words, with its scores. A text with a word that the vocabulary
+        divides into other pieces is scored after the state that `opened` returns, so that its
+        log-probability is that of its words."""
+        words = [self.vocabulary.decode(ids.tolist()) for ids in text.sentences]
+        if self.vocabulary.has_pieces:
+            ids = list(map(self.vocabulary.encode, words))
+            if not all(map(np.array_equal, ids, text.sentences)):
+                text = generation.scored(opened(), text, ids)
+        pairs = zip(words, text.log_probs, strict=True)
         sentences = [
-            SentenceScore.of(self.vocabulary.decode(ids.tolist()), ids, {SURPRISAL: -log_probs})
-            for ids, log_probs in zip(text.sentences, text.log_probs, strict=True)
+            self.sentence_score(sentence, {SURPRISAL: -log_probs}) for sentence, log_probs in pairs
         ]
         log_probs = [*(sentence.log_prob for sentence in sentences), *text.decisions]
         return GeneratedText(math.fsum(log_probs), sentences, text.has_ended)
@@ -313,20 +345,45 @@ class LanguageModel(NeuralModel, SentenceModel):
         `Reader.attention`. A sentence without words has no targets and no positions."""
         (passed,) = self._encoded([document])
         words = [*filter(None, passed.words)]
+        first = [first_pieces(ids, self.model.first_word_end) for ids in passed.sentences]
         attention = []
         weights_of = self.reader.attention(passed.sentences)
         for t, (targets, weights) in enumerate(zip(words, weights_of, strict=True)):
-            earlier = words[max(0, t - self.model.attended_sentences) : t]
-            if self.model.attends_to == "sentences":
-                positions = list(map(" ".join, earlier))
-            elif self.model.attends_to == "words":
-                inputs = [word for sentence in earlier for word in (START_TOKEN, *sentence)]
-                positions = inputs or ["c_0"]
-            else:
-                memory = [word for sentence in words[:t] for word in (*sentence, END_TOKEN)]
-                positions = ["softmax", *memory[len(memory) - (weights.shape[1] - 1) :]]
-            attention.append(SentenceAttention([*targets, END_TOKEN], positions, weights))
+            positions = self._attended(words[:t], first[:t], weights.shape[1])
+            # Adjacent positions of the pieces of a word are one position.
+            starts = [
+                index for index, (_, is_first) in enumerate(positions) if is_first or not index
+            ]
+            names = [positions[index][0] for index in starts]
+            weights = weights[first[t]]
+            if starts:
+                weights = np.add.reduceat(weights, starts, axis=1)
+            attention.append(SentenceAttention([*targets, END_TOKEN], names, weights))
         return passed.aligned(attention, SentenceAttention([], [], np.zeros((0, 0), np.float32)))
+
+    def _attended(
+        self, words: list[list[str]], first: list[np.ndarray], size: int
+    ) -> list[tuple[str, bool]]:
+        """The names of the `size` positions that a sentence attends to after the sentences `words`,
+        and whether each is the first of its word; `first` has the first pieces of the words."""
+        earlier = slice(max(0, len(words) - self.model.attended_sentences), None)
+        if self.model.attends_to == "sentences":
+            return [(" ".join(sentence), True) for sentence in words[earlier]]
+        of_words = self.model.attends_to == "words"
+        pairs = [*zip(words, first, strict=True)][earlier if of_words else slice(None)]
+        positions = []
+        for sentence, starts in pairs:
+            lengths = np.diff(starts).tolist()
+            inner = [
+                (word, number == 0)
+                for word, length in zip(sentence, lengths, strict=True)
+                for number in range(length)
+            ]
+            inputs = [(START_TOKEN, True), *inner]
+            positions += inputs if of_words else [*inner, (END_TOKEN, True)]
+        if of_words:
+            return positions or [("c_0", True)]
+        return [("softmax", True), *positions[len(positions) - (size - 1) :]]
 
     def order(
         self, sentences: Document | Sequence[SentenceText], beam: int = DEFAULT_BEAM
@@ -438,7 +495,8 @@ class Autoencoder(NeuralModel):
             raise InputError(f"max_length_ratio is {max_length_ratio}; expected a number above 0")
 
         def limits(ids: list[np.ndarray]) -> Limits:
-            words = sum(map(len, ids))
+            first_word_end = self.vocabulary.first_word_end
+            words = sum(int(word_ends(sentence, first_word_end).sum()) for sentence in ids)
             if not words:
                 raise InputError("a document has no words; remove it")
             max_words = max(1, int(max_length_ratio * words))

@@ -4,7 +4,7 @@ import dataclasses
 
 from dclm_jax.data.encoding import Documents
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import datasets, interpolation
+from dclm_jax.evaluation import interpolation
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.interpolation import MixedScorer
 from dclm_jax.text_scorer import TextScorer
@@ -42,7 +42,7 @@ def mix(
       tune_on: documents, as `TextScorer.score` takes them, on which the weight is tuned; they
         should differ from the measured documents.
     """
-    a, b = (datasets.describe_vocabulary(lm.vocabulary) for lm in (first, second))
+    a, b = (str(lm.vocabulary) for lm in (first, second))
     if a != b:
         raise InputError(
             f"the models have different vocabularies ({a}; {b}); choose models of one corpus"

@@ -35,12 +35,13 @@ import numpy as np
 
 from dclm_jax import files, storage
 from dclm_jax.data.corpus import Corpus, file_sha256, open_corpus
-from dclm_jax.data.vocabulary import END, START, Vocabulary
+from dclm_jax.data.subwords import load_vocabulary
+from dclm_jax.data.vocabulary import END, START, VOCABULARY_FILE, Vocabulary
 from dclm_jax.errors import InputError, importing, require_at_least
 from dclm_jax.evaluation.scoring import Scored, sentences_to_score
 from dclm_jax.log import job_logger
 from dclm_jax.training.config import changed_keys, difference_text
-from dclm_jax.training.workdir import CONFIG_FILE, TEXT_FILE, VOCABULARY_FILE, read_config
+from dclm_jax.training.workdir import CONFIG_FILE, TEXT_FILE, read_config
 
 NGRAM = "ngram"
 ARPA_FILE = "model.arpa"
@@ -119,18 +120,22 @@ class NGramScorer:
         del is_first_B, second
         return first
 
-    def next(self, state: NGramState, words: np.ndarray) -> np.ndarray:
-        """log P [B, V] in nats of the next word or END, -inf for START, like `Reader.next`."""
+    def next(self, state: NGramState, prefixes: Sequence[np.ndarray]) -> np.ndarray:
+        """log P [B, V] in nats of the next id, -inf for START, like `Reader.next`."""
+        del state
+        return np.stack(list(map(self._next, prefixes)))
+
+    def _next(self, prefix: np.ndarray) -> np.ndarray:
         before, after = _kenlm().State(), _kenlm().State()
         self._model.BeginSentenceWrite(before)
-        for word in words:
-            self._model.BaseScore(before, self._spellings[word], after)
+        for index in prefix:
+            self._model.BaseScore(before, self._spellings[index], after)
             before, after = after, before
         targets = list(self._spellings)
         targets[END] = "</s>"
         log10_V = np.array([self._model.BaseScore(before, target, after) for target in targets])
         log10_V[START] = -np.inf
-        return np.tile((log10_V * math.log(10)).astype(np.float32), (state.rows, 1))
+        return (log10_V * math.log(10)).astype(np.float32)
 
     def vectors(self, state: NGramState) -> None:
         """None: an n-gram model has no vectors."""
@@ -200,7 +205,7 @@ def restore_ngram(workdir: str | os.PathLike[str]) -> NGramRun:
     """The n-gram model of a workdir."""
     workdir = pathlib.Path(workdir)
     config = read_config(workdir)
-    vocabulary = Vocabulary.load(workdir / VOCABULARY_FILE)
+    vocabulary = load_vocabulary(workdir / VOCABULARY_FILE)
     counts, binary = _read_counts(workdir / ARPA_FILE), workdir / BINARY_FILE
     with files.reading(binary):
         if file_sha256(binary) != config.get("binary", {}).get("sha256"):
@@ -213,7 +218,7 @@ def spellings(vocabulary: Vocabulary) -> list[str]:
 
     A reserved word is preceded by a backslash, and any other backslash is doubled.
     """
-    escaped = [word.replace("\\", "\\\\") for word in vocabulary.words]
+    escaped = [word.replace("\\", "\\\\") for word in vocabulary.entries]
     return [f"\\{word}" if word in _RESERVED else word for word in escaped]
 
 
@@ -254,7 +259,7 @@ def _require_same(workdir: pathlib.Path, config: Mapping[str, Any], vocabulary: 
             "new --workdir"
         )
     # The counts of words differ if the text at this path has changed.
-    if Vocabulary.load(workdir / VOCABULARY_FILE) != vocabulary:
+    if load_vocabulary(workdir / VOCABULARY_FILE) != vocabulary:
         raise InputError(
             f"{workdir} has a run with a different vocabulary from {config['data']['directory']}; "
             "choose a new --workdir"

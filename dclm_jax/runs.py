@@ -9,7 +9,6 @@ from typing import Any, TypeVar, overload
 
 from dclm_jax import ngram
 from dclm_jax.errors import InputError, require_at_least
-from dclm_jax.evaluation.datasets import describe_vocabulary
 from dclm_jax.language_model import Autoencoder, LanguageModel
 from dclm_jax.log import logger
 from dclm_jax.nn.precision import SCORING_PRECISION
@@ -136,7 +135,7 @@ def restore_all(names: Iterable[str], kind: type[ModelT], **options: Any) -> dic
     for index, folder in enumerate(folders):
         if folder in folders[:index]:
             raise InputError(f"--workdirs names {workdirs[index]} twice; name each run once")
-    first, *others = (describe_vocabulary(lm.vocabulary) for lm in models)
+    first, *others = (str(lm.vocabulary) for lm in models)
     for workdir, other in zip(workdirs[1:], others, strict=True):
         if other != first:
             raise InputError(

@@ -28,6 +28,7 @@ from dclm_jax.data.documents import Document
 from dclm_jax.data.prose import WordLists
 from dclm_jax.data.readers import TextReader
 from dclm_jax.data.vocabulary import END, UNKNOWN, Vocabulary
+from dclm_jax.evaluation.distributions import GREATEST_RANK
 from dclm_jax.text_scorer import TextScorer
 
 Divide = Callable[[str], WordLists]
@@ -43,8 +44,9 @@ class ContinuationScore(NamedTuple):
     Attributes:
       log_prob: log P in nats of its targets, given the context.
       is_greedy: whether each target is the likeliest target after all earlier words. An OOV word is
-        never the likeliest, because UNKNOWN does not say which word it is.
-      ids: ids of the targets.
+        never the likeliest, because UNKNOWN does not say which word it is. With a vocabulary of
+        subwords, whether each piece of the targets is the likeliest.
+      ids: ids of the targets, of words or of their pieces.
     """
 
     log_prob: float
@@ -59,16 +61,13 @@ class ContinuationScore(NamedTuple):
 
 class _Part(NamedTuple):
     """The targets of a continuation in the last of some sentences: `first` to `last` - 1 of w1..wM
-    END."""
+    END, and their ids."""
 
     sentences: list[np.ndarray]
     first: int
     last: int
+    targets: list[int]
     num_scored: int = 1
-
-    @property
-    def targets(self) -> list[int]:
-        return [*self.sentences[-1].tolist(), END][self.first : self.last]
 
 
 def sentences_of(lm: TextScorer, text: str) -> WordLists:
@@ -104,7 +103,7 @@ def score(lm: TextScorer, requests: Iterable[tuple[str, str]]) -> list[Continuat
         for part, (_, (sentence,)) in zip(request_parts, measured, strict=False):
             targets = slice(part.first, part.last)
             log_probs += (-sentence["surprisal"][targets]).tolist()
-            is_likeliest = (sentence["rank"][targets] == 1).all()
+            is_likeliest = (sentence[GREATEST_RANK][targets] == 1).all()
             greedy = greedy and bool(is_likeliest) and UNKNOWN not in part.targets
             ids += part.targets
         continuations.append(ContinuationScore(math.fsum(log_probs), greedy, tuple(ids)))
@@ -117,13 +116,15 @@ def _parts(vocabulary: Vocabulary, divide: Divide, context: str, continuation: s
     words_of_both = (itertools.chain(*divide(string)) for string in (text, context))
     pairs = zip(*words_of_both, strict=False)
     shared = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
-    ids, parts = list(map(vocabulary.encode, divide(text))), []
-    for number, words in enumerate(ids):
+    sentences, parts = divide(text), []
+    ids = list(map(vocabulary.encode, sentences))
+    for number, words in enumerate(sentences):
         first = min(shared, len(words))
         shared -= first
         if first == len(words) and (shared or _is_complete(divide, context)):
             # END belongs to the context.
             continue
         ends = number + 1 < len(ids) or _is_complete(divide, text)
-        parts.append(_Part(ids[: number + 1], first, len(words) + ends))
+        targets = [*vocabulary.encode(words[first:]).tolist(), *([END] if ends else [])]
+        parts.append(_Part(ids[: number + 1], first, len(words) + ends, targets))
     return parts

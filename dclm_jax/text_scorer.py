@@ -50,7 +50,12 @@ from dclm_jax.evaluation.minimal_pairs import Choice, Outcome
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.evaluation.score_files import RESULT_COLUMNS
 from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore
-from dclm_jax.evaluation.scoring import Continuation, WordScorer, with_no_context
+from dclm_jax.evaluation.scoring import (
+    Continuation,
+    SummedScorer,
+    TargetScorer,
+    with_no_context,
+)
 from dclm_jax.evaluation.target_sums import Targets, TargetSums
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.ngram import NGramScorer
@@ -98,12 +103,12 @@ class ScoringModel(abc.ABC):
         return f"{type(self).__name__}({self.summary}, {len(self.vocabulary):,} entries)"
 
     @functools.cached_property
-    def scorer(self) -> WordScorer:
-        """Scores word ids."""
+    def scorer(self) -> TargetScorer:
+        """Scores words and END from the ids of documents."""
         return self._make_scorer()
 
     @abc.abstractmethod
-    def _make_scorer(self) -> WordScorer: ...
+    def _make_scorer(self) -> TargetScorer: ...
 
     def __getstate__(self) -> dict[str, Any]:
         # Compiled scorers cannot be pickled, and are made again.
@@ -134,8 +139,11 @@ class ScoringModel(abc.ABC):
         return f"{self.title}, {self.num_parameters:,} parameters{step}{precision or ''}"
 
     def encoder(self) -> Encoder:
-        """An encoder of one text, which knows the OOV rate of the training corpus."""
-        return Encoder(self.vocabulary, self.text.unknown_rates.get("test"))
+        """An encoder of one text, which knows the OOV rate of the training corpus, or its number of
+        pieces per word."""
+        has_pieces, text = self.vocabulary.has_pieces, self.text
+        rates = text.pieces_per_word if has_pieces else text.unknown_rates
+        return Encoder(self.vocabulary, rates.get("test"))
 
     def _encoded(self, documents: Documents) -> Iterator[Encoded]:
         return self.encoder().documents(documents, keep_empty=True)
@@ -266,7 +274,10 @@ class ScoringModel(abc.ABC):
         passed = self._encoded(documents)
         for document, measured in self._measured(passed, surprisals, others):
             words = filter(None, document.words)
-            scores = map(SentenceScore.of, words, document.sentences, measured)
+            scores = [
+                SentenceScore.of(sentence, self.vocabulary, measures)
+                for sentence, measures in zip(words, measured, strict=True)
+            ]
             cells = {}
             if isinstance(document.passed, Document) and document.passed.rows:
                 cells = columns(document.passed)
@@ -328,8 +339,8 @@ class TextScorer(ScoringModel):
             first. An alternative is a sentence, or a list of sentences that are lists of words.
             `evaluation.minimal_pairs.accuracies` averages the outcomes.
         """
-        scored = self.scorer.score(self._requests(choices))
-        return minimal_pairs.outcomes(scored, end_is_target=self.scorer.objective == "words")
+        requests = self._requests(choices)
+        return minimal_pairs.outcomes(self.scorer, requests)
 
     def _requests(
         self, choices: Iterable[Choice | Sequence[SentenceText]]
@@ -422,7 +433,7 @@ class AdaptedModel(TextScorer):
     base: TextScorer
     data: str | None = None
 
-    def _make_scorer(self) -> WordScorer:
+    def _make_scorer(self) -> TargetScorer:
         assert self.adaptation is not None
         return adaptation.adapted_scorer(self.base, self.adaptation, self.data)
 
@@ -455,8 +466,8 @@ class NGramModel(SentenceModel):
 
     kind: ClassVar[str] = "an n-gram model"
 
-    def _make_scorer(self) -> NGramScorer:
-        return self.ngrams
+    def _make_scorer(self) -> TargetScorer:
+        return SummedScorer(self.ngrams, self.vocabulary.first_word_end)
 
     @property
     def reader(self) -> NGramScorer:

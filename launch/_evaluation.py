@@ -125,9 +125,10 @@ def open_split(models: Iterable[ScoringModel], name: str, text: str | None = Non
         return datasets.open_text(encoder, text, text_reader(models))
     directory = runs.corpus_of(models, flags.FLAGS.data)
     dataset = datasets.open_split(encoder.vocabulary, directory, name)
-    rate = read_manifest(directory).splits[name].oov_rate
-    if warning := oov_warning(rate, encoder.usual_rate):
-        logger.warning(f"{dataset.title}: {warning}")
+    if not encoder.vocabulary.has_pieces:
+        rate = read_manifest(directory).splits[name].oov_rate
+        if warning := oov_warning(rate, encoder.usual_rate):
+            logger.warning(f"{dataset.title}: {warning}")
     return dataset
 
 

@@ -11,7 +11,7 @@
         --split=0.8,0.1,0.1 --output=data/reviews
 
     # New test text with the vocabulary of another corpus
-    python -m launch.prepare --test=new.txt --vocabulary=data/sotu/vocabulary.tsv --output=data/new
+    python -m launch.prepare --test=new.txt --vocabulary=data/sotu --output=data/new
 
 A corpus by name, other than sotu, is read from the folder --input. launch/text.md describes these
 corpora, all text formats and the order in which options act; launch/files.md describes the files of
@@ -32,6 +32,7 @@ from dclm_jax.data.corpus import open_corpus, statistics_table
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.prepare import PrepareOptions, TextSource, prepare
 from dclm_jax.errors import InputError
+from dclm_jax.training.workdir import located
 from launch import _app
 from launch._flags import define_fields, values_of
 
@@ -72,6 +73,8 @@ def main(argv: Sequence[str]) -> None:
     output = _app.required("output", "DIR, the directory of the corpus")
     text, options = values_of(_TEXT), values_of(_OPTIONS)
     options["fractions"] = _fractions()
+    if vocabulary := options.get("vocabulary"):
+        options["vocabulary"] = located(vocabulary)
     manifest = prepare(
         _source(),
         output,

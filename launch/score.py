@@ -117,7 +117,9 @@ def main(argv: Sequence[str]) -> None:
     )
     scored = lm.score(documents, no_context_too=_NO_CONTEXT.value, measures=_MEASURES.value)
     with open_output(_OUTPUT.value) as file, _evaluation.ProgressBar("scoring") as progress:
-        scores = score_files.noted_oov(progress.counting(scored))
+        scores = score_files.noted_oov(
+            progress.counting(scored), has_pieces=lm.vocabulary.has_pieces
+        )
         if file_format == "tsv":
             file.writelines(score_files.tsv_lines(scores, layout))
         elif file_format == "jsonl":

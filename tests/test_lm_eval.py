@@ -74,7 +74,7 @@ ROLLING = 'output_type: loglikelihood_rolling\ndoc_to_text: ""\n'
 
 @pytest.mark.parametrize("kind", ["lines", "raw"])
 def test_nats_are_those_of_evaluate(harness, runs, kind, tmp_path):
-    words = dclm_jax.restore(runs[kind]).vocabulary.words[3:]
+    words = dclm_jax.restore(runs[kind]).vocabulary.entries[3:]
     if kind == "lines":
         sentences = [[" ".join(words[:n]), "unheard", " ".join(words[n:])] for n in range(1, 6)]
         records: list[Any] = [{"sentences": document} for document in sentences]
@@ -111,7 +111,7 @@ def test_nats_are_those_of_evaluate(harness, runs, kind, tmp_path):
 
 def test_multiple_choice_chooses_the_likeliest_continuation(harness, runs, tmp_path):
     lm = dclm_jax.restore(runs["lines"])
-    words = lm.vocabulary.words[3:]
+    words = lm.vocabulary.entries[3:]
     items = [
         {"before": [], "begun": words[:2], "choices": [words[3:5], words[5:6], ["unheard"]]},
         {"before": [words[2:4]], "begun": words[6:7], "choices": [words[7:8], words[8:10]]},
@@ -146,7 +146,7 @@ def test_multiple_choice_chooses_the_likeliest_continuation(harness, runs, tmp_p
 def test_greedy_words_are_generated_and_are_right(harness, runs, tmp_path):
     """The likeliest word or END is greedy and generated, and no other word is."""
     lm = dclm_jax.restore(runs["lines"])
-    words = lm.vocabulary.words[3:]
+    words = lm.vocabulary.entries[3:]
     contexts = [words[0], f"{words[0]} {words[1]}", f"{words[1]}\n{words[2]} {words[3]}"]
     records = []
     for context in contexts:
@@ -163,7 +163,7 @@ def test_greedy_words_are_generated_and_are_right(harness, runs, tmp_path):
 
 
 def test_answers_of_unknown_words_are_named(harness, runs, tmp_path, caplog):
-    word = dclm_jax.restore(runs["lines"]).vocabulary.words[3]
+    word = dclm_jax.restore(runs["lines"]).vocabulary.entries[3]
     config = (
         'output_type: multiple_choice\ndoc_to_text: ""\n'
         'doc_to_choice: "{{choices}}"\ndoc_to_target: 0\n'

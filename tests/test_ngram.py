@@ -260,13 +260,13 @@ def test_next_words_and_sentences_have_the_same_scores(tmp_path):
     after, nll = reader.read(state, [[rows[0]], [rows[1]]])
     for row, words in enumerate(rows):
         for n in range(3):
-            log_probs_BxV = reader.next(after, words[:n])
+            log_probs_BxV = reader.next(after, [words[:n]] * 2)
             assert log_probs_BxV.dtype == np.float32
             np.testing.assert_array_equal(log_probs_BxV[0], log_probs_BxV[1])
             assert log_probs_BxV[0, START] == -np.inf
             target = [*words, END][n]
             np.testing.assert_allclose(-log_probs_BxV[row, target], nll[row][0][n], rtol=1e-5)
-    assert reader.next(after.take([1]), rows[0]).shape == (1, 5)
+    assert reader.next(after.take([1]), rows[:1]).shape == (1, 5)
     assert reader.vectors(state) is None
 
 
@@ -446,7 +446,9 @@ def test_scores_agree_with_a_plain_reader_of_the_model(natural):
     assert lm.num_parameters == len(arpa.entries)
     spelled = ngram.spellings(train.vocabulary)
     # All that KenLM has to keep apart is in the text.
-    assert {(spelled[train.vocabulary.words.index(word)],) for word in TRICKY} <= set(arpa.entries)
+    assert {(spelled[train.vocabulary.entries.index(word)],) for word in TRICKY} <= set(
+        arpa.entries
+    )
     assert ("<UNKNOWN>",) in arpa.entries
     seen = [sentence for index in range(20) for sentence in train.document(index)]
     for sentence in [*seen, *some_sentences(len(train.vocabulary))]:
@@ -481,7 +483,7 @@ def test_probabilities_add_up_to_one(toolkit, tmp_path):
     lm = dclm_jax.restore(tmp_path / "kn", NGramModel)
     vocabulary = lm.vocabulary
     following = [word for word in range(len(vocabulary)) if word not in (START, END)]
-    for context in ([], [3], [4, 3], [UNKNOWN], [vocabulary.words.index("never"), 5]):
+    for context in ([], [3], [4, 3], [UNKNOWN], [vocabulary.entries.index("never"), 5]):
         scores = nll(lm.scorer, *([*context, word] for word in following))
         end = nll(lm.scorer, context)[0][-1]
         at = len(context)
@@ -489,7 +491,11 @@ def test_probabilities_add_up_to_one(toolkit, tmp_path):
         assert total == pytest.approx(1, abs=1e-5)
     never, neither, unknown = (
         nll(lm.scorer, [word])[0][0]
-        for word in (vocabulary.words.index("never"), vocabulary.words.index("neither"), UNKNOWN)
+        for word in (
+            vocabulary.entries.index("never"),
+            vocabulary.entries.index("neither"),
+            UNKNOWN,
+        )
     )
     assert never == neither == unknown
 

@@ -88,7 +88,7 @@ class Corruption:
 def main(directory: str, split: str, folder: str) -> None:
     data = open_corpus(directory, split)
     corruption, rng = Corruption(data.vocabulary), np.random.default_rng(SEED)
-    spelling = list(data.vocabulary.words)
+    spelling = list(data.vocabulary.entries)
     spelling[UNKNOWN] = data.vocabulary.unknown_token or spelling[UNKNOWN]
     count = 0
     with (

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 
@@ -64,7 +65,7 @@ def main(row: str, variants: str, *options: str) -> None:
         return
     (variant,) = names
     model_name, segments, sizes = ROWS[row]
-    precision = {"compute_dtype": "bfloat16"} if variant == "bfloat16" else {}
+    precision: dict[str, Any] = {"compute_dtype": "bfloat16"} if variant == "bfloat16" else {}
     model = models.create(
         model_name, vocab_size=10_003, cell="lstm", matmul_precision="default", **sizes, **precision
     )

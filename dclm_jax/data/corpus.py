@@ -12,9 +12,10 @@ import numpy as np
 
 from dclm_jax import storage
 from dclm_jax.data.documents import TextOptions
-from dclm_jax.data.vocabulary import Vocabulary
+from dclm_jax.data.subwords import PIECES_FILE, Subwords, load_vocabulary
+from dclm_jax.data.vocabulary import VOCABULARY_FILE, Vocabulary, word_ends
 from dclm_jax.errors import InputError, printable
-from dclm_jax.files import Count, Share, read_json, reading
+from dclm_jax.files import Count, Finite, Share, read_json, reading
 from dclm_jax.storage import file_sha256
 from dclm_jax.tables import aligned
 
@@ -22,7 +23,6 @@ SPLITS = ("train", "valid", "test")
 
 _AGAIN = "prepare the corpus again with --overwrite"
 MANIFEST_FILE = "manifest.json"
-VOCABULARY_FILE = "vocabulary.tsv"
 TAGS_FILE = "tags.tsv"
 DROP_REASONS = ("deduplicate", "min_words", "max_words", "max_unknown")
 """Options of `prepare` that omit documents."""
@@ -36,7 +36,9 @@ _KINDS = ("tokens.bin", "sentence_offsets.bin", "document_offsets.bin", "documen
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitEntry:
     """A split in the manifest: its numbers of documents, sentences, words (`tokens`), OOV words,
-    characters (of each word and one separator), and omitted documents by reason."""
+    characters (of each word and one separator), omitted documents by reason, and pieces of words (0
+    with a vocabulary of words). With a vocabulary of subwords, OOV words are only the text's own
+    spelling of OOV words, whose characters are not counted."""
 
     documents: Count
     sentences: Count
@@ -45,6 +47,7 @@ class SplitEntry:
     oov_rate: Share
     characters: Count
     dropped_documents: dict[str, Count]
+    pieces: Count = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,10 +57,12 @@ class TrainingText:
     Attributes:
       options: how the text became words; None if unknown.
       unknown_rates: the share of OOV words, by split.
+      pieces_per_word: the number of pieces per word, by split; empty with a vocabulary of words.
     """
 
     options: TextOptions | None = None
     unknown_rates: dict[str, Share] = dataclasses.field(default_factory=dict)
+    pieces_per_word: dict[str, Finite] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,22 +92,34 @@ class Manifest:
     def training_text(self) -> TrainingText:
         """The properties of the text that a run trained on the corpus saves."""
         rates = {split: entry.oov_rate for split, entry in self.splits.items()}
-        return TrainingText(self.text, rates)
+        pieces = {
+            split: entry.pieces / entry.tokens
+            for split, entry in self.splits.items()
+            if entry.pieces
+        }
+        return TrainingText(self.text, rates, pieces)
+
+    @property
+    def vocabulary_files(self) -> list[str]:
+        """The names of the files of the vocabulary."""
+        kind = Subwords if PIECES_FILE in self.files else Vocabulary
+        return list(kind.file_names)
 
     def original_tokens(self, split: str) -> int:
         """The number of tokens that published perplexities count in a split. The number is 0 if it
         is unknown, or if the split differs from the published text: documents were omitted, other
-        words are OOV, or the text was converted to lower case."""
+        words are OOV or not predicted, or the text was converted to lower case."""
         source = self.sources.get(str(self.options.get("collection")), {})
         entry = self.splits[split]
         is_other = any(entry.dropped_documents.values()) or self.options.get("lowercase")
+        is_other = is_other or bool(entry.pieces)
         unknown = source.get("original_unknown", {}).get(split)
         return 0 if is_other or unknown != entry.oov_tokens else source["original_tokens"][split]
 
     def files_of(self, split: str) -> dict[str, str]:
         """SHA-256 of the files of a split by name."""
         tag_files = (TAGS_FILE, tags_file(split)) if tags_file(split) in self.files else ()
-        names = (VOCABULARY_FILE, *split_files(split), *tag_files)
+        names = (*self.vocabulary_files, *split_files(split), *tag_files)
         return {name: self.files[name] for name in names}
 
 
@@ -118,7 +135,7 @@ def tags_file(split: str) -> str:
 
 def foreign_files(directory: storage.Location) -> list[str]:
     """Names of the entries of a directory that are not files of a corpus."""
-    names = {MANIFEST_FILE, VOCABULARY_FILE, TAGS_FILE}
+    names = {MANIFEST_FILE, *Subwords.file_names, TAGS_FILE}
     for split in SPLITS:
         names |= {*split_files(split), tags_file(split)}
     return sorted({path.name for path in directory.iterdir()} - names)
@@ -131,7 +148,7 @@ class Corpus:
     Attributes:
       directory: the folder of the corpus, or of its copy on this machine.
       split: name of the split.
-      tokens: int32 [num_tokens], word ids without START and END.
+      tokens: int32 [num_tokens], ids of words or of their pieces, without START and END.
       sentence_offsets: int64 [num_sentences + 1], the index in `tokens` of each sentence's start.
       document_offsets: int64 [num_documents + 1], the number of each document's first sentence.
       vocabulary: the vocabulary.
@@ -161,7 +178,8 @@ class Corpus:
     @property
     def checksums(self) -> dict[str, str]:
         """SHA-256 of every file that training reads, by name."""
-        names = [VOCABULARY_FILE, *itertools.chain(*map(split_files, self.manifest.splits))]
+        splits = map(split_files, self.manifest.splits)
+        names = [*self.manifest.vocabulary_files, *itertools.chain(*splits)]
         return {name: self.manifest.files[name] for name in names}
 
     @functools.cached_property
@@ -171,7 +189,7 @@ class Corpus:
         return path.read_text("utf-8").removesuffix("\n").split("\n")
 
     def document(self, index: int) -> list[np.ndarray]:
-        """The sentences of a document, each int32 [num_words], without a copy."""
+        """The ids of the sentences of a document, each int32 [M], without a copy."""
         first, last = self.document_offsets[index : index + 2]
         offsets = self.sentence_offsets[first : last + 1]
         return [self.tokens[begin:end] for begin, end in zip(offsets, offsets[1:], strict=False)]
@@ -186,7 +204,7 @@ class Corpus:
 
     @functools.cached_property
     def tags(self) -> np.ndarray | None:
-        """int32 [num_tokens], the words' parts of speech as indices of `tag_names`; None unless all
+        """int32 [words], the words' parts of speech as indices of `tag_names`; None unless all
         documents of the split are tagged."""
         name = tags_file(self.split)
         if name not in self.manifest.files:
@@ -202,13 +220,19 @@ class Corpus:
     def document_tags(self, index: int) -> list[list[str]] | None:
         """The part of speech of each word of `document(index)`; None unless all documents of the
         split are tagged."""
-        sentences = self.document(index)
         if self.tags is None:
             return None
-        ends = np.cumsum([len(words) for words in sentences])
-        begin = self.sentence_offsets[self.document_offsets[index]]
-        tags = self.tags[begin : begin + ends[-1]]
-        return [[self.tag_names[tag] for tag in part] for part in np.split(tags, ends[:-1])]
+        first, last = self.document_offsets[index : index + 2]
+        offsets = self._word_offsets[first : last + 1]
+        tags = self.tags[offsets[0] : offsets[-1]]
+        parts = np.split(tags, offsets[1:-1] - offsets[0])
+        return [[self.tag_names[tag] for tag in part] for part in parts]
+
+    @functools.cached_property
+    def _word_offsets(self) -> np.ndarray:
+        """int64 [num_sentences + 1], the number of words before each sentence."""
+        ends = np.cumsum(word_ends(self.tokens, self.vocabulary.first_word_end))
+        return np.append(0, ends)[self.sentence_offsets]
 
 
 def read_manifest(directory: storage.PathLike) -> Manifest:
@@ -245,7 +269,7 @@ def open_corpus(directory: storage.PathLike, split: str) -> Corpus:
         tokens=np.memmap(tokens, TOKEN_DTYPE, mode="r"),
         sentence_offsets=np.memmap(sentences, OFFSET_DTYPE, mode="r"),
         document_offsets=np.memmap(documents, OFFSET_DTYPE, mode="r"),
-        vocabulary=Vocabulary.load(directory / VOCABULARY_FILE),
+        vocabulary=load_vocabulary(directory / VOCABULARY_FILE),
         manifest=manifest,
     )
 
@@ -279,15 +303,27 @@ def files_sha256(root: pathlib.Path, paths: Iterable[pathlib.Path]) -> str:
 def statistics_table(manifest: Manifest) -> str:
     """Statistics of the splits as aligned text, as in Table 1 of Ji et al. (2015), and of the
     vocabulary. Words exclude START and END."""
-    header = ("split", "documents", "sentences", "words", "words/doc", "sentences/doc", "OOV")
+    has_pieces = any(entry.pieces for entry in manifest.splits.values())
+    last = "pieces/word" if has_pieces else "OOV"
+    header = ("split", "documents", "sentences", "words", "words/doc", "sentences/doc", last)
     rows: list[Sequence[str]] = [header]
     for split, entry in manifest.splits.items():
         counts = (entry.documents, entry.sentences, entry.tokens)
         means = (entry.tokens / entry.documents, entry.sentences / entry.documents)
         cells = [f"{count:,}" for count in counts] + [f"{mean:.1f}" for mean in means]
-        rows.append((split, *cells, f"{100 * entry.oov_rate:.2f}%"))
+        rate = (
+            f"{entry.pieces / entry.tokens:.3f}" if has_pieces else f"{100 * entry.oov_rate:.2f}%"
+        )
+        rows.append((split, *cells, rate))
     lines = aligned(rows, rule=False)
-    lines.append(f"vocabulary: {manifest.vocabulary_size:,} entries with START, END and UNKNOWN")
+    entries = "subwords" if has_pieces else "entries"
+    lines.append(f"vocabulary: {manifest.vocabulary_size:,} {entries} with START, END and UNKNOWN")
+    for split, entry in manifest.splits.items():
+        if has_pieces and entry.oov_tokens:
+            lines.append(
+                f"OOV words in the text of {split}, which are read and not predicted: "
+                f"{entry.oov_tokens:,}"
+            )
     for split, entry in manifest.splits.items():
         dropped = [
             f"{count:,} by {reason}"

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dclm_jax.data.documents import Document
-from dclm_jax.data.vocabulary import SPECIAL_TOKENS, UNKNOWN, Vocabulary
+from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.errors import InputError, brief, printable
 from dclm_jax.log import logger
 
@@ -33,6 +33,8 @@ _SHOWN_OOV = 10
 _MARGIN, _FACTOR = 0.02, 1.5
 # Other text has more OOV words than the text whose words were counted.
 _MARGIN_OF_VOCABULARY = 0.1
+# Fewer words may be long by chance.
+_FEW_WORDS = 100
 _ADVICE = "check that the text is read like the training text (raw or tokenized, case)"
 
 
@@ -41,9 +43,10 @@ class Encoded:
     """A document of word ids.
 
     Attributes:
-      sentences: word ids of each sentence with words.
+      sentences: ids of the words, or of their pieces, of each sentence with words.
       tags: parts of speech of the words of each sentence; None if the text has none.
-      characters: number of characters of the words, each word with one space; 0 if unknown.
+      characters: number of characters of the words, each word with one space; 0 if unknown. Words
+        that a vocabulary of subwords does not predict have none.
       id: name of the document.
       words: words of all sentences, also of sentences without words; empty if only ids are known.
       passed: the document of words as it was passed; None if only ids are known.
@@ -64,22 +67,25 @@ class Encoded:
 
 class Encoder:
     """Turns the words of a text into ids, and counts the words outside the vocabulary (OOV), whose
-    probability is the probability of UNKNOWN.
+    probability is the probability of UNKNOWN, or the pieces of words.
 
     Attributes:
       vocabulary: the vocabulary.
-      usual_rate: OOV rate of the test split of the training text; None if it is unknown.
+      usual_rate: OOV rate of the test split of the training text, or its number of pieces per word
+        with a vocabulary of subwords; None if it is unknown.
     """
 
     def __init__(self, vocabulary: Vocabulary, usual_rate: float | None = None):
         self.vocabulary, self.usual_rate = vocabulary, usual_rate
-        self._num_words, self._oov = 0, collections.Counter[str]()
+        self._num_words = self._num_ids = 0
+        self._oov = collections.Counter[str]()
 
     def encode(self, words: Sequence[str]) -> np.ndarray:
         """int32 ids of the words of a sentence."""
         ids = self.vocabulary.encode(words)
-        self._num_words += len(ids)
-        self._oov.update(itertools.compress(words, ids == UNKNOWN))
+        self._num_words += len(words)
+        self._num_ids += len(ids)
+        self._oov.update(itertools.compress(words, self.vocabulary.is_unknown(words)))
         return ids
 
     def documents(self, documents: Documents, *, keep_empty: bool = False) -> Iterator[Encoded]:
@@ -106,7 +112,7 @@ class Encoder:
             yield Encoded(
                 [self.encode(sentence) for sentence in with_words],
                 tags=document.tags if isinstance(document, Document) else None,
-                characters=sum(len(word) + 1 for sentence in with_words for word in sentence),
+                characters=self._characters(with_words),
                 id=document.id if isinstance(document, Document) else str(index),
                 words=words,
                 passed=document,
@@ -116,9 +122,19 @@ class Encoder:
             note = f"; documents without words: {empty_documents:,}" if empty_documents else ""
             logger.warning(f"sentences without words omitted: {empty_sentences:,}{note}")
 
+    def _characters(self, sentences: Iterable[Sequence[str]]) -> int:
+        words = itertools.chain.from_iterable(sentences)
+        if self.vocabulary.has_pieces:
+            words = (word for word in words if word != self.vocabulary.unknown_token)
+        return sum(len(word) + 1 for word in words)
+
     def log_oov(self) -> None:
         """Logs the most frequent OOV words, as a warning if the OOV rate is much above the usual
-        rate, by more than chance in few words."""
+        rate, by more than chance in few words. With a vocabulary of subwords a warning says that
+        words have many more pieces than usual."""
+        if self.vocabulary.has_pieces:
+            self._log_pieces()
+            return
         num_oov, expected = self._oov.total(), (self.usual_rate or 0) * self._num_words
         listed = frequent_oov(self._oov, self.vocabulary)
         warning = oov_warning(num_oov / max(self._num_words, 1), self.usual_rate)
@@ -126,6 +142,15 @@ class Encoder:
             logger.warning("; ".join(filter(None, (warning, listed, _ADVICE))))
         elif listed:
             logger.info(listed)
+
+    def _log_pieces(self) -> None:
+        rate, usual_rate = self._num_ids / max(self._num_words, 1), self.usual_rate
+        if usual_rate is None or self._num_words < _FEW_WORDS or rate <= _FACTOR * usual_rate:
+            return
+        logger.warning(
+            f"{rate:.2f} pieces per word ({usual_rate:.2f} in the run's own test split), so that "
+            f"many words are rare in the training text; {_ADVICE}"
+        )
 
 
 def frequent_oov(counts: Mapping[str, int], vocabulary: Vocabulary) -> str:
@@ -136,7 +161,7 @@ def frequent_oov(counts: Mapping[str, int], vocabulary: Vocabulary) -> str:
       vocabulary: the vocabulary.
     """
     words = [word for word in counts if word not in {*SPECIAL_TOKENS, vocabulary.unknown_token}]
-    oov = list(itertools.compress(words, vocabulary.encode(words) == UNKNOWN))
+    oov = list(itertools.compress(words, vocabulary.is_unknown(words)))
     if not oov:
         return ""
     oov.sort(key=lambda word: (-counts[word], word))

@@ -16,7 +16,7 @@ import numpy as np
 from dclm_jax import files
 from dclm_jax.data import corpus
 from dclm_jax.data.documents import Document
-from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
+from dclm_jax.data.vocabulary import Vocabulary
 
 _CHUNK = 1 << 20
 _IDS, _TAGS = "ids.bin", "tags.bin"
@@ -151,7 +151,7 @@ class NumberedText:
 
     def count_unknown(self, vocabulary: Vocabulary) -> np.ndarray:
         """int64 [D], the number of words of each document that are not in a vocabulary."""
-        is_unknown = vocabulary.encode(self.words) == UNKNOWN
+        is_unknown = vocabulary.is_unknown(self.words)
         counts = np.zeros(len(self.names), np.int64)
         for ids, documents in self._chunks(_IDS, np.ones(len(counts), bool)):
             np.add.at(counts, documents[is_unknown[ids]], 1)
@@ -168,22 +168,31 @@ class NumberedText:
         """Writes the selected documents with final ids and returns their statistics, including
         `dropped`, the numbers of omitted documents."""
         paths = [directory / name for name in corpus.split_files(split)]
-        final = vocabulary.encode(self.words).astype(corpus.TOKEN_DTYPE)
+        ids, num_ids = vocabulary.encode_each(self.words)
+        ids, first = ids.astype(corpus.TOKEN_DTYPE), np.cumsum(num_ids) - num_ids
+        is_unknown = vocabulary.is_unknown(self.words)
         sizes = np.fromiter((len(word) + 1 for word in self.words), np.int64, len(self.words))
-        oov_tokens = characters = 0
-        with files.open_binary(paths[0]) as file:
-            for provisional, _ in self._chunks(_IDS, is_selected_D):
-                ids = final[provisional]
-                oov_tokens += int((ids == UNKNOWN).sum())
-                characters += int(sizes[provisional].sum())
-                file.write(ids.tobytes())
+        if vocabulary.has_pieces:
+            # A word that is not predicted has no bits per character.
+            sizes[is_unknown] = 0
         sentences = self.sentences[is_selected_D]
         lengths = self.lengths[np.repeat(is_selected_D, self.sentences)]
-        for path, counts in zip(paths[1:3], (lengths, sentences), strict=True):
+        ends, begin, oov_tokens, characters = np.cumsum(lengths), 0, 0, 0
+        positions = np.zeros(len(lengths), np.int64)
+        with files.open_binary(paths[0]) as file:
+            for provisional, _ in self._chunks(_IDS, is_selected_D):
+                oov_tokens += int(is_unknown[provisional].sum())
+                characters += int(sizes[provisional].sum())
+                counts = num_ids[provisional]
+                file.write(ids[_ranges(first[provisional], counts)].tobytes())
+                words = np.arange(begin, begin + len(provisional))
+                np.add.at(positions, np.searchsorted(ends, words, side="right"), counts)
+                begin += len(provisional)
+        for path, counts in zip(paths[1:3], (positions, sentences), strict=True):
             offsets = np.append(0, counts).cumsum().astype(corpus.OFFSET_DTYPE)
             files.write_bytes(path, offsets.tobytes())
-        ids = "".join(f"{self.names[index]}\n" for index in np.flatnonzero(is_selected_D))
-        files.write_bytes(paths[3], ids.encode())
+        names = "".join(f"{self.names[index]}\n" for index in np.flatnonzero(is_selected_D))
+        files.write_bytes(paths[3], names.encode())
         num_tokens = int(lengths.sum())
         return corpus.SplitEntry(
             documents=len(sentences),
@@ -191,6 +200,7 @@ class NumberedText:
             tokens=num_tokens,
             oov_tokens=oov_tokens,
             oov_rate=oov_tokens / num_tokens,
+            pieces=int(positions.sum()) if vocabulary.has_pieces else 0,
             characters=characters,
             dropped_documents=dict(dropped),
         )
@@ -224,6 +234,12 @@ class NumberedText:
             documents = np.searchsorted(ends, np.arange(begin, begin + len(part)), side="right")
             is_selected = is_selected_D[documents]
             yield part[is_selected], documents[is_selected]
+
+
+def _ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The indices of concatenated ranges of `counts` indices from `first` on."""
+    begins = np.cumsum(counts) - counts
+    return np.repeat(first - begins, counts) + np.arange(counts.sum())
 
 
 def _digest(numbers: np.ndarray) -> int:

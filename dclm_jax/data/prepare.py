@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dclm_jax import files, storage
-from dclm_jax.data import corpus, readers
+from dclm_jax.data import corpus, readers, subwords
 from dclm_jax.data.corpora import DRAWN
 from dclm_jax.data.documents import PLAIN, Document, TextOptions
 from dclm_jax.data.encoding import frequent_oov, vocabulary_warning
@@ -46,11 +46,11 @@ from dclm_jax.data.prepare_plan import (
 )
 from dclm_jax.data.readers import TextReader
 from dclm_jax.data.text_files import STDIN, input_files
-from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
+from dclm_jax.data.vocabulary import VOCABULARY_FILE, Vocabulary
 from dclm_jax.errors import InputError, printable
 from dclm_jax.log import job_logger, logger
 
-_FILES_OF_EVERY_CORPUS = (corpus.MANIFEST_FILE, corpus.VOCABULARY_FILE)
+_FILES_OF_EVERY_CORPUS = (corpus.MANIFEST_FILE, VOCABULARY_FILE)
 # Usual spellings of OOV words in texts.
 _UNKNOWN_SPELLINGS = {"<unk>", "<UNK>", "[UNK]", "@unk@"}
 _SHOWN_SENTENCES, _SHOWN_WORDS = 3, 40
@@ -100,7 +100,7 @@ def prepare(
         numbered = _divided(numbered, plan)
         selection = _selected(numbered, plan)
         vocabulary = selection.vocabulary
-        vocabulary.save(directory / corpus.VOCABULARY_FILE)
+        vocabulary.save(directory / VOCABULARY_FILE)
         splits = {
             split: numbered.write_split(
                 directory, split, is_here_D, vocabulary, selection.dropped[split]
@@ -306,11 +306,17 @@ def _selected(numbered: NumberedText, plan: CorpusPlan) -> _Selection:
     reason_D = np.select([is_repeated_D, is_short_D, is_long_D], [repeated, short, long], kept)
     is_counted_D = (numbered.parts == corpus.SPLITS.index("train")) & (reason_D == kept)
     vocabulary = plan.vocabulary or Vocabulary(unknown_token=plan.text.unknown_token)
+    num_sentences = int(numbered.sentences[is_counted_D].sum())
+    if options.subwords:
+        counter = numbered.count_words(is_counted_D)
+        vocabulary = subwords.learn(
+            counter, options.subwords, num_sentences, plan.text.unknown_token
+        )
     if plan.counts_words:
         vocabulary = vocabulary.extended(
             numbered.count_words(is_counted_D),
             options.vocab_size,
-            int(numbered.sentences[is_counted_D].sum()),
+            num_sentences,
             options.min_count or 1,
         )
         if plan.vocabulary:
@@ -361,19 +367,19 @@ def _log_repeated(numbered: NumberedText, documents: Mapping[str, np.ndarray]) -
 
 
 def _log_summary(numbered: NumberedText, selection: _Selection, manifest: corpus.Manifest) -> None:
-    """Logs encoded sentences of the first split, the OOV words of all splits, and advice on flags
-    for OOV words."""
+    """Logs encoded sentences of the first split, the OOV words of all splits or the pieces of
+    words, and advice on flags for OOV words."""
     vocabulary = selection.vocabulary
     for split, entry in manifest.splits.items() if manifest.options["vocabulary"] else ():
         if warning := vocabulary_warning(entry.oov_rate, vocabulary):
             logger.warning(f"{split}: {warning}")
     split, is_here_D = next(iter(selection.documents.items()))
-    job_logger.info(f"first sentences of {split}, OOV words in [brackets]:")
+    pieces = ", pieces of words divided by |" * vocabulary.has_pieces
+    job_logger.info(f"first sentences of {split}, OOV words in [brackets]{pieces}:")
     for words in numbered.first_sentences(is_here_D, _SHOWN_SENTENCES):
-        ids = vocabulary.encode(words[:_SHOWN_WORDS])
-        marked = [f"[{words[at]}]" if id == UNKNOWN else words[at] for at, id in enumerate(ids)]
+        shown = vocabulary.shown(words[:_SHOWN_WORDS])
         more = " ..." * (len(words) > _SHOWN_WORDS)
-        job_logger.info(f"  {printable(' '.join(marked))}{more}")
+        job_logger.info(f"  {printable(' '.join(shown))}{more}")
     _log_repeated(numbered, selection.documents)
     counts = numbered.count_words(np.any(list(selection.documents.values()), axis=0))
     if listed := frequent_oov(counts, vocabulary):
@@ -383,7 +389,8 @@ def _log_summary(numbered: NumberedText, selection: _Selection, manifest: corpus
             f"{word} is an ordinary word, {counts[word]:,} times; if it marks OOV words, add "
             f"--unknown_token='{word}'"
         )
-    if "train" in manifest.splits and not manifest.splits["train"].oov_tokens:
+    is_closed = "train" in manifest.splits and not vocabulary.has_pieces
+    if is_closed and not manifest.splits["train"].oov_tokens:
         remedy = ""
         if not manifest.options["vocabulary"]:
             min_count = 1 + (manifest.options["min_count"] or 1)

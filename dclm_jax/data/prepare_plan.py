@@ -10,6 +10,7 @@ from dclm_jax.data.corpora import COLLECTIONS, Collection
 from dclm_jax.data.documents import PLAIN, TEXT_FORMATS, TextOptions
 from dclm_jax.data.notes import lowered
 from dclm_jax.data.records import RECORDS
+from dclm_jax.data.subwords import load_vocabulary
 from dclm_jax.data.text_files import UTF8, checked_encoding
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError, brief, require_at_least
@@ -48,7 +49,10 @@ class PrepareOptions:
         words. Default: 10,000; with `min_count` no maximum.
       min_count: minimum number of occurrences in the training text of a word that is not in
         `vocabulary`.
-      vocabulary: file vocabulary.tsv of another corpus. Training words are added to it only with
+      subwords: number of pieces of words, in place of words, such as 8000. Pieces are learned from
+        the training text, and no word is out of vocabulary.
+      vocabulary: the vocabulary of a prepared corpus, a run or a saved model: its folder, or its
+        file vocabulary.tsv. Training words are added only to a vocabulary of words, with
         `vocab_size` or `min_count`.
       encoding: encoding of text, such as cp1252 or utf-16.
       deduplicate: omit documents with the words of an earlier document, in all splits; train comes
@@ -66,6 +70,7 @@ class PrepareOptions:
     max_documents: int | None = None
     vocab_size: int | None = None
     min_count: int | None = None
+    subwords: int | None = None
     vocabulary: TextPath | None = None
     encoding: str = UTF8
     deduplicate: bool = False
@@ -79,6 +84,7 @@ class PrepareOptions:
         require_at_least("max_documents", self.max_documents, 1)
         require_at_least("vocab_size", self.vocab_size, 1)
         require_at_least("min_count", self.min_count, 1)
+        require_at_least("subwords", self.subwords, 1)
         require_at_least("split_documents_at", self.split_documents_at, 1)
         require_at_least("min_words", self.min_words, 1)
         require_at_least("max_words", self.max_words, self.min_words or 1)
@@ -122,6 +128,11 @@ class CorpusPlan:
         """Whether words of the training text are added to the vocabulary."""
         return bool(self.options.vocab_size or self.options.min_count)
 
+    @property
+    def learns(self) -> bool:
+        """Whether the vocabulary is made from the training text."""
+        return self.counts_words or bool(self.options.subwords)
+
 
 def complete_plan(
     source: TextSource, text: TextOptions, options: PrepareOptions, name: str | None
@@ -158,9 +169,16 @@ def complete_plan(
                 "there is no train split to count a vocabulary; name a vocabulary file by "
                 "--vocabulary"
             )
-        for name in ("vocab_size", "min_count"):
+        for name in ("vocab_size", "min_count", "subwords"):
             if getattr(options, name) is not None:
                 raise InputError(f"there is no train split to count words; remove --{name}")
+    if options.subwords is not None:
+        for name in ("vocab_size", "min_count", "vocabulary"):
+            if getattr(options, name) is not None:
+                raise InputError(
+                    f"--subwords and --{name} are two vocabularies; remove --subwords for a "
+                    f"vocabulary of words, or --{name}"
+                )
     # The embedded corpus is converted to lower case.
     lowercase = text.lowercase or bool(collection and collection.home)
     unknown_token = text.unknown_token or (collection.unknown_token if collection else None)
@@ -168,15 +186,21 @@ def complete_plan(
         unknown_token = lowered(unknown_token, text.language)
     vocabulary, vocab_size = None, options.vocab_size
     if options.vocabulary is not None:
-        vocabulary = Vocabulary.load(options.vocabulary)
+        vocabulary = load_vocabulary(options.vocabulary)
+        for name in ("vocab_size", "min_count") if vocabulary.has_pieces else ():
+            if getattr(options, name) is not None:
+                raise InputError(
+                    f"{options.vocabulary} is a vocabulary of subwords, which needs no words added "
+                    f"to it; remove --{name}"
+                )
         unknown_token = unknown_token or vocabulary.unknown_token
-        if unknown_token in vocabulary.words:
+        if unknown_token in vocabulary.entries:
             raise InputError(
                 f"unknown_token is {brief(unknown_token)}, which is also a word of "
                 f"{options.vocabulary}; remove the word from this file"
             )
         vocabulary = dataclasses.replace(vocabulary, unknown_token=unknown_token)
-    elif vocab_size is None and options.min_count is None:
+    elif vocab_size is options.min_count is options.subwords is None:
         vocab_size = DEFAULT_VOCAB_SIZE
     options = dataclasses.replace(
         options,

@@ -1,4 +1,4 @@
-"""The vocabulary: words, their ids and counts, and its file."""
+"""The vocabulary of words: their ids and counts, and its file."""
 
 import dataclasses
 import functools
@@ -6,6 +6,7 @@ import hashlib
 import io
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,28 +18,54 @@ from dclm_jax.storage import PathLike
 START, END, UNKNOWN = 0, 1, 2
 START_TOKEN, END_TOKEN, UNKNOWN_TOKEN = "<START>", "<END>", "<UNKNOWN>"
 SPECIAL_TOKENS = (START_TOKEN, END_TOKEN, UNKNOWN_TOKEN)
+FIRST_WORD = len(SPECIAL_TOKENS)
+"""The id of the first word, or of the first piece of a vocabulary of subwords."""
+VOCABULARY_FILE = "vocabulary.tsv"
+
+
+def word_ends(ids: Any, first_word_end: int) -> Any:
+    """Whether each id of an array of NumPy or JAX ends a word: UNKNOWN, and the ids from
+    `first_word_end` on."""
+    return (ids >= first_word_end) | (ids == UNKNOWN)
 
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-    """Words in the order of their ids; ids 0, 1 and 2 are START, END and UNKNOWN.
+    """Entries in the order of their ids; ids 0, 1 and 2 are START, END and UNKNOWN. In this class
+    every other entry is a word; the pieces of words are `data.subwords.Subwords`.
 
     Attributes:
-      words: the words, the three special tokens first.
-      counts: the number of occurrences of each word in the text or texts whose words were counted.
+      entries: the words, the three special tokens first.
+      counts: the number of occurrences of each entry in the text or texts whose words were counted.
       unknown_token: the text's own spelling of OOV words (`<unk>` in the Penn Treebank), or None.
         This spelling is encoded as UNKNOWN.
     """
 
-    words: tuple[str, ...] = SPECIAL_TOKENS
+    entries: tuple[str, ...] = SPECIAL_TOKENS
     counts: tuple[int, ...] = (0,) * len(SPECIAL_TOKENS)
     unknown_token: str | None = None
 
+    file_names: ClassVar[tuple[str, ...]] = (VOCABULARY_FILE,)
+    """The names of the files that `save` writes."""
+
     def __repr__(self) -> str:
-        return f"Vocabulary({len(self):,} entries, fingerprint {self.fingerprint})"
+        return f"{type(self).__name__}({self})"
+
+    def __str__(self) -> str:
+        return f"{len(self):,} entries, fingerprint {self.fingerprint}"
 
     def __len__(self) -> int:
-        return len(self.words)
+        return len(self.entries)
+
+    @property
+    def first_word_end(self) -> int:
+        """The first id from which all entries end a word; see `word_ends`."""
+        return FIRST_WORD
+
+    @property
+    def has_pieces(self) -> bool:
+        """Whether the entries are pieces of words, so that no word is OOV."""
+        return self.first_word_end > FIRST_WORD
 
     def extended(
         self,
@@ -58,14 +85,14 @@ class Vocabulary:
           num_sentences: number of sentences of the text, for the counts of START and END.
           min_count: minimum number of occurrences of a new word.
         """
-        num_words = len(self) - len(SPECIAL_TOKENS)
+        num_words = len(self) - FIRST_WORD
         room = None if size is None else size - num_words
         if room is not None and room < 0:
             raise InputError(
                 f"vocab_size is {size:,}; the vocabulary file has {num_words:,} words; choose at "
                 "least this number, or remove --vocab_size"
             )
-        others = counter.keys() - {*self.words, *SPECIAL_TOKENS, self.unknown_token}
+        others = counter.keys() - {*self.entries, *SPECIAL_TOKENS, self.unknown_token}
         frequent = [word for word in others if counter[word] >= min_count]
         if others and not frequent and room != 0:
             highest = max(counter[word] for word in others)
@@ -74,8 +101,8 @@ class Vocabulary:
                 f"has the count {highest}; choose at most this number"
             )
         entries = sorted(frequent, key=lambda word: (-counter[word], word))[:room]
-        words = (*self.words, *entries)
-        counts = [counter.get(word, 0) for word in words[len(SPECIAL_TOKENS) :]]
+        words = (*self.entries, *entries)
+        counts = [counter.get(word, 0) for word in words[FIRST_WORD:]]
         num_unknown = sum(counter.values()) - sum(counts)
         added = (num_sentences, num_sentences, num_unknown, *counts)
         before = (*self.counts, *(0,) * len(entries))
@@ -83,8 +110,8 @@ class Vocabulary:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits that identify the words and their order."""
-        return hashlib.sha256("\n".join(self.words).encode()).hexdigest()[:16]
+        """16 hexadecimal digits that identify the encoding of words."""
+        return hashlib.sha256("\n".join(self.entries).encode()).hexdigest()[:16]
 
     @property
     def oov_rate(self) -> float | None:
@@ -92,9 +119,18 @@ class Vocabulary:
         num_words = sum(self.counts[UNKNOWN:])
         return self.counts[UNKNOWN] / num_words if num_words else None
 
+    @property
+    def num_words(self) -> int:
+        """The number of in-vocabulary words of the text whose words were counted."""
+        return sum(self.counts[FIRST_WORD:])
+
+    def count_of(self, word: str) -> int:
+        """The number of occurrences of a word in the text whose words were counted."""
+        return self.counts[self._ids.get(word, UNKNOWN)]
+
     @functools.cached_property
     def _ids(self) -> dict[str, int]:
-        ids = {word: index for index, word in enumerate(self.words)}
+        ids = {word: index for index, word in enumerate(self.entries)}
         # Text that spells a special token must not forge a sentence boundary.
         ids.update(dict.fromkeys(SPECIAL_TOKENS, UNKNOWN))
         if self.unknown_token is not None:
@@ -106,19 +142,37 @@ class Vocabulary:
         get = self._ids.get
         return np.fromiter((get(word, UNKNOWN) for word in words), np.int32, len(words))
 
+    def encode_each(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The int32 ids of many different words, and int64 [M], the number of ids of each word."""
+        return self.encode(words), np.ones(len(words), np.int64)
+
+    def is_unknown(self, words: Sequence[str]) -> np.ndarray:
+        """Whether each word is encoded as UNKNOWN, bool [M]."""
+        return self.encode(words) == UNKNOWN
+
+    def predicts(self, ids: np.ndarray) -> np.ndarray:
+        """Whether each id is predicted, bool [M]: all, except UNKNOWN with pieces of words."""
+        ids = np.asarray(ids)
+        return (ids != UNKNOWN) | (not self.has_pieces)
+
     def decode(self, ids: Iterable[int]) -> list[str]:
         """The words of `ids`; UNKNOWN becomes <UNKNOWN>."""
-        return [self.words[index] for index in ids]
+        return [self.entries[index] for index in ids]
+
+    def shown(self, words: Sequence[str]) -> list[str]:
+        """The words for a reader: OOV words in [brackets]."""
+        is_unknown = self.is_unknown(words)
+        return [f"[{word}]" if oov else word for word, oov in zip(words, is_unknown, strict=True)]
 
     def save(self, path: PathLike) -> None:
-        """Writes `word<TAB>count` lines in UTF-8, the special tokens first.
+        """Writes `entry<TAB>count` lines in UTF-8, the special tokens first.
 
         The line of UNKNOWN has the text's own spelling of OOV words, if any, as third column.
         """
         spelling = f"\t{self.unknown_token}" if self.unknown_token else ""
         with files.open_output(path) as file:
-            for index, (word, count) in enumerate(zip(self.words, self.counts, strict=True)):
-                file.write(f"{word}\t{count}{spelling if index == UNKNOWN else ''}\n")
+            for index, (entry, count) in enumerate(zip(self.entries, self.counts, strict=True)):
+                file.write(f"{entry}\t{count}{spelling if index == UNKNOWN else ''}\n")
 
     @classmethod
     def load(cls, path: PathLike) -> "Vocabulary":
@@ -142,7 +196,7 @@ class Vocabulary:
                 unknown_token = spelling[0]
             counts[word], lines[word] = int(count), number
         words = tuple(counts)
-        if words[: len(SPECIAL_TOKENS)] != SPECIAL_TOKENS:
+        if words[:FIRST_WORD] != SPECIAL_TOKENS:
             raise InputError(
                 f"{path}: does not begin with {', '.join(SPECIAL_TOKENS)}; restore the file from a "
                 "copy"

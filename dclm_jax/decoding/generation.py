@@ -16,6 +16,11 @@ beam of width 1. A model that decides where its document ends (`ending`) decides
 sentence. A text with its maximum number of words or sentences ends without a decision. A sentence
 with its maximum number of words ends with END.
 
+With a vocabulary of subwords every step adds a piece. END follows only a whole word; a word is a
+term, which counts from its first piece on, and has at most MAX_PIECES pieces. Bytes and UNKNOWN are
+never generated. A sentence has room for PIECES_PER_WORD pieces per word and MAX_PIECES more, and
+ends if this room is full.
+
 The R = B * W rows are partial hypotheses; rows of one document are adjacent. One compiled program
 generates a sentence: a loop over its words for the whole batch, without the host.
 """
@@ -29,7 +34,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dclm_jax.data.vocabulary import END, START, UNKNOWN
+from dclm_jax.data.subwords import FIRST_PIECE
+from dclm_jax.data.vocabulary import END, START, UNKNOWN, word_ends
 from dclm_jax.decoding.choices import Decoding, Limits, choose
 from dclm_jax.errors import InputError, brief
 from dclm_jax.models.base import Context, DocumentModel, Params
@@ -45,6 +51,7 @@ DOCUMENTS_AT_ONCE = 64
 MAX_LOGITS = 2**26
 """Maximum R*V of a batch, which bounds memory; only a single document may exceed it."""
 
+MAX_PIECES, PIECES_PER_WORD = 16, 2
 _FREE = -1
 """In place of a forced token: the token is free, and is chosen."""
 
@@ -53,7 +60,7 @@ class Generated(NamedTuple):
     """A generated text.
 
     Attributes:
-      sentences: each int32 [M] word ids without END.
+      sentences: each int32 [M] ids of words or of their pieces, without END.
       log_probs: for each sentence float32 [M + 1], log P in nats of w1..wM END under the model,
         given all earlier text. The scores of `reader.read` are -log P.
       decisions: log P in nats of each decision: one decision to continue per sentence, and one
@@ -104,6 +111,8 @@ class _Sentence(NamedTuple):
 
     Attributes:
       token_R: the token to read next.
+      words_R: number of words, of which the last may be incomplete.
+      pieces_R: number of pieces of the last word if it is incomplete, else 0.
       tokens_NxR, log_probs_NxR, rows_NxR: for each step the token, its log P, and the row of the
         hypothesis that it extends. Before a step, its token is END.
       keys_R: random keys of the sentence.
@@ -112,6 +121,8 @@ class _Sentence(NamedTuple):
     partials: _Partials
     prefix: SentencePrefix
     token_R: jax.Array
+    words_R: jax.Array
+    pieces_R: jax.Array
     tokens_NxR: jax.Array
     log_probs_NxR: jax.Array
     rows_NxR: jax.Array
@@ -132,10 +143,10 @@ def generate(
       decoding: method and options of decoding.
       limits: the limits of each text, which should exceed the prefix.
       keys_B: the random key of each text for sampling, from `random_keys`.
-      prefix: word ids of the beginning of the first sentence, part of each text.
+      prefix: ids of the beginning of the first sentence, part of each text.
     """
     reader = require_words(start.reader)
-    state, capacity = _opened(start, decoding, limits, keys_B)
+    state, capacity = _opened(start, decoding, limits, keys_B, len(prefix))
     program = compiled(_next_sentence, reader.model, static=(0, 1))
     texts = [Generated()] * (start.rows * decoding.width)
     forced_N = np.full(capacity, _FREE, np.int32)
@@ -198,10 +209,38 @@ def require_words(reader: SentenceReader[Any]) -> Reader:
     return reader
 
 
+def scored(state: ReaderState, text: Generated, sentences: Sequence[np.ndarray]) -> Generated:
+    """The text with other ids of its words, scored after the state before it."""
+    reader, log_probs, decisions = state.reader, [], []
+    log_odds = compiled(_ending, reader.model)
+
+    def decision(sign: int) -> float:
+        return float(jax.nn.log_sigmoid(sign * log_odds(reader.params, state.context))[0])
+
+    for ids in sentences:
+        if text.decisions:
+            decisions.append(decision(-1))
+        state, ((nll,),) = reader.read(state, [[ids]])
+        log_probs.append(-nll)
+    if text.has_ended:
+        decisions.append(decision(1))
+    return text._replace(
+        sentences=tuple(sentences), log_probs=tuple(log_probs), decisions=tuple(decisions)
+    )
+
+
+def _ending(model: DocumentModel, params: Params, context: Context) -> jax.Array | None:
+    return model.ending(params, context)
+
+
 def _opened(
-    start: ReaderState, decoding: Decoding, limits: Sequence[Limits], keys_B: jax.Array
+    start: ReaderState,
+    decoding: Decoding,
+    limits: Sequence[Limits],
+    keys_B: jax.Array,
+    prefix_length: int,
 ) -> tuple[_State, int]:
-    """The initial state, and the capacity for START and the words of a sentence."""
+    """The initial state, and the capacity for START and the ids of a sentence."""
     if not isinstance(decoding, Decoding):
         raise InputError(
             f"decoding is {brief(decoding)}; expected a Decoding, such as Decoding('beam')"
@@ -209,6 +248,8 @@ def _opened(
     model = start.reader.model
     row_R = np.repeat(np.arange(start.rows), decoding.width)
     longest = max(min(limit.max_sentence_words, limit.max_words) for limit in limits)
+    if model.has_pieces:
+        longest = prefix_length + PIECES_PER_WORD * longest + MAX_PIECES
     capacity = power_of_two(1 + longest)
     max_sentences_R, max_words_R, words_R = jnp.array(
         list(map(dataclasses.astuple, limits)), jnp.int32
@@ -283,6 +324,8 @@ def _begin(
         partials=partials,
         prefix=incremental.begin(model, params, context, rows, capacity),
         token_R=jnp.where(partials.continues_R, START, END).astype(jnp.int32),
+        words_R=jnp.zeros(rows, jnp.int32),
+        pieces_R=jnp.zeros(rows, jnp.int32),
         tokens_NxR=jnp.full((capacity, rows), END, jnp.int32),
         log_probs_NxR=jnp.zeros((capacity, rows), partials.log_prob_R.dtype),
         rows_NxR=jnp.tile(jnp.arange(rows, dtype=jnp.int32), (capacity, 1)),
@@ -302,12 +345,9 @@ def _step(
     is_open_R = sentence.token_R != END
     prefix, log_probs_RxV = incremental.advance(model, params, sentence.prefix, sentence.token_R)
     ids_V = jnp.arange(model.vocab_size)
-    is_end_V = ids_V == END
-    is_word_V = (ids_V != START) & ~is_end_V
-    if not decoding.allow_unknown:
-        is_word_V &= ids_V != UNKNOWN
-    is_below_limit_R = (partials.words_left_R > 0) & (position < partials.max_words_R)
-    may_follow_RxV = jnp.where(is_end_V, position > 0, is_word_V & is_below_limit_R[:, None])
+    is_end_V, ends_word_V = ids_V == END, word_ends(ids_V, model.first_word_end)
+    begins_R = sentence.pieces_R == 0
+    may_follow_RxV = _may_follow(model, decoding, sentence)
     forced_token = forced_N[position]
     may_follow_RxV = jnp.where(forced_token == _FREE, may_follow_RxV, ids_V == forced_token)
     options_RxV = jnp.where(may_follow_RxV, log_probs_RxV, -jnp.inf)
@@ -315,19 +355,50 @@ def _step(
     options_RxV = jnp.where(is_open_R[:, None], options_RxV, jnp.where(is_end_V, 0.0, -jnp.inf))
     keys_R = _folded(sentence.keys_R, position + 1)
     partials, row_R, token_R, log_prob_R = _extended(
-        decoding, partials, is_open_R, options_RxV, keys_R
+        decoding, partials, is_open_R & begins_R, options_RxV, keys_R
     )
     # With fewer extensions than the beam width, some rows have no extension.
     token_R = jnp.where(partials.log_prob_R == -jnp.inf, END, token_R).astype(jnp.int32)
     if decoding.width > 1:
         prefix = incremental.take_ahead(model, params, prefix, row_R)
+    is_new_word_R = (token_R != END) & begins_R[row_R]
+    ends_word_R = ends_word_V[token_R] | (token_R == END)
     return sentence._replace(
-        partials=partials._replace(words_left_R=partials.words_left_R - (token_R != END)),
+        partials=partials._replace(words_left_R=partials.words_left_R - is_new_word_R),
         prefix=prefix,
         token_R=token_R,
+        words_R=sentence.words_R[row_R] + is_new_word_R,
+        pieces_R=jnp.where(ends_word_R, 0, sentence.pieces_R[row_R] + 1),
         tokens_NxR=sentence.tokens_NxR.at[position].set(token_R),
         log_probs_NxR=sentence.log_probs_NxR.at[position].set(log_prob_R),
         rows_NxR=sentence.rows_NxR.at[position].set(row_R.astype(jnp.int32)),
+    )
+
+
+def _may_follow(model: DocumentModel, decoding: Decoding, sentence: _Sentence) -> jax.Array:
+    """Whether each id may be the next token of each partial hypothesis, bool [R, V]."""
+    partials, position = sentence.partials, sentence.prefix.count
+    ids_V = jnp.arange(model.vocab_size)
+    is_end_V = ids_V == END
+    is_word_V = (ids_V != START) & ~is_end_V
+    if not decoding.allow_unknown:
+        is_word_V &= ids_V != UNKNOWN
+    is_below_limit_R = (partials.words_left_R > 0) & (sentence.words_R < partials.max_words_R)
+    if not model.has_pieces:
+        return jnp.where(is_end_V, position > 0, is_word_V & is_below_limit_R[:, None])
+    capacity, is_piece_V = len(sentence.tokens_NxR), ids_V >= FIRST_PIECE
+    # There is room for a further piece and END, or only for END.
+    has_room = position + 2 < capacity
+    must_end_R = (sentence.pieces_R + 1 >= MAX_PIECES) | ~has_room
+    may_add_RxV = is_piece_V & ((ids_V >= model.first_word_end) | ~must_end_R[:, None])
+    begins_R = sentence.pieces_R == 0
+    # A word does not begin with its end.
+    may_begin_RxV = (is_below_limit_R & (position + 1 < capacity))[:, None]
+    may_begin_RxV &= ids_V != model.first_word_end
+    return jnp.where(
+        is_end_V,
+        (begins_R & (position > 0))[:, None],
+        may_add_RxV & (~begins_R[:, None] | may_begin_RxV),
     )
 
 

@@ -29,7 +29,7 @@ from dclm_jax.evaluation.datasets import Dataset, require_vocabulary
 from dclm_jax.evaluation.dynamic import DynamicScorer, root_mean_square
 from dclm_jax.evaluation.perplexity import perplexity_of
 from dclm_jax.evaluation.results import Evaluation
-from dclm_jax.evaluation.scoring import WordScorer
+from dclm_jax.evaluation.scoring import SummedScorer, TargetScorer, count_targets
 from dclm_jax.models.base import DocumentModel, Params
 
 _perplexity = operator.itemgetter("perplexity")
@@ -73,7 +73,7 @@ class Adaptable(Protocol):
     @property
     def config(self) -> dict[str, Any]: ...
     @functools.cached_property
-    def scorer(self) -> WordScorer: ...
+    def scorer(self) -> TargetScorer: ...
     @property
     def neural(self) -> tuple[DocumentModel, Params] | None: ...
     @property
@@ -238,7 +238,7 @@ class Tuning(Evaluation[Adaptation]):
         return Adaptation(**{**value, "trials": trials})
 
 
-def adapted_scorer(lm: Adaptable, adaptation: Adaptation, data: str | None) -> WordScorer:
+def adapted_scorer(lm: Adaptable, adaptation: Adaptation, data: str | None) -> TargetScorer:
     """The scorer of a model that adapts; for `data` see `Tuning`."""
     return _adaptable(lm, adaptation.kind, data).scorer(adaptation.setting)
 
@@ -251,17 +251,24 @@ class _Cached:
     """A model with one kind of cache."""
 
     def __init__(self, lm: Adaptable, kind: str):
-        self._kind, self._vocab_size = kind, lm.scorer.vocab_size
+        self._kind, self._model_scorer = kind, lm.scorer
         if kind == "unigram" or lm.neural is None:
             self._cache = functools.partial(unigram_cache, lm.scorer)
         else:
             self._cache = functools.partial(neural_cache, *lm.neural, lm.batch_size)
 
-    def scorer(self, setting: dict[str, Any]) -> WordScorer:
+    def scorer(self, setting: dict[str, Any]) -> TargetScorer:
         numbers = {name: value for name, value in setting.items() if name != "weight"}
-        return CachedScorer(
-            self._cache, CacheSetting(**numbers), setting["weight"], self._vocab_size
+        base = self._model_scorer
+        cached = CachedScorer(
+            self._cache,
+            CacheSetting(**numbers),
+            setting["weight"],
+            base.vocab_size,
+            base.first_word_end,
         )
+        # The targets of a neural cache are ids.
+        return cached if self._kind == "unigram" else SummedScorer(cached, base.first_word_end)
 
     def tune(
         self, documents: Iterable[Encoded], setting: Setting, on_document: OnDocument
@@ -279,9 +286,11 @@ class _Cached:
             for numbers in itertools.product(*choices.values())
         ]
         nats: list[np.ndarray] = []
+        num_targets = 0
         scored = self._cache(documents, [CacheSetting(**numbers) for numbers in grid])
-        for number, (_, nll) in enumerate(scored, start=1):
+        for number, (document, nll) in enumerate(scored, start=1):
             nats += [sentence.astype(np.float32) for sentence in nll]
+            num_targets += count_targets(self._model_scorer, document)
             on_document(number)
         if not nats:
             raise InputError("no sentence to tune the cache on; choose documents with words")
@@ -290,7 +299,8 @@ class _Cached:
         for numbers, nll in zip(grid, cache_nll, strict=True):
             best = interpolation.best_weight(nll, model_nll) if weight is None else weight
             mixed = interpolation.mixed_nll(best, nll, model_nll)
-            trials.append({"weight": best, **numbers, "perplexity": math.exp(mixed.mean())})
+            perplexity = math.exp(mixed.sum() / num_targets)
+            trials.append({"weight": best, **numbers, "perplexity": perplexity})
         return sorted(trials, key=_perplexity)
 
 
@@ -306,10 +316,11 @@ class _Dynamic:
         model, params = neural
         scale = root_mean_square(model, params, map(training.document, order))
         self._scorer = functools.partial(DynamicScorer, model, params, scale)
-        self._name = f"{lm.name} + dynamic"
+        self._name, self._first_word_end = f"{lm.name} + dynamic", lm.vocabulary.first_word_end
 
-    def scorer(self, setting: dict[str, float]) -> WordScorer:
-        return self._scorer(setting["rate"], setting["decay"], name=self._name)
+    def scorer(self, setting: dict[str, float]) -> TargetScorer:
+        scorer = self._scorer(setting["rate"], setting["decay"], name=self._name)
+        return SummedScorer(scorer, self._first_word_end)
 
     def tune(
         self, documents: Iterable[Encoded], setting: Setting, on_document: OnDocument
@@ -318,7 +329,7 @@ class _Dynamic:
         first_documents, targets = [], 0
         for document in documents:
             first_documents.append(document)
-            targets += sum(len(words) + 1 for words in document.sentences)
+            targets += sum(len(ids) + 1 for ids in document.sentences)
             if targets >= TUNING_TARGETS:
                 break
         perplexities: dict[tuple[float, float], float] = {}
@@ -331,7 +342,8 @@ class _Dynamic:
                     continue
                 scorer = self._scorer(rate, decay, name=f"{self._name} (tuning)")
                 try:
-                    measured = perplexity_of(scorer, first_documents, on_document=on_document)
+                    summed = SummedScorer(scorer, self._first_word_end)
+                    measured = perplexity_of(summed, first_documents, on_document=on_document)
                     perplexities[rate, decay] = measured.perplexity
                 except DivergenceError as diverged:
                     perplexities[rate, decay], error = math.inf, diverged

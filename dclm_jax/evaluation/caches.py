@@ -4,7 +4,9 @@
 
 A cache is empty at the start of every document. The cache contains all earlier targets of the
 document, including earlier targets of the current sentence: words, UNKNOWN and END, so that p sums
-to 1 over the vocabulary. An empty cache has p_cache = p_LM.
+to 1 over the vocabulary. An empty cache has p_cache = p_LM. With a vocabulary of subwords the
+targets of a unigram cache are words, as everywhere; the targets of a neural cache are pieces, and
+the nats of a word are the sum over its pieces. A word that is not predicted has 0 nats.
 
 The unigram cache (Kuhn and De Mori 1990) is smoothed by the model. If c_w of n earlier targets are
 w,
@@ -39,13 +41,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from dclm_jax.data.batches import Batch
-from dclm_jax.data.vocabulary import END
+from dclm_jax.data.vocabulary import END, FIRST_WORD, UNKNOWN
 from dclm_jax.evaluation import interpolation
 from dclm_jax.evaluation.scoring import (
     BlockFunctions,
     Scored,
     Scorer,
-    WordScorer,
+    TargetScorer,
+    first_pieces,
     sentences_to_score,
 )
 from dclm_jax.models.base import DocumentModel, Params
@@ -73,30 +76,42 @@ Cache = Callable[[Iterable[Any], Sequence[CacheSetting]], Iterator[tuple[Any, li
 
 
 def unigram_cache(
-    scorer: WordScorer, documents: Iterable[Scored], settings: Sequence[CacheSetting]
+    scorer: TargetScorer, documents: Iterable[Scored], settings: Sequence[CacheSetting]
 ) -> Iterator[tuple[Scored, list[np.ndarray]]]:
     """Scores documents like `Scorer.score`; each target has the nats [1 + G] under the model and
     under the unigram cache with each setting, whose s is above 0."""
     for document, nll in scorer.score(documents):
         sentences, _ = sentences_to_score(document)
-        targets = [word for ids in sentences for word in np.append(ids, END).tolist()]
+        targets = [word for ids in sentences for word in _targets(ids, scorer.first_word_end)]
         model_nll = np.concatenate([np.zeros(0), *nll], dtype=np.float64)
         # A continuation has scores of its last targets only.
         first = len(targets) - len(model_nll)
-        counts, sizes = _repetitions(targets)[first:], np.arange(first, len(targets))
+        counts, sizes = (values[first:] for values in _repetitions(targets))
         cached = [_urn(model_nll, counts, sizes, setting.strength) for setting in settings]
+        is_read = np.array([target is None for target in targets[first:]], bool)
+        cached = [np.where(is_read, 0, values) for values in cached]
         ends = np.cumsum([len(sentence) for sentence in nll])[:-1]
         columns = np.stack([model_nll, *cached], axis=-1)
         yield document, np.split(columns, ends) if nll else []
 
 
-def _repetitions(targets: Sequence[int]) -> np.ndarray:
-    """The number of earlier occurrences of each target, int [T]."""
+def _targets(ids: np.ndarray, first_word_end: int) -> list[Any]:
+    """The words of a sentence, as ids or tuples of the ids of their pieces, and END; None for a
+    word that is not predicted."""
+    if first_word_end == FIRST_WORD:
+        return np.append(ids, END).tolist()
+    words = np.split(ids, first_pieces(ids, first_word_end)[1:-1]) if len(ids) else []
+    return [*(None if UNKNOWN in word else tuple(word.tolist()) for word in words), END]
+
+
+def _repetitions(targets: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """The number of earlier occurrences of each target, and of all earlier targets, int [T]."""
     seen, counts = collections.Counter(), []
     for target in targets:
         counts.append(seen[target])
-        seen[target] += 1
-    return np.array(counts, int)
+        seen[target] += target is not None
+    is_target = np.array([target is not None for target in targets], int)
+    return np.array(counts, int), np.cumsum(is_target) - is_target
 
 
 def _urn(nll: np.ndarray, counts: np.ndarray, sizes: np.ndarray, strength: float) -> np.ndarray:
@@ -163,6 +178,8 @@ def _functions(settings: tuple[CacheSetting, ...]) -> BlockFunctions:
         arrays = tuple(map(pieces, (read.features, targets, mask, model_nll)))
         window, nll = jax.lax.scan(read_piece, window, arrays)
         nll_SxNxBxG = jnp.swapaxes(nll, 1, 2).reshape(*targets.shape, -1)
+        if model.has_pieces:
+            nll_SxNxBxG = jnp.where(model.predicted(targets, mask)[..., None], nll_SxNxBxG, 0)
         nll_BxSxNxG = jnp.moveaxis(nll_SxNxBxG, 2, 0)
         nll_BxSxNxG = jnp.concatenate([nll_BxSxN[..., None], nll_BxSxNxG], axis=-1)
         return (read.context, window), nll_BxSxNxG
@@ -228,14 +245,21 @@ def _remember(
 
 
 class CachedScorer:
-    """The mixture of a model and its cache as a `WordScorer`."""
+    """The mixture of a model and its cache as a scorer of the targets of the cache."""
 
     context_order = None
     objective = "words"
 
-    def __init__(self, cache: Cache, setting: CacheSetting, weight: float, vocab_size: int):
+    def __init__(
+        self,
+        cache: Cache,
+        setting: CacheSetting,
+        weight: float,
+        vocab_size: int,
+        first_word_end: int = FIRST_WORD,
+    ):
         """The weight is l."""
-        self.vocab_size = vocab_size
+        self.vocab_size, self.first_word_end = vocab_size, first_word_end
         self._cache, self._setting, self._weight = cache, setting, weight
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:

@@ -91,8 +91,7 @@ def require_vocabulary(
     if data.vocabulary.fingerprint != vocabulary.fingerprint:
         raise InputError(
             f"{directory} and the model have different vocabularies "
-            f"({describe_vocabulary(data.vocabulary)}; {describe_vocabulary(vocabulary)}); choose "
-            "the model's corpus, or pass text by --input"
+            f"({data.vocabulary}; {vocabulary}); choose the model's corpus, or pass text by --input"
         )
 
 
@@ -106,8 +105,3 @@ def open_text(encoder: Encoder, path: str, reader: TextReader) -> Dataset:
     """Text, streamed once by an unused reader and an unused encoder; "-" is standard input."""
     source = {"input": str(path), "split": None, "read_as": str(reader.options)}
     return Dataset(lambda: encoder.documents(reader.documents(path)), None, source)
-
-
-def describe_vocabulary(vocabulary: Vocabulary) -> str:
-    """The size and the fingerprint of a vocabulary, for messages."""
-    return f"{len(vocabulary):,} entries, fingerprint {vocabulary.fingerprint}"

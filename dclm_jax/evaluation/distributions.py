@@ -1,7 +1,9 @@
 """Measures of the next-word distribution at every target, with and without earlier sentences.
 
 The distribution p at a target w_n is P(. | everything before w_n) over all V entries of the
-vocabulary. It is the distribution whose -log p(w_n) is the surprisal of w_n.
+vocabulary. It is the distribution whose -log p(w_n) is the surprisal of w_n. With a vocabulary of
+subwords the surprisal of a word is the sum over its pieces, and all other measures are of the
+distribution of the word's first piece, over all pieces.
 
     entropy            H_n = -sum_w p(w) log p(w), in nats (Pimentel et al. 2023)
     entropy_reduction  H_n - H_{n+1}, in nats: the entropy at w_n minus the entropy at the next
@@ -23,13 +25,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.scoring import BlockFunctions, Scored, Scorer, sentences_to_score
+from dclm_jax.evaluation.scoring import (
+    BlockFunctions,
+    Scored,
+    Scorer,
+    first_pieces,
+    sentences_to_score,
+    sum_pieces,
+)
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.reading.likelihoods import block_measures
 
 SURPRISAL, DIVERGENCE = "surprisal", "divergence"
 WORD_MEASURES = (SURPRISAL, "entropy", "entropy_reduction", "rank", DIVERGENCE)
 _COMPUTED = (SURPRISAL, "entropy", "rank")
+GREATEST_RANK = "greatest_rank"
+"""The greatest rank of the pieces of a word; not a measure of `WORD_MEASURES`."""
 NO_CONTEXT = "_no_context"
 """Ending of the name of a measure of q."""
 _FUNCTIONS = {
@@ -87,20 +98,32 @@ def measure_documents(
             f"{model.name} predicts bags of words and has no distribution of the next word; choose "
             "a model that predicts words, or only the measure surprisal"
         )
-    differ = no_context_too and model.context_order != 0
+    differ, first_word_end = no_context_too and model.context_order != 0, model.first_word_end
     scorer = Scorer(model, params, batch_size=batch_size, functions=_FUNCTIONS[differ])
     for document, values in scorer.score(documents):
-        _, first_scored = sentences_to_score(document)
-        measured = [
-            _named(values_NxX, no_context_too, differ and number > 0)
-            for number, values_NxX in enumerate(values, start=first_scored)
-        ]
+        sentences, first_scored = sentences_to_score(document)
+        measured = []
+        for number, values_NxX in enumerate(values, start=first_scored):
+            values_XxM = _of_targets(sentences[number], values_NxX, first_word_end)
+            named = _named(values_XxM, no_context_too, differ and number > 0)
+            first = first_pieces(sentences[number], first_word_end)
+            ranks_N = values_NxX[:, _COMPUTED.index("rank")]
+            measured.append({**named, GREATEST_RANK: np.maximum.reduceat(ranks_N, first)})
         yield document, measured
 
 
-def _named(values_NxX: np.ndarray, no_context_too: bool, differ: bool) -> Measured:
-    """The measures of a sentence by name. Unless p and q `differ`, q is p."""
+def _of_targets(ids: np.ndarray, values_NxX: np.ndarray, first_word_end: int) -> np.ndarray:
+    """The measures float64 [X, M] of words and END from the measures of their pieces."""
     values_XxN = values_NxX.T.astype(np.float64)
+    values_XxM = values_XxN[:, first_pieces(ids, first_word_end)]
+    count = len(_COMPUTED)
+    for row in range(0, len(values_XxN) - 1, count):
+        values_XxM[row] = sum_pieces(ids, values_XxN[row], first_word_end)
+    return values_XxM
+
+
+def _named(values_XxN: np.ndarray, no_context_too: bool, differ: bool) -> Measured:
+    """The measures of the targets of a sentence by name. Unless p and q `differ`, q is p."""
     count = len(_COMPUTED)
     measured = _with_reduction(values_XxN[:count])
     if not no_context_too:

@@ -41,7 +41,7 @@ exceeds it long before its negative log-likelihood is infinite."""
 
 
 class DynamicScorer:
-    """A model under dynamic evaluation, as a `WordScorer`.
+    """A model under dynamic evaluation, as an `IdScorer`.
 
     Each process of a job scores all documents, one by one, on its first device. Memory holds about
     five copies of the parameters.

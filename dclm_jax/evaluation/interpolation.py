@@ -16,7 +16,7 @@ from dclm_jax.data.documents import OnDocument
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.perplexity import Perplexity, empty_sums
-from dclm_jax.evaluation.scoring import Scored, WordScorer
+from dclm_jax.evaluation.scoring import Scored, TargetScorer, known_targets
 
 
 class Mixture(NamedTuple):
@@ -34,15 +34,15 @@ class Mixture(NamedTuple):
 
 
 class MixedScorer:
-    """The mixture of two models as a `WordScorer`."""
+    """The mixture of two models as a `TargetScorer`."""
 
-    def __init__(self, first: WordScorer, second: WordScorer, weight: float):
+    def __init__(self, first: TargetScorer, second: TargetScorer, weight: float):
         """The models share one vocabulary; `weight` is the weight of the first model."""
         if not 0 <= weight <= 1:
             raise InputError(f"the weight of a mixture is {weight}; expected a number from 0 to 1")
         self._scorers, self._mixture = (first, second), functools.partial(mixed_nll, weight)
         self.objective = empty_sums(self._scorers).objective
-        self.vocab_size = first.vocab_size
+        self.vocab_size, self.first_word_end = first.vocab_size, first.first_word_end
         orders = first.context_order, second.context_order
         self.context_order = None if None in orders else max(order or 0 for order in orders)
 
@@ -53,7 +53,7 @@ class MixedScorer:
 
 
 def tune(
-    scorers: Sequence[WordScorer],
+    scorers: Sequence[TargetScorer],
     dataset: Dataset,
     *,
     on_document: OnDocument = lambda done: None,
@@ -76,7 +76,9 @@ def tune(
     weight = best_weight(a, b)
     for document, scores in scored:
         scores = [*scores, list(map(functools.partial(mixed_nll, weight), *scores))]
-        totals = [total.add(document, nll) for total, nll in zip(totals, scores, strict=True)]
+        known = known_targets(scorers[0], document)
+        pairs = zip(totals, scores, strict=True)
+        totals = [total.add(document, nll, known) for total, nll in pairs]
     totals[0].require_words("tune the weight on")
     return Mixture(weight, totals, dataset.source)
 
@@ -122,7 +124,7 @@ def best_weight(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _score_together(
-    scorers: Sequence[WordScorer], documents: Iterable[Scored]
+    scorers: Sequence[TargetScorer], documents: Iterable[Scored]
 ) -> Iterator[tuple[Scored, list[list[np.ndarray]]]]:
     """Documents with their scores by each model. Documents that a scorer reads ahead are buffered
     for the other scorers, so that documents are read once."""

@@ -27,10 +27,10 @@ from dclm_jax.data.documents import Document, require_free_names, value_text
 from dclm_jax.data.encoding import words_of
 from dclm_jax.data.readers import TextReader
 from dclm_jax.data.records import listed, require_columns
-from dclm_jax.data.vocabulary import UNKNOWN
+from dclm_jax.data.vocabulary import FIRST_WORD
 from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation import significance
-from dclm_jax.evaluation.scoring import Continuation
+from dclm_jax.evaluation.scoring import Continuation, TargetScorer, known_targets
 from dclm_jax.evaluation.significance import (
     Difference,
     Sums,
@@ -156,17 +156,11 @@ def _listed_sentences(alternative: Any) -> Sequence[Any]:
     return alternative
 
 
-def outcomes(
-    scored: Iterable[tuple[Continuation, list[np.ndarray]]], *, end_is_target: bool
-) -> Iterator[Outcome]:
-    """The outcomes of choices whose requests were scored in their order.
-
-    Args:
-      scored: one request of the choice per alternative, each with a list of the nats float [M + 1]
-        of the sentences of the alternative.
-      end_is_target: whether END is a target.
-    """
-    scored = iter(scored)
+def outcomes(scorer: TargetScorer, requests: Iterable[Continuation]) -> Iterator[Outcome]:
+    """The outcomes of choices; the requests are documents, one per alternative of each choice, in
+    their order."""
+    end_is_target = scorer.objective == "words"
+    scored = iter(scorer.score(requests))
     for pair in scored:
         choice = pair[0].owner
         pairs = [pair, *itertools.islice(scored, len(choice.alternatives) - 1)]
@@ -174,8 +168,12 @@ def outcomes(
             [words.tolist() for words in request.sentences[-len(nats) :]] for request, nats in pairs
         ]
         log_probs = [-float(np.sum(np.concatenate(nats), dtype=np.float64)) for _, nats in pairs]
-        targets = [sum(len(words) + end_is_target for words in sentences) for sentences in ids]
-        oov = [sum(words.count(UNKNOWN) for words in sentences) for sentences in ids]
+        known = [known_targets(scorer, request) for request, _ in pairs]
+        oov = [sum(int((~words).sum()) for words in masks) for masks in known]
+        targets = [sum(len(words) - 1 + end_is_target for words in masks) for masks in known]
+        if scorer.first_word_end > FIRST_WORD:
+            # OOV words are not predicted.
+            targets = np.subtract(targets, oov).tolist()
         per_target = [log_prob / n for log_prob, n in zip(log_probs, targets, strict=True)]
         is_equal = ids.count(ids[0]) > 1
         correct = {
@@ -215,8 +213,8 @@ class Accuracy(NamedTuple):
 def accuracies(runs: Sequence[Sequence[Outcome]], by: Sequence[str] = ()) -> list[Accuracy]:
     """The accuracies of runs on the same choices by every criterion: of each group of pairs with
     equal cells in the columns `by`, in the order in which groups appear; of the pairs without OOV
-    words; and of all pairs. An `InputError` says that there are no pairs, or that no pair has an
-    outcome."""
+    words, if some pairs have OOV words; and of all pairs. An `InputError` says that there are no
+    pairs, or that no pair has an outcome."""
     if not runs or not runs[0]:
         raise InputError("there are no pairs; choose another --input")
     if np.isnan(_correct(runs, TOTAL)).all():
@@ -229,7 +227,9 @@ def accuracies(runs: Sequence[Sequence[Outcome]], by: Sequence[str] = ()) -> lis
     for index, outcome in enumerate(runs[0] if by else ()):
         cells = tuple(outcome.choice.columns[name] for name in by)
         groups.setdefault((cells, False), []).append(index)
-    groups[(), True] = [index for index, outcome in enumerate(runs[0]) if not any(outcome.oov)]
+    without_oov = [index for index, outcome in enumerate(runs[0]) if not any(outcome.oov)]
+    if len(without_oov) < len(runs[0]):
+        groups[(), True] = without_oov
     groups[(), False] = list(range(len(runs[0])))
     return [
         _accuracy(*group, criterion, _correct(runs, criterion)[indices])

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from dclm_jax.data.documents import OnDocument
-from dclm_jax.data.vocabulary import UNKNOWN
+from dclm_jax.data.vocabulary import FIRST_WORD
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.scoring import WordScorer, sentences_to_score
+from dclm_jax.evaluation.scoring import TargetScorer, known_targets
 
 COUNTING_RULES = {
     "words": "END is predicted and counted, START never is",
@@ -24,11 +24,14 @@ class Perplexity:
     """Sums over documents, from which perplexity follows.
 
     Attributes:
-      vocabulary_size: V, including the three special tokens.
+      vocabulary_size: V, words or pieces of words, including the three special tokens.
       nll: sum of -log P(target), in nats.
       tokens: number of targets: the words and the END of every sentence; no END in bags of words.
       words: number of targets without ENDs.
       oov_words: number of words outside the vocabulary, predicted as UNKNOWN.
+      unpredicted_words: number of words that a vocabulary of subwords reads and does not predict:
+        the text's own spelling of OOV words. They are neither `words` nor `tokens`.
+      has_pieces: whether the vocabulary has pieces of words.
       objective: one of COUNTING_RULES.
       known_nll: the sum over in-vocabulary targets.
       characters: number of characters of the words in the text, each word with one separator; 0 if
@@ -49,6 +52,8 @@ class Perplexity:
     characters: int = 0
     original_tokens: int = 0
     own_oov_rate: float | None = None
+    unpredicted_words: int = 0
+    has_pieces: bool = False
 
     @property
     def perplexity(self) -> float:
@@ -88,22 +93,22 @@ class Perplexity:
         """Share of OOV words, 0 to 1."""
         return self.oov_words / self.words if self.words else 0.0
 
-    def add(self, document: Any, nll: list[np.ndarray]) -> "Perplexity":
-        """The sums with one more document, scored whole by `Scorer.score`; `Encoded` documents have
-        `characters`."""
-        sentences, _ = sentences_to_score(document)
-        known = [np.append(np.not_equal(ids, UNKNOWN), True) for ids in sentences]
-        words = sum(map(len, sentences))
-        ends = len(sentences) if self.objective == "words" else 0
-        oov_words = words + len(sentences) - sum(int(mask.sum()) for mask in known)
+    def add(self, document: Any, nll: list[np.ndarray], known: list[np.ndarray]) -> "Perplexity":
+        """The sums with one more document, scored whole, with its `known_targets`; `Encoded`
+        documents have `characters`."""
+        num_unknown = sum(int((~mask).sum()) for mask in known)
+        unpredicted = num_unknown if self.has_pieces else 0
+        words = sum(len(mask) - 1 for mask in known) - unpredicted
+        ends = len(known) if self.objective == "words" else 0
         known_nll = [nats[mask] for nats, mask in zip(nll, known, strict=True)]
         return dataclasses.replace(
             self,
             nll=self.nll + _sum(nll),
             tokens=self.tokens + words + ends,
             words=self.words + words,
-            oov_words=self.oov_words + oov_words,
-            sentences=self.sentences + len(sentences),
+            oov_words=self.oov_words + num_unknown - unpredicted,
+            unpredicted_words=self.unpredicted_words + unpredicted,
+            sentences=self.sentences + len(known),
             documents=self.documents + 1,
             known_nll=self.known_nll + _sum(known_nll),
             characters=self.characters + getattr(document, "characters", 0),
@@ -138,14 +143,22 @@ class Perplexity:
     @property
     def description(self) -> str:
         """The size of the text, and the counting rule."""
-        rate = self.own_oov_rate
-        than = "" if rate is None else f" ({100 * rate:.2f}% in the run's own test split)"
-        lines = [
-            f"{self.documents:,} documents, {self.sentences:,} sentences, {self.words:,} words, "
-            f"{100 * self.oov_rate:.2f}% out of vocabulary{than}; "
-            f"vocabulary {self.vocabulary_size:,}",
-            f"counting: {COUNTING_RULES[self.objective]}",
-        ]
+        size = f"{self.documents:,} documents, {self.sentences:,} sentences, {self.words:,} words, "
+        if self.has_pieces:
+            size += f"none out of vocabulary; vocabulary {self.vocabulary_size:,} subwords"
+        else:
+            rate = self.own_oov_rate
+            than = "" if rate is None else f" ({100 * rate:.2f}% in the run's own test split)"
+            size += (
+                f"{100 * self.oov_rate:.2f}% out of vocabulary{than}; "
+                f"vocabulary {self.vocabulary_size:,}"
+            )
+        lines = [size, f"counting: {COUNTING_RULES[self.objective]}"]
+        if self.unpredicted_words:
+            lines.append(
+                f"not counted: {self.unpredicted_words:,} words that the text itself marks as OOV, "
+                "which are read and not predicted"
+            )
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -156,7 +169,7 @@ class Perplexity:
             f"perplexity {self.perplexity:.4f} "
             f"= exp({self.nll:.2f} nats / {self.tokens:,} targets); {bits}",
         ]
-        if self.known_perplexity is not None:
+        if self.known_perplexity is not None and not self.has_pieces:
             lines.append(
                 f"perplexity (in-vocabulary) {self.known_perplexity:.4f} "
                 f"= exp({self.known_nll:.2f} nats / {self.known_tokens:,} targets)"
@@ -170,7 +183,7 @@ class Perplexity:
 
 
 def perplexity_of(
-    scorer: WordScorer,
+    scorer: TargetScorer,
     documents: Iterable[Any],
     *,
     on_document: OnDocument = lambda done: None,
@@ -178,13 +191,13 @@ def perplexity_of(
     """The perplexity of documents, as `Scorer.score` takes them, scored whole."""
     total = empty_sums([scorer])
     for document, nll in scorer.score(documents):
-        total = total.add(document, nll)
+        total = total.add(document, nll, known_targets(scorer, document))
         on_document(total.documents)
     total.require_words("score")
     return total
 
 
-def empty_sums(scorers: Sequence[WordScorer]) -> Perplexity:
+def empty_sums(scorers: Sequence[TargetScorer]) -> Perplexity:
     """Empty sums for models with comparable perplexities."""
     first = scorers[0]
     if any(scorer.objective != first.objective for scorer in scorers):
@@ -192,7 +205,11 @@ def empty_sums(scorers: Sequence[WordScorer]) -> Perplexity:
             "some models predict bags of words and others words, so their perplexities are not "
             "comparable; choose models with one objective"
         )
-    return Perplexity(vocabulary_size=first.vocab_size, objective=first.objective)
+    return Perplexity(
+        vocabulary_size=first.vocab_size,
+        objective=first.objective,
+        has_pieces=first.first_word_end > FIRST_WORD,
+    )
 
 
 def _sum(nll: list[np.ndarray]) -> float:

@@ -13,7 +13,7 @@ from scipy import stats
 
 from dclm_jax.data.documents import Document, value_text
 from dclm_jax.data.records import require_columns
-from dclm_jax.data.vocabulary import SPECIAL_TOKENS, UNKNOWN, Vocabulary
+from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation import significance
 from dclm_jax.tables import present
@@ -78,12 +78,15 @@ def word_table(
     tokens, *_ = scores.values()
     first_N = np.flatnonzero(_changes(tokens["row"]))
     vocabulary = next(iter(models.values())).vocabulary
-    counts_T = np.array(vocabulary.counts)[vocabulary.encode(tokens["word"].tolist())]
+    counts_T = np.array([vocabulary.count_of(word) for word in tokens["word"]])
+    if vocabulary.has_pieces:
+        # A word that the training text lacks has a surprisal, and so needs a frequency.
+        counts_T = np.maximum(counts_T, 1)
     # Measures of the tokens of a row are added. A row has the frequency of its rarest token,
     # because punctuation marks are frequent. An OOV word has no frequency.
     rarest_N = np.minimum.reduceat(counts_T * tokens["known"], first_N)
     with np.errstate(divide="ignore", invalid="ignore"):
-        frequency_N = np.log(rarest_N) - np.log(sum(vocabulary.counts[len(SPECIAL_TOKENS) :]))
+        frequency_N = np.log(rarest_N) - np.log(vocabulary.num_words)
     lengths_T = np.array([len(word) for word in tokens["word"]], float)
     predictors = {"length": np.add.reduceat(lengths_T, first_N), "log_frequency": frequency_N}
     for label, of_run in scores.items():
@@ -112,7 +115,7 @@ def num_oov_rows(stories: Sequence[Document], vocabulary: Vocabulary) -> int:
     for story in stories:
         rows_of_words = story.row_of_word or [[0] * len(words) for words in story.sentences]
         for words, row_of_word in zip(story.sentences, rows_of_words, strict=True):
-            is_oov = vocabulary.encode(words) == UNKNOWN
+            is_oov = vocabulary.is_unknown(words)
             rows |= {(story.id, row) for row in itertools.compress(row_of_word, is_oov)}
     return len(rows)
 

@@ -19,7 +19,7 @@ from dclm_jax.data.documents import OnDocument
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.datasets import Dataset
-from dclm_jax.evaluation.scoring import WordScorer
+from dclm_jax.evaluation.scoring import TargetScorer
 from dclm_jax.log import logger
 
 VERSION = 7
@@ -47,7 +47,7 @@ class Evaluated(Protocol):
     @property
     def vocabulary(self) -> Vocabulary: ...
     @functools.cached_property
-    def scorer(self) -> WordScorer: ...
+    def scorer(self) -> TargetScorer: ...
 
 
 @dataclasses.dataclass(frozen=True)

@@ -87,9 +87,11 @@ def tsv_lines(scores: Iterable[DocumentScore], layout: Layout) -> Iterator[str]:
             yield separated([*cells, *map(number_cell, log_probs), *carried])
 
 
-def noted_oov(scores: Iterable[DocumentScore]) -> Iterator[DocumentScore]:
+def noted_oov(
+    scores: Iterable[DocumentScore], *, has_pieces: bool = False
+) -> Iterator[DocumentScore]:
     """The scores, streamed; at the end a note counts the OOV words of documents with columns, such
-    as stimuli, and the documents that have them."""
+    as stimuli, and the documents that have them. A vocabulary of subwords does not predict them."""
     num_words = num_oov = num_documents = num_affected = 0
     for score in scores:
         yield score
@@ -100,9 +102,12 @@ def noted_oov(scores: Iterable[DocumentScore]) -> Iterator[DocumentScore]:
             num_documents += 1
             num_affected += oov > 0
     if num_oov:
+        surprisal = "their surprisal is that of UNKNOWN"
+        if has_pieces:
+            surprisal = "they are not predicted"
         logger.info(
             f"OOV words: {num_oov:,} of {num_words:,} words, in {num_affected:,} of "
-            f"{num_documents:,} documents; their surprisal is that of UNKNOWN (known is 0): leave "
+            f"{num_documents:,} documents; {surprisal} (known is 0): leave "
             "these documents out, or replace the words"
         )
 

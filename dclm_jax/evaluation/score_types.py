@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dclm_jax.data.documents import Columns
-from dclm_jax.data.vocabulary import END_TOKEN, UNKNOWN
+from dclm_jax.data.vocabulary import END_TOKEN, Vocabulary
 from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL
 
 
@@ -24,6 +24,8 @@ class SentenceScore:
     Attributes:
       tokens: the targets: the words as given, and END; empty for a sentence without words.
       known: whether each target is in the vocabulary; an OOV word has the probability of UNKNOWN.
+        With a vocabulary of subwords only the text's own spelling of OOV words is not known, which
+        is read and not predicted, and whose measures are NaN.
       measures: measures of each target by name (`evaluation.distributions`): the surprisal in nats
         and, if requested, the surprisal without earlier sentences and others. A model of bags of
         words does not read the earlier words of the sentence, and does not predict END, which has
@@ -36,8 +38,9 @@ class SentenceScore:
 
     @functools.cached_property
     def log_prob(self) -> float:
-        """The sum of `log_probs`, in nats."""
-        return math.fsum(-value for value in self.measures[SURPRISAL])
+        """The sum of `log_probs` of predicted targets, in nats."""
+        values = zip(self.measures[SURPRISAL], self.known, strict=True)
+        return math.fsum(-nats for nats, known in values if known or not math.isnan(nats))
 
     @property
     def text(self) -> str:
@@ -59,12 +62,15 @@ class SentenceScore:
     def of(
         cls,
         words: Sequence[str],
-        ids: np.ndarray,
+        vocabulary: Vocabulary,
         measures: Mapping[str, np.ndarray],
     ) -> "SentenceScore":
         """The score of a sentence from the measures [M + 1] of its words and END."""
+        known = np.append(~vocabulary.is_unknown(words), True)
+        if vocabulary.has_pieces:
+            measures = {name: np.where(known, array, np.nan) for name, array in measures.items()}
         values = {name: array.astype(np.float64).tolist() for name, array in measures.items()}
-        return cls([*words, END_TOKEN], [*(ids != UNKNOWN).tolist(), True], values)
+        return cls([*words, END_TOKEN], known.tolist(), values)
 
 
 class TokenScore(NamedTuple):

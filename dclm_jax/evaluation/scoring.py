@@ -14,6 +14,7 @@ import numpy as np
 
 from dclm_jax import processes
 from dclm_jax.data.batches import Batch
+from dclm_jax.data.vocabulary import FIRST_WORD, UNKNOWN, word_ends
 from dclm_jax.errors import require_at_least
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.precision import at_precision
@@ -47,15 +48,78 @@ class SentenceScorer(Protocol):
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]: ...
 
 
-class WordScorer(SentenceScorer, Protocol):
-    """The part of `Scorer` that perplexity and `LanguageModel` use: also V, and the objective,
-    "words" (words and END) or "bags" (bags of words, without END)."""
+class IdScorer(SentenceScorer, Protocol):
+    """A scorer of ids, words or pieces: also V, and the objective, "words" (words and END) or
+    "bags" (bags of words, without END)."""
 
     @property
     def vocab_size(self) -> int: ...
 
     @property
     def objective(self) -> str: ...
+
+
+class TargetScorer(IdScorer, Protocol):
+    """A scorer whose scores are of targets, words and END, under every vocabulary; its documents
+    are ids, from which `first_word_end` (`vocabulary.word_ends`) finds the words."""
+
+    @property
+    def first_word_end(self) -> int: ...
+
+
+def known_targets(scorer: TargetScorer, document: Any) -> list[np.ndarray]:
+    """For each scored sentence of a document, whether its targets are in the vocabulary, bool
+    [M + 1]. Words that are not are predicted as UNKNOWN by a vocabulary of words, and not predicted
+    by a vocabulary of subwords, which reads only the text's own spelling of OOV words as UNKNOWN.
+    """
+    sentences, first_scored = sentences_to_score(document)
+    last_ids = (ids[word_ends(ids, scorer.first_word_end)] for ids in map(np.asarray, sentences))
+    known = [np.append(ids != UNKNOWN, True) for ids in last_ids]
+    return known[first_scored:]
+
+
+def count_targets(scorer: TargetScorer, document: Any) -> int:
+    """The number of targets, words and END, of the scored sentences of a document."""
+    known = known_targets(scorer, document)
+    is_counted = np.logical_or(np.concatenate([[], *known]), scorer.first_word_end == FIRST_WORD)
+    return int(is_counted.sum())
+
+
+class SummedScorer:
+    """The scores of targets from the scores of ids: the only place where the nats of the pieces of
+    a word are added. A word that is not predicted has 0 nats."""
+
+    def __init__(self, scorer: IdScorer, first_word_end: int):
+        self._scorer, self.first_word_end = scorer, first_word_end
+        self.vocab_size, self.objective = scorer.vocab_size, scorer.objective
+
+    @property
+    def context_order(self) -> int | None:
+        """The number of context sentences that a score depends on; None for all."""
+        return self._scorer.context_order
+
+    def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
+        """Scores documents of ids like `Scorer.score`, with the nats float [M + 1] of the targets
+        w1..wM END of each sentence."""
+        for document, nll in self._scorer.score(documents):
+            sentences, first_scored = sentences_to_score(document)
+            pairs = zip(sentences[first_scored:], nll, strict=True)
+            yield document, [sum_pieces(ids, nats, self.first_word_end) for ids, nats in pairs]
+
+
+def sum_pieces(ids: np.ndarray, nats_N: np.ndarray, first_word_end: int) -> np.ndarray:
+    """The nats [M + 1] of the targets w1..wM END of a sentence from the nats of its ids and END. A
+    vocabulary of words, whose nats are returned, has one id per word."""
+    if first_word_end == FIRST_WORD:
+        return nats_N
+    nats_N = np.where(np.append(np.equal(ids, UNKNOWN), False), 0, nats_N)
+    return np.add.reduceat(nats_N, first_pieces(ids, first_word_end), dtype=np.float64)
+
+
+def first_pieces(ids: np.ndarray, first_word_end: int) -> np.ndarray:
+    """The positions of the first piece of every word, and of END, int [M + 1]."""
+    (ends,) = np.nonzero(word_ends(np.asarray(ids), first_word_end))
+    return np.append(0, ends + 1)
 
 
 # A window of documents is read ahead to score documents of similar length together. The window is
@@ -124,7 +188,7 @@ class Scorer:
         """
         require_at_least("batch_size", batch_size, 1)
         self.vocab_size, self.context_order = model.vocab_size, model.context_order
-        self.objective = model.objective
+        self.objective, self.first_word_end = model.objective, model.first_word_end
         self._reads_source = model.reads_source
         self._num_devices = jax.local_device_count()
         self._batch_size = min(batch_size, blocks.MAX_ROWS * self._num_devices)
@@ -137,7 +201,8 @@ class Scorer:
         """Scores documents in their order, with a bounded window of documents in memory.
 
         Args:
-          documents: sequences of sentences int [M], word ids without START and END; see `Scored`.
+          documents: sequences of sentences int [M], ids of words or of their pieces, without START
+            and END; see `Scored`.
 
         Yields:
           Every document, and a list over its sentences of float32 [M + 1]: -log P(target) in nats

@@ -18,6 +18,7 @@ from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.parts_of_speech import TagClasses
 from dclm_jax.evaluation.perplexity import Perplexity, empty_sums
 from dclm_jax.evaluation.results import Evaluation
+from dclm_jax.evaluation.scoring import known_targets
 from dclm_jax.evaluation.significance import Sums
 
 RANGE_STARTS = (0, 1, 2, 5, 10, 20)
@@ -106,6 +107,7 @@ class Targets(Evaluation[TargetSums]):
     tags: bool = False
 
     name: ClassVar[str] = "perplexity"
+    version: ClassVar[int] = 2
 
     def measure(self, lm: Any, dataset: Dataset, on_document: OnDocument) -> TargetSums:
         total = empty_sums([lm.scorer])
@@ -113,7 +115,7 @@ class Targets(Evaluation[TargetSums]):
             raise InputError("the models predict bags of words; choose models that predict words")
         by_token, by_sentence, by_tag = [], [], []
         for document, nll in lm.scorer.score(dataset.documents):
-            total = total.add(document, nll)
+            total = total.add(document, nll, known_targets(lm.scorer, document))
             if self.tags:
                 by_tag.append(parts_of_speech.by_tag(_tags_of(document, dataset), nll))
             if total.objective == "bags":

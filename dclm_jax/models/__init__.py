@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from dclm_jax.data.vocabulary import FIRST_WORD
 from dclm_jax.errors import InputError, brief, did_you_mean
 from dclm_jax.models import autoencoder, dclm, hierarchical_rnn, larger_context, pointer
 from dclm_jax.models.base import DocumentModel
@@ -40,7 +41,7 @@ def model_class(name: str) -> type[DocumentModel]:
     return MODELS[name]
 
 
-def create(name: str, **options: Any) -> DocumentModel:
+def create(name: str, *, first_word_end: int = FIRST_WORD, **options: Any) -> DocumentModel:
     """A model by name; options are the attributes of its class."""
     cls = model_class(name)
     known = [field.name for field in cls.options()]
@@ -52,4 +53,9 @@ def create(name: str, **options: Any) -> DocumentModel:
     if "vocab_size" not in options:
         raise InputError(f"model {name} has no vocab_size; pass vocab_size=V")
     plan = default_plan(fused_scan=options.get("fused_scan", False))
-    return cls(**options, plan=plan)
+    if first_word_end > FIRST_WORD and cls.objective == "bags":
+        raise InputError(
+            f"{name} predicts bags of words, and the corpus has pieces of words; prepare it with a "
+            "vocabulary of words, without --subwords"
+        )
+    return cls(**options, first_word_end=first_word_end, plan=plan)

@@ -29,14 +29,15 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dclm_jax import files
-from dclm_jax.data.vocabulary import END
+from dclm_jax.data.vocabulary import END, FIRST_WORD, START, UNKNOWN, word_ends
 from dclm_jax.errors import InputError
 from dclm_jax.nn import stack
 from dclm_jax.nn.cells import CELLS, Params
 from dclm_jax.nn.layers import Weight, glorot_uniform
-from dclm_jax.nn.logits import OutputInputs
+from dclm_jax.nn.logits import NEVER, OutputInputs
 from dclm_jax.nn.plan import Plan, default_plan
 from dclm_jax.nn.precision import MatmulPrecision
 from dclm_jax.nn.stack import StackInput, StackState
@@ -111,7 +112,7 @@ class DocumentModel:
     """A language model of documents: P(word | earlier words of its sentence, earlier sentences).
 
     Attributes:
-      vocab_size: V, number of words, special tokens included.
+      vocab_size: V, number of words or of pieces of words, special tokens included.
       embedding_dim: K, the width of embeddings.
       hidden_dim: H, the width of hidden states.
       num_layers: number of recurrent layers of every stack.
@@ -136,6 +137,9 @@ class DocumentModel:
         less memory and more time.
       fused_scan: compute a loop over tokens as one kernel (nn/fused.py), on a TPU v5 or newer; no
         effect on other devices. The kernel has been compiled for TPUs and has never run on one.
+      first_word_end: the first id from which all entries of the vocabulary end a word: the first
+        word, or with a vocabulary of subwords the first last piece of a word. Not an option of a
+        configuration.
       plan: how the platform computes the model; changes only speed and memory, and is not an option
         of a configuration.
 
@@ -174,6 +178,7 @@ class DocumentModel:
     matmul_precision: MatmulPrecision = "default"
     remat: bool = False
     fused_scan: bool = False
+    first_word_end: files.Size = dataclasses.field(default=FIRST_WORD, repr=False, kw_only=True)
     plan: Plan = dataclasses.field(default_factory=default_plan, repr=False, kw_only=True)
 
     name: ClassVar[str]
@@ -192,7 +197,8 @@ class DocumentModel:
     @classmethod
     def options(cls) -> list[dataclasses.Field]:
         """The attributes that a configuration sets."""
-        return [field for field in dataclasses.fields(cls) if field.name != "plan"]
+        others = "first_word_end", "plan"
+        return [field for field in dataclasses.fields(cls) if field.name not in others]
 
     def __post_init__(self):
         files.require_valid(self, "model.")
@@ -205,6 +211,20 @@ class DocumentModel:
     def gate_context_dim(self) -> int:
         """Width of the context that the first layer reads in addition to x (Eq. 5); 0 for none."""
         return 0
+
+    @property
+    def has_pieces(self) -> bool:
+        """Whether targets are pieces of words, and UNKNOWN is read and never predicted."""
+        return self.first_word_end > FIRST_WORD
+
+    def predicted(self, targets: jax.Array, mask: jax.Array) -> jax.Array:
+        """The mask without the targets that the model only reads."""
+        return mask & (targets != UNKNOWN) if self.has_pieces else mask
+
+    def num_targets(self, targets: jax.Array, mask: jax.Array) -> jax.Array:
+        """The number of words and ENDs among the ids `targets` where `mask`."""
+        is_last = word_ends(targets, self.first_word_end) | (targets == END)
+        return jnp.sum(self.predicted(targets, mask) & is_last)
 
     def init(self, key: jax.Array) -> Params:
         """Initial parameters; a subclass adds its own, drawn from `own_key(key)`."""
@@ -278,6 +298,13 @@ class DocumentModel:
     def output_layer(self, params: Params) -> OutputLayer:
         """The softmax over the vocabulary (Eq. 2)."""
         return OutputLayer(self.output_kernel(params), params["output"]["bias"])
+
+    def masked_bias(self, bias_V: jax.Array) -> jax.Array:
+        """The bias of the softmax. With a vocabulary of subwords START and UNKNOWN have probability
+        0, so that the probabilities of all sequences of pieces add up to 1."""
+        if not self.has_pieces:
+            return bias_V
+        return bias_V.at[np.array([START, UNKNOWN])].set(NEVER)
 
     def output_kernel(self, params: Params) -> Weight:
         """The output matrix [D, V], which may be the embedding matrix."""

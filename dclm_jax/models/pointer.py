@@ -95,7 +95,8 @@ class PointerDRNNLM(DRNNLM):
         weights, h_NxBxH = params["pointer"], outputs
         keys_MxBxA, targets_MxB = conditioning.inputs
         scores_NxBxM = jnp.einsum("nba,mba->nbm", h_NxBxH @ weights["query"], keys_MxBxA)
-        scores_NxBxM = jnp.where(targets_MxB.T >= 0, scores_NxBxM, -jnp.inf)
+        may_copy_MxB = self.predicted(targets_MxB, targets_MxB >= 0)
+        scores_NxBxM = jnp.where(may_copy_MxB.T, scores_NxBxM, -jnp.inf)
         sentinel_NxB = h_NxBxH @ weights["sentinel"] + weights["sentinel_bias"]
         scores_NxBxX = jnp.concatenate([scores_NxBxM, sentinel_NxB[..., None]], axis=-1)
         log_probs_NxBxX = jax.nn.log_softmax(scores_NxBxX)

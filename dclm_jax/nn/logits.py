@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from dclm_jax.nn.layers import rounded_product
 from dclm_jax.nn.plan import Plan
 
-_NEVER = -1e30
+NEVER = -1e30
 """The logit of entries with probability 0, which have no gradient."""
 
 
@@ -169,7 +169,7 @@ class OutputInputs(NamedTuple):
         )
         return self._replace(
             kernel_DxV=jnp.pad(self.kernel_DxV, columns),
-            bias_V=jnp.pad(self.bias_V, (0, missing), constant_values=_NEVER),
+            bias_V=jnp.pad(self.bias_V, (0, missing), constant_values=NEVER),
             shared=shared,
         )
 

@@ -26,7 +26,7 @@ class Likelihood(NamedTuple):
       nll: the sum that training minimizes: `nats`, or for a model of bags of words the sum over
         sentences of the mean nats per word.
       extra: nats of the model's `further_loss`.
-      tokens: number of targets.
+      tokens: number of targets: words and ENDs.
       sentences: number of sentences.
       terms: number of terms in `nll`: targets, or sentences with words.
     """
@@ -105,10 +105,11 @@ def batch_likelihood(
             contexts: Any = read.context_features
             read = read._replace(context_features=contexts * masks.contexts[:, 0])
     inputs = output_inputs(model, params, read, tokens)
-    weights = mask.astype(inputs.bias_V.dtype).reshape(-1)
+    weights = model.predicted(targets, mask).astype(inputs.bias_V.dtype).reshape(-1)
     nll: jax.Array = summed_nll(inputs, targets.reshape(-1), weights, model.plan)
     extra = model.further_loss(params, read.contexts, read.context, targets, mask)
-    return Likelihood(nll, nll, extra, jnp.sum(mask), sentences, jnp.sum(mask))
+    num_targets = model.num_targets(targets, mask)
+    return Likelihood(nll, nll, extra, num_targets, sentences, num_targets)
 
 
 def _carried(model: DocumentModel, params: Params, context: Context, earlier: Batch) -> Context:
@@ -158,7 +159,7 @@ def block_nll(
 
     Returns:
       The context after the sentences and the negative log-likelihoods [B, S, N], which are 0 at
-      padding, at targets that are not scored and, for bag-of-words models, at END.
+      padding, at targets that are not scored or not predicted and, for bag-of-words models, at END.
     """
     read, nll_BxSxN = read_and_score(model, params, context, batch, scored)
     return read.context, nll_BxSxN
@@ -181,20 +182,21 @@ def read_and_score(
         bags = model.bags(params, read.contexts)
         nll_RxN = token_nll(bags, *bag_targets(targets, mask), model.plan)
         return read, jnp.swapaxes(nll_RxN.reshape(len(mask), -1, mask.shape[1]), 0, 1)
+    mask = model.predicted(targets, mask)
     inputs = output_inputs(model, params, read, tokens)
     nll_F = token_nll(inputs, targets.reshape(-1), mask.reshape(-1), model.plan)
     return read, jnp.moveaxis(nll_F.reshape(mask.shape), 2, 0)
 
 
 def next_log_probs(
-    model: DocumentModel, params: Params, context: Context, batch: Batch, position: jax.Array
+    model: DocumentModel, params: Params, context: Context, batch: Batch, position_B: jax.Array
 ) -> jax.Array:
-    """log P [B, V] in nats of every word and END as the target at a position of one sentence.
+    """log P [B, V] in nats of every entry of the vocabulary as a target of one sentence.
 
     Args:
       context: the context before the sentence.
       batch: one sentence [B, 1, N] per document.
-      position: int [], the number of words before the target.
+      position_B: int [B], the number of ids before the target.
     """
     model = dataclasses.replace(model, remat=False)
     tokens, _, mask = time_major(batch)
@@ -202,8 +204,7 @@ def next_log_probs(
     inputs = output_inputs(model, params, read, tokens)
     # Features are flattened from [1, N, B].
     rows = tokens.shape[2]
-    position_B = position * rows + jnp.arange(rows)
-    return jax.nn.log_softmax(inputs.logits_at(position_B))
+    return jax.nn.log_softmax(inputs.logits_at(position_B * rows + jnp.arange(rows)))
 
 
 def block_measures(
@@ -264,7 +265,7 @@ def output_inputs(
     its context instead, and the kernel multiplies both. Models with such contexts have no pointer.
     """
     output = model.output_layer(params)
-    kernel_DxV = output.kernel.array
+    kernel_DxV, bias_V = output.kernel.array, model.masked_bias(output.bias)
     features, contexts = read.features, read.context_features
     if contexts is None or output.context_kernel is None:
         shared = copies = None
@@ -272,19 +273,17 @@ def output_inputs(
             shared = hashed_logits(output.bigrams, tokens.reshape(-1, 1), model.vocab_size)
         if read.pointer is not None:
             copies = _copies(read.pointer)
-        return OutputInputs(as_matrix(features), kernel_DxV, output.bias, shared, copies)
+        return OutputInputs(as_matrix(features), kernel_DxV, bias_V, shared, copies)
     kernel_ExV = output.context_kernel.array
     sentences, length, rows, _ = features.shape
     if sentences * rows * model.vocab_size > model.plan.shared_logits:
         contexts = jnp.broadcast_to(contexts[:, None], (*features.shape[:3], contexts.shape[-1]))
         joined = jnp.concatenate([features, contexts], axis=-1)
-        return OutputInputs(
-            as_matrix(joined), jnp.concatenate([kernel_DxV, kernel_ExV]), output.bias
-        )
+        return OutputInputs(as_matrix(joined), jnp.concatenate([kernel_DxV, kernel_ExV]), bias_V)
     shared = RowLogits(
         product(as_matrix(contexts), kernel_ExV), _sentence_index(sentences, length, rows)
     )
-    return OutputInputs(as_matrix(features), kernel_DxV, output.bias, shared)
+    return OutputInputs(as_matrix(features), kernel_DxV, bias_V, shared)
 
 
 def _copies(pointer: Pointer) -> Copies:

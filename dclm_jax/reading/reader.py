@@ -2,7 +2,7 @@
 
     state = reader.open(rows, sources)                  before the first sentence, B = rows
     state, nll = reader.read(state, sentences)          after whole sentences
-    log_probs = reader.next(state, words)               of the next word of a sentence
+    log_probs = reader.next(state, prefixes)            of the next id of a sentence per row
     state = state.take(rows)                            rows repeated, dropped, reordered
     state = reader.select(is_first, state, other)       each row from one of two states
     state = reader.after(documents)                     after documents of any lengths
@@ -138,20 +138,21 @@ class Reader:
         context = self._run(batch_elements.select, is_first_B, first.context, second.context)
         return ReaderState(self, first.rows, context)
 
-    def next(self, state: ReaderState, words: np.ndarray) -> np.ndarray:
-        """log P float32 [B, V] in nats of the next word or END after the first words of a sentence.
+    def next(self, state: ReaderState, prefixes: Sequence[np.ndarray]) -> np.ndarray:
+        """log P float32 [B, V] in nats of the next id after the first ids of a sentence.
 
         Args:
           state: a state of this reader.
-          words: int [M] word ids, the same in all rows.
+          prefixes: one per row, each int [M], the first ids of a sentence without START.
         """
         if self.model.objective == "bags":
             raise InputError(
                 f"{self.model.name} predicts bags of words and no next word; choose a model that "
                 "predicts words"
             )
-        batch = blocks.next_block([[words]] * state.rows, 0, 1, state.rows)
-        return np.asarray(self._run(next_log_probs, state.context, batch, len(words)))
+        batch = blocks.next_block([[prefix] for prefix in prefixes], 0, 1, state.rows)
+        position_B = np.array([len(prefix) for prefix in prefixes])
+        return np.asarray(self._run(next_log_probs, state.context, batch, position_B))
 
     def vectors(self, state: ReaderState) -> np.ndarray | None:
         """The contexts as vectors [B, X] (`DocumentModel.vector`); None if the model has none."""

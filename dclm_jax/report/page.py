@@ -195,6 +195,9 @@ def _words(score: SentenceScore, columns: Mapping[str, Sequence[str | None]]) ->
     tokens = []
     rows = zip(score.tokens, score.log_probs, no_context, score.known, strict=True)
     for index, (token, log_prob, log_prob_no_context, known) in enumerate(rows):
+        if math.isnan(log_prob):
+            tokens.append(Word(token, "unknown", "marked as OOV by the text; not predicted", []))
+            continue
         classes, numbers = SURPRISAL.of(-log_prob), [f"{-log_prob:.1f}"]
         title = f"{-log_prob:.2f} nats"
         if log_prob_no_context is not None:
@@ -271,9 +274,12 @@ def _document_parts() -> Any:
 def _mean(score: DocumentScore) -> str:
     """The mean per target."""
     sentences = score.sentences
-    log_probs = np.array([p for sentence in sentences for p in sentence.log_probs])
-    no_context = np.array(
-        [p for sentence in sentences for p in sentence.log_probs_no_context or ()]
+    log_probs, no_context = (
+        np.array([p for values in values_of_sentences for p in values or () if not math.isnan(p)])
+        for values_of_sentences in (
+            [sentence.log_probs for sentence in sentences],
+            [sentence.log_probs_no_context for sentence in sentences],
+        )
     )
     if not log_probs.size:
         return "no words"

@@ -70,11 +70,15 @@ class Perplexities:
         return "\n".join(lines)
 
     def _table(self) -> list[tuple[str, ...]]:
-        header = "run", "parameters", "targets", "perplexity", "in-vocabulary", "bits/word"
-        rows: list[tuple[str, ...]] = [header]
+        has_pieces = any(sums.perplexity.has_pieces for sums in self.sums.values())
+        third = "bits/character" if has_pieces else "in-vocabulary"
+        rows: list[tuple[str, ...]] = [
+            ("run", "parameters", "targets", "perplexity", third, "bits/word")
+        ]
         for label, lm in {**self.runs, **self.others}.items():
             measured = self.sums[label].perplexity
-            numbers = measured.perplexity, measured.known_perplexity, measured.bits_per_word
+            other = measured.bits_per_character if has_pieces else measured.known_perplexity
+            numbers = measured.perplexity, other, measured.bits_per_word
             rows.append(
                 (label, f"{lm.num_parameters:,}", f"{measured.tokens:,}", *map(_text, numbers))
             )

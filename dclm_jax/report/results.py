@@ -69,6 +69,7 @@ class RunFacts:
       config: the configuration, with keys such as "a.b".
       objective: see `perplexity.COUNTING_RULES`.
       has_context: whether the score of a sentence depends on earlier sentences.
+      has_pieces: whether the vocabulary has pieces of words, so that no word is OOV.
       own_oov_rate: OOV rate of the test split of the training corpus; None if unknown.
       step: training step of the parameters.
       training_text: beginning of the checksum of the training text; None if unknown.
@@ -83,6 +84,7 @@ class RunFacts:
     parameters: int
     objective: str
     has_context: bool
+    has_pieces: bool
     own_oov_rate: float | None
     step: int | None
     matmul_precision: str | None
@@ -139,6 +141,7 @@ def facts_of(lm: TextScorer, directory: str) -> RunFacts:
         parameters=lm.num_parameters,
         objective=lm.scorer.objective,
         has_context=lm.scorer.context_order != 0,
+        has_pieces=lm.vocabulary.has_pieces,
         own_oov_rate=lm.text.unknown_rates.get("test"),
         step=lm.step,
         matmul_precision=lm.matmul_precision,

@@ -78,7 +78,11 @@ def _perplexity(all_rows: Sequence[Row], compared: Compared) -> Table:
         Column("validation", validation, _mean_text),
         _spreads(all_rows, "test", _of_test(lambda test: test.perplexity)),
         Column("test, 95% interval", intervals, "[{:.2f}, {:.2f}]".format),
-        _spreads(all_rows, "test, in-vocabulary", _of_test(lambda test: test.known_perplexity)),
+        _spreads(all_rows, "bits/character", _of_test(lambda test: test.bits_per_character))
+        if all_rows[0].facts.has_pieces
+        else _spreads(
+            all_rows, "test, in-vocabulary", _of_test(lambda test: test.known_perplexity)
+        ),
         _spreads(all_rows, "bits/word", _of_test(lambda test: test.bits_per_word)),
     ]
     comparisons = compared[baseline]
@@ -117,13 +121,26 @@ def _about_perplexity(all_rows: Sequence[Row], columns: Sequence[Column], baseli
         valid, test = measured[0]
         if message := oov_warning(test.oov_rate, first.own_oov_rate):
             parts.insert(0, f"warning: {message}.")
-        about += (
-            f" There are {valid.tokens:,} validation and {test.tokens:,} test targets. The "
-            f"vocabulary has {test.vocabulary_size:,} entries, and "
-            f"{100 * test.oov_rate:.2f}% of the test words are OOV."
-        )
+        about += f" There are {valid.tokens:,} validation and {test.tokens:,} test targets."
+        if test.has_pieces:
+            about += (
+                f" The vocabulary has {test.vocabulary_size:,} subwords, and targets are words. No "
+                "test word is OOV: perplexities are larger than with UNKNOWN in place of "
+                "rare words, which are the hardest to predict."
+            )
+            if test.unpredicted_words:
+                about += (
+                    f" {test.unpredicted_words:,} test words that the text itself marks as OOV are "
+                    "read and not predicted."
+                )
+        else:
+            about += (
+                f" The vocabulary has {test.vocabulary_size:,} entries, and "
+                f"{100 * test.oov_rate:.2f}% of the test words are OOV."
+            )
+    omits = "" if first.has_pieces else " In-vocabulary perplexity omits OOV words."
     parts.append(
-        f"{about} In-vocabulary perplexity omits OOV words. Bits per word are the bits of all "
+        f"{about}{omits} Bits per word are the bits of all "
         "targets divided by the number of words. Several seeds are shown as mean ± "
         "standard deviation. 95% intervals are from a bootstrap over test documents, with the same "
         "resamples for all rows. p is from a one-sided z-test over documents: whether the "

@@ -49,7 +49,10 @@ def open_job(config: ConfigDict | Mapping[str, Any]) -> Job:
             "for example --config.data.directory=data/ptb"
         )
     training, valid = (open_corpus(directory, split) for split in ("train", "valid"))
-    model = models.create(vocab_size=len(training.vocabulary), **settings.model)
+    vocabulary = training.vocabulary
+    model = models.create(
+        vocab_size=len(vocabulary), first_word_end=vocabulary.first_word_end, **settings.model
+    )
     if model.reads_source and segment_length:
         raise InputError(
             f"data.segment_length is {segment_length}, but {model.name} reads whole documents; set "

@@ -32,7 +32,7 @@ from dclm_jax.data.encoding import vocabulary_warning
 from dclm_jax.errors import DivergenceError
 from dclm_jax.evaluation.datasets import documents_of
 from dclm_jax.evaluation.perplexity import Perplexity, perplexity_of
-from dclm_jax.evaluation.scoring import Scorer
+from dclm_jax.evaluation.scoring import Scorer, SummedScorer
 from dclm_jax.log import job_logger, logger
 from dclm_jax.models.base import Params
 from dclm_jax.nn.precision import SCORING_PRECISION
@@ -287,7 +287,8 @@ class _Run:
         job, progress, step = self._job, self.progress, self.step
         model = dataclasses.replace(job.model, matmul_precision=SCORING_PRECISION)
         scorer = Scorer(model, params, batch_size=job.config.training.evaluation_batch_size)
-        measured = perplexity_of(scorer, documents_of(job.valid))
+        summed = SummedScorer(scorer, model.first_word_end)
+        measured = perplexity_of(summed, documents_of(job.valid))
         perplexity, epoch = measured.perplexity, step / job.batches.steps_per_epoch
         if math.isnan(perplexity):
             raise self._divergence(step, "the validation loss is not a number")

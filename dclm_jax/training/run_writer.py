@@ -15,7 +15,8 @@ import filelock
 
 from dclm_jax import files, processes, storage
 from dclm_jax.data.corpus import MANIFEST_FILE, Corpus
-from dclm_jax.data.vocabulary import Vocabulary
+from dclm_jax.data.subwords import load_vocabulary
+from dclm_jax.data.vocabulary import VOCABULARY_FILE
 from dclm_jax.errors import InputError
 from dclm_jax.models.base import Params
 from dclm_jax.training.checkpoints import Checkpoints
@@ -30,7 +31,6 @@ from dclm_jax.training.workdir import (
     METRICS_FILE,
     RESULT_FILE,
     TEXT_FILE,
-    VOCABULARY_FILE,
     TrainingResult,
     read_config,
     trained_steps,
@@ -149,7 +149,7 @@ class RunWriter(contextlib.AbstractContextManager):
                 f"--workdir, or add --config.training.start_from={self.workdir} to initialize "
                 "from it"
             )
-        if Vocabulary.load(folder / VOCABULARY_FILE).fingerprint != corpus.vocabulary.fingerprint:
+        if load_vocabulary(folder / VOCABULARY_FILE).fingerprint != corpus.vocabulary.fingerprint:
             raise InputError(
                 f"{self.workdir} has a run whose vocabulary differs from {directory}; choose a "
                 "new --workdir or the corpus of the run"

@@ -20,9 +20,9 @@ import safetensors.numpy
 
 import dclm_jax
 from dclm_jax import files, storage
-from dclm_jax.data.corpus import VOCABULARY_FILE, TrainingText
+from dclm_jax.data.corpus import TrainingText
 from dclm_jax.data.documents import PLAIN
-from dclm_jax.data.vocabulary import Vocabulary
+from dclm_jax.data.vocabulary import VOCABULARY_FILE, Vocabulary
 from dclm_jax.errors import InputError, brief
 from dclm_jax.models.base import Params
 from dclm_jax.training.freezing import by_path, with_leaves

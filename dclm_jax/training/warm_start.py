@@ -63,7 +63,12 @@ def _take(
     params: Params,
     vocabulary: Vocabulary,
 ) -> Start:
-    spellings = (np.array(known.words, object) for known in (vocabulary, source.vocabulary))
+    if vocabulary.has_pieces != source.vocabulary.has_pieces:
+        raise InputError(
+            f"of {run} and data.directory one has words and one has subwords; prepare the corpus "
+            f"with --vocabulary={run}"
+        )
+    spellings = (np.array(known.entries, object) for known in (vocabulary, source.vocabulary))
     _, words, source_words = np.intersect1d(*spellings, assume_unique=True, return_indices=True)
     if len(words) == len(SPECIAL_TOKENS):
         raise InputError(

@@ -12,12 +12,13 @@ import jax
 
 from dclm_jax import files, models, storage
 from dclm_jax.data.corpus import TrainingText
-from dclm_jax.data.vocabulary import Vocabulary
+from dclm_jax.data.subwords import load_vocabulary
+from dclm_jax.data.vocabulary import VOCABULARY_FILE, Vocabulary
 from dclm_jax.errors import InputError, brief
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.training import saved_model
 from dclm_jax.training.checkpoints import Checkpoints, newest_step
-from dclm_jax.training.saved_model import CONFIG_FILE, CORPUS_FILE, TEXT_FILE, VOCABULARY_FILE
+from dclm_jax.training.saved_model import CONFIG_FILE, CORPUS_FILE, TEXT_FILE
 
 LOCK_FILE = "lock"
 METRICS_FILE = "metrics.jsonl"
@@ -89,8 +90,9 @@ def read_config(workdir: storage.Location) -> dict[str, Any]:
         raise InputError(
             f"{path}: data.directory has characters that file names cannot have; expected a path"
         )
-    if "vocab_size" in config["model"]:
-        raise InputError(f"{path}: model.vocab_size is not an option; remove it")
+    for name in ("vocab_size", "first_word_end"):
+        if name in config["model"]:
+            raise InputError(f"{path}: model.{name} is not an option; remove it")
     return config
 
 
@@ -133,9 +135,13 @@ class RestoredRun(NamedTuple):
 def restore_run(workdir: Path) -> RestoredRun:
     """Model, best parameters and vocabulary of a run, on the available devices."""
     config = read_config(workdir)
-    vocabulary = Vocabulary.load(workdir / VOCABULARY_FILE)
+    vocabulary = load_vocabulary(workdir / VOCABULARY_FILE)
     try:
-        model = models.create(vocab_size=len(vocabulary), **config["model"])
+        model = models.create(
+            vocab_size=len(vocabulary),
+            first_word_end=vocabulary.first_word_end,
+            **config["model"],
+        )
     except InputError as error:
         message = f"{workdir / CONFIG_FILE}: {error}; train again by the current version"
         raise InputError(message) from error

@@ -25,6 +25,7 @@ class FakeScorer:
         self.nll = nll
         self.context_order = context_order
         self.objective = "words"
+        self.first_word_end = 3
         self.num_scored = 0
         self.num_sentences_scored = 0
 

@@ -33,7 +33,7 @@ def test_values(directory):
     assert (corpus.num_documents, corpus.num_sentences, corpus.num_tokens) == (2, 3, 6)
     assert [s.tolist() for s in corpus.document(0)] == [[3, 4], [3]]
     assert [s.tolist() for s in corpus.document(1)] == [[4, 3, 2]]
-    assert corpus.vocabulary.words == ("<START>", "<END>", "<UNKNOWN>", "a", "b")
+    assert corpus.vocabulary.entries == ("<START>", "<END>", "<UNKNOWN>", "a", "b")
     assert corpus.vocabulary.counts == (3, 3, 1, 3, 2)
 
 

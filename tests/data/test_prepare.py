@@ -35,7 +35,7 @@ def test_unknown_token_maps_to_unknown_also_when_lowercased(text, out, caplog):
     corpus = open_corpus(out, "test")
     assert corpus.manifest.splits["test"].oov_tokens == 20
     assert corpus.vocabulary.unknown_token == "<unk>"
-    assert "<unk>" not in corpus.vocabulary.words
+    assert "<unk>" not in corpus.vocabulary.entries
 
 
 def test_given_vocabulary_and_its_unknown_token(tmp_path, text, out, caplog):
@@ -53,7 +53,7 @@ def test_words_of_the_training_text_are_added_to_a_vocabulary(tmp_path, text, ou
     options: dict[str, Any] = dict(vocabulary=tmp_path / "v.tsv", min_count=2)
     manifest = make_corpus({"train": text, "test": text}, out, **options)
     vocabulary = open_corpus(out, "test").vocabulary
-    assert vocabulary.words == (*old.words, "<UNK>", "a", "b")
+    assert vocabulary.entries == (*old.entries, "<UNK>", "a", "b")
     # w0 to w9 and <unk> are unknown.
     assert vocabulary.counts == (24, 24, 20, 12, 11, 10, 10, 10)
     assert manifest.vocabulary_size == 8 and manifest.splits["test"].oov_tokens == 20
@@ -184,7 +184,7 @@ def test_input_split_keeps_text_and_makes_vocabulary_from_train(text, out):
         assert words_of(out, split)[0][0] == ["a", "b", "<UNKNOWN>", "<unk>"]
     vocabulary = open_corpus(out, "train").vocabulary
     assert vocabulary.counts[:3] == (16, 16, 0)
-    assert vocabulary.counts[vocabulary.words.index("a")] == 8
+    assert vocabulary.counts[vocabulary.entries.index("a")] == 8
 
 
 def test_share_of_zero_leaves_a_split_out(text, out):

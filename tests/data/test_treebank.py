@@ -161,7 +161,7 @@ def test_split_and_vocabulary_of_the_treebank(tmp_path, caplog):
     }
     vocabulary = open_corpus(tmp_path / "out", "train").vocabulary
     # Words of the training sections alone, by their frequency.
-    assert vocabulary.words[3:] == ("A", "train")
+    assert vocabulary.entries[3:] == ("A", "train")
     assert (vocabulary.counts[3:], manifest.options["vocab_size"]) == ((21, 1), 10_000)
     assert manifest.sources["ptb"]["files"] == {"train": 21, "valid": 2, "test": 2}
     assert manifest.options["collection"] == "ptb"

@@ -9,7 +9,7 @@ COUNTER = {"b": 3, "a": 3, "c": 5, "d": 1, "<unk>": 9, "<END>": 7, "e": 1}
 
 def test_keeps_the_most_frequent_words_and_breaks_ties_alphabetically():
     vocabulary = Vocabulary(unknown_token="<unk>").extended(COUNTER, 3, 11)
-    assert vocabulary.words == (*SPECIAL_TOKENS, "c", "a", "b")
+    assert vocabulary.entries == (*SPECIAL_TOKENS, "c", "a", "b")
     # Unknown: <unk> 9, the text's <END> 7, d 1, e 1.
     assert vocabulary.counts == (11, 11, 18, 5, 3, 3)
 
@@ -17,13 +17,13 @@ def test_keeps_the_most_frequent_words_and_breaks_ties_alphabetically():
 def test_added_words_follow_the_words_of_the_vocabulary():
     old = Vocabulary((*SPECIAL_TOKENS, "d", "x", "a"), (5, 5, 4, 3, 2, 1), "<unk>")
     extended = old.extended(COUNTER, 5, 11)
-    assert extended.words == (*old.words, "c", "b")
+    assert extended.entries == (*old.entries, "c", "b")
     # The counts of both texts. Unknown in the second: <unk> 9, its <END> 7, e 1.
     assert extended.counts == (5 + 11, 5 + 11, 4 + 17, 3 + 1, 2, 1 + 3, 5, 3)
     assert extended.unknown_token == "<unk>"
-    assert old.extended(COUNTER, None, min_count=5).words == (*old.words, "c")
-    assert old.extended(COUNTER, 3).words == old.words
-    assert old.extended(COUNTER, 3, min_count=6).words == old.words
+    assert old.extended(COUNTER, None, min_count=5).entries == (*old.entries, "c")
+    assert old.extended(COUNTER, 3).entries == old.entries
+    assert old.extended(COUNTER, 3, min_count=6).entries == old.entries
 
 
 @pytest.mark.parametrize(

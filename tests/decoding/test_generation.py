@@ -90,7 +90,7 @@ class Plain(NamedTuple):
 def next_log_probs(name, sentences, words):
     """log P [V] of the next word."""
     read = reader(name, TINY)
-    log_probs_1xV = read.next(read.after([ids(sentences)]), np.array(words, np.int32))
+    log_probs_1xV = read.next(read.after([ids(sentences)]), [np.array(words, np.int32)])
     return log_probs_1xV.astype(np.float64)[0].tolist()
 
 
@@ -305,7 +305,7 @@ def test_seeds_and_numbers_decide_what_is_drawn():
 def test_words_are_drawn_as_often_as_they_are_likely(decoding):
     read, rows = reader("ccdclm"), 4000
     place = after("ccdclm", DOCUMENTS[:1])
-    log_probs_V = read.next(place, np.array([], np.int32))[0].astype(np.float64)
+    log_probs_V = read.next(place, [np.array([], np.int32)])[0].astype(np.float64)
     forbidden = [START, END, *[UNKNOWN] * (not decoding.allow_unknown)]
     weights_V = np.exp(log_probs_V / decoding.temperature)
     weights_V[forbidden] = 0

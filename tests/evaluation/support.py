@@ -14,6 +14,7 @@ class FakeScorer:
 
     context_order = 0
     objective = "words"
+    first_word_end = 3
 
     def __init__(self, table: Any, window: int = 1):
         self.table = np.asarray(table, np.float32)

@@ -19,6 +19,7 @@ from dclm_jax.evaluation import adaptation, dynamic
 from dclm_jax.evaluation.adaptation import Adaptation
 from dclm_jax.evaluation.caches import CachedScorer, CacheSetting, neural_cache
 from dclm_jax.evaluation.perplexity import perplexity_of
+from dclm_jax.evaluation.scoring import SummedScorer
 from dclm_jax.language_model import LanguageModel
 from tests.test_read_document import language_model
 
@@ -47,7 +48,9 @@ def test_given_settings_are_not_tuned(lm, documents):
     assert model is not None and params is not None
     cache = partial(neural_cache, model, params, 32)
     scorer = CachedScorer(cache, CacheSetting(0.5, 9, 5.0), 0.3, lm.scorer.vocab_size)
-    expected = perplexity_of(scorer, [lm.encode(document) for document in documents])
+    expected = perplexity_of(
+        SummedScorer(scorer, 3), [lm.encode(document) for document in documents]
+    )
     measured = adapted.perplexity(documents)
     assert measured.perplexity == pytest.approx(expected.perplexity, rel=1e-6)
     assert measured.characters and measured.own_oov_rate is not None
@@ -118,7 +121,7 @@ def test_dynamic_evaluation_tries_rates_then_decays(lm, data, documents, monkeyp
     scale = dynamic.root_mean_square(model, params, map(training.document, order))
     rate, decay = sound[0]["rate"], sound[0]["decay"]
     scorer = dynamic.DynamicScorer(model, params, scale, rate, decay)
-    measured = perplexity_of(scorer, map(lm.encode, documents))
+    measured = perplexity_of(SummedScorer(scorer, 3), map(lm.encode, documents))
     assert measured.perplexity == expected.perplexity
 
     decays = lm.adapt("dynamic", tune_on=documents, rate=0.003).adaptation.trials

@@ -18,7 +18,7 @@ from dclm_jax.evaluation.caches import (
     unigram_cache,
 )
 from dclm_jax.evaluation.perplexity import perplexity_of
-from dclm_jax.evaluation.scoring import Continuation, Scorer
+from dclm_jax.evaluation.scoring import Continuation, Scorer, SummedScorer
 from tests import oracles
 from tests.evaluation.support import FakeScorer
 from tests.exhaustive import also
@@ -155,7 +155,7 @@ def test_a_mixture_of_model_and_cache_is_one_more_scorer(small, kind):
     nll_of_documents = scores(scorer)
     for nll, flat in zip(nll_of_documents, expected, strict=True):
         np.testing.assert_allclose(np.concatenate([np.zeros(0), *nll]), flat, rtol=1e-5)
-    measured = perplexity_of(scorer, documents())
+    measured = perplexity_of(SummedScorer(scorer, 3), documents())
     targets = sum(len(words) + 1 for document in documents() for words in document)
     assert measured.tokens == targets and measured.vocabulary_size == VOCAB
     assert measured.perplexity == pytest.approx(

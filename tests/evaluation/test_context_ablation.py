@@ -20,6 +20,7 @@ class Neighbours:
     vocab_size = 30
     context_order = None
     objective = "words"
+    first_word_end = 3
 
     def score(self, documents):
         for document in documents:

@@ -95,10 +95,12 @@ def test_documents_have_the_measures_of_their_sentences(name):
         model, params, documents, no_context_too=True, batch_size=2
     )
     for (document, sentences), ids in zip(scored, DOCUMENTS, strict=True):
-        assert [len(sentence) for sentence in sentences] == [9] * len(document)
+        assert [len(sentence) for sentence in sentences] == [10] * len(document)
         for t, (sentence, by_hand) in enumerate(
             zip(sentences, expected(model, params, ids), strict=True)
         ):
+            # A word is one piece.
+            by_hand["greatest_rank"] = by_hand["rank"]
             assert sentence.keys() == by_hand.keys()
             for measure, values in sentence.items():
                 np.testing.assert_allclose(values, by_hand[measure], rtol=1e-4, atol=2e-5)
@@ -106,7 +108,8 @@ def test_documents_have_the_measures_of_their_sentences(name):
                 assert not sentence["divergence"].any()
                 assert sentence["entropy_no_context"].tolist() == sentence["entropy"].tolist()
     whole = [*distributions.measure_documents(model, params, documents, no_context_too=False)]
-    assert set(whole[0][1][0]) == set(distributions.WORD_MEASURES) - {"divergence"}
+    names = {*distributions.WORD_MEASURES, "greatest_rank"} - {"divergence"}
+    assert set(whole[0][1][0]) == names
     # Of a continuation the last sentence is measured, which may be the first of its document.
     for document, ids in zip(documents, DOCUMENTS, strict=True):
         request = [Continuation(document)]

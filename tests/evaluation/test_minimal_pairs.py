@@ -1,7 +1,9 @@
 """Minimal pairs against brute force: every sentence of every pair scored alone."""
 
 import re
+import types
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,11 +42,18 @@ def log_prob(lm, context, sentence) -> float:
     return -oracles.read(lm.model, plain, ids).nll[-1].sum()
 
 
+def fake_scorer(nll) -> Any:
+    def score(requests):
+        yield from zip(requests, nll, strict=True)
+
+    return types.SimpleNamespace(score=score, objective="words", first_word_end=3)
+
+
 def test_nats_of_alternatives_are_summed_in_float64():
     """In float32 both sums are 2^24."""
     nats = [np.array([2**24, 1, 1], np.float32), np.array([2**24, 0, 0], np.float32)]
     request = Continuation([np.array([5, 6])], 1, Choice(["a b", "a c"]))
-    (outcome,) = outcomes([(request, [nll]) for nll in nats], end_is_target=True)
+    (outcome,) = outcomes(fake_scorer([[nll] for nll in nats]), [request] * 2)
     assert outcome.log_probs == [-(2**24) - 2, -(2**24)]
 
 
@@ -108,7 +117,7 @@ def test_ties_count_a_share(log_probs, total, per_target):
     choice = Choice(["right", *"abc"][: len(ids)])
     requests = [Continuation([words], owner=choice) for words in ids]
     nll = [[np.array([0.0] * len(words) + [-x])] for words, x in zip(ids, log_probs, strict=True)]
-    (outcome,) = outcomes(zip(requests, nll, strict=True), end_is_target=True)
+    (outcome,) = outcomes(fake_scorer(nll), requests)
     assert outcome.log_probs == list(log_probs)
     assert outcome.correct == {TOTAL: float(total), PER_TARGET: float(per_target)}
 

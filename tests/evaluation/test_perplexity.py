@@ -28,7 +28,7 @@ def fake_scorer(nll, objective="words") -> Any:
     def score(documents):
         yield from zip(list(documents), nll, strict=True)
 
-    return SimpleNamespace(vocab_size=10, score=score, objective=objective)
+    return SimpleNamespace(vocab_size=10, score=score, objective=objective, first_word_end=3)
 
 
 def test_characters_are_those_of_the_text_and_one_after_each_word():
@@ -70,6 +70,7 @@ def test_sums_by_hand_as_text_and_json():
     assert expected.items() <= value.items() and value["nll_unit"] == "nats"
     others = {"nll_unit", "characters", "original_tokens", "sentences", "documents"}
     others |= {"vocabulary_size", "objective", "counting_rule"}
+    others |= {"has_pieces", "unpredicted_words"}
     assert value.keys() == expected.keys() | others
 
 
@@ -99,9 +100,10 @@ def test_without_known_targets_there_is_no_perplexity_of_them():
 def test_sums_are_exact_over_many_tokens():
     nll = [np.full(2**20 + 1, 0.1, np.float32)]
     document = [np.zeros(2**20, np.int32)]
+    known = [np.ones(2**20 + 1, bool)]
     total = Perplexity(vocabulary_size=10)
     for _ in range(8):
-        total = total.add(document, nll)
+        total = total.add(document, nll, known)
     assert total.nll == pytest.approx(8 * (2**20 + 1) * float(np.float32(0.1)), rel=1e-12)
 
 

@@ -56,6 +56,7 @@ def test_sums_by_position_and_document_against_a_loop(starts, monkeypatch):
 def test_bags_have_no_end():
     class Bags(Neighbours):
         objective = "bags"
+        first_word_end = 3
 
     result = measured(Targets(), split(), Bags())
     # Of each document a word at the first position of every sentence, then those at the second.

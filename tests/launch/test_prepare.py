@@ -100,7 +100,7 @@ def test_sentences_and_unknown_words_are_reported(tmp_path):
         (["--vocab_size=5"], ("the", "=", "rare", "Odd", "a")),
     ):
         report(*flags, "--unknown_token=<unk>")
-        assert open_corpus(out, "train").vocabulary.words[3:] == words
+        assert open_corpus(out, "train").vocabulary.entries[3:] == words
     lines = report()
     assert any(line.startswith("note: <unk> is an ordinary word, 1 times; if it") for line in lines)
     assert any(line.startswith("note: train has no OOV words, so that") for line in lines)

@@ -85,7 +85,7 @@ def test_gains_are_those_of_the_words(space, times, tmp_path):
     lm = dclm_jax.restore(space.run)
     with times.open(newline="") as file:
         texts = [row["text"].removesuffix(".") for row in csv.DictReader(file)]
-    known = {*lm.vocabulary.words[3:]}
+    known = {*lm.vocabulary.entries[3:]}
     ends = sum(n % 40 % 9 == 8 for n in range(120)) if "." not in known else 0
     oov = sum(text not in known for text in texts) + ends
     assert saved["words"] == len(rows) and (saved["rows"], saved["oov_rows"]) == (120, oov)

@@ -97,10 +97,12 @@ def test_its_first_losses_are_the_saved_ones(trained):
     saved = json.loads(GOLDEN.read_text())
     if name not in saved:
         pytest.skip(f"{name} has no saved losses: run python -m tests.models.test_learning {name}")
-    np.testing.assert_allclose(
-        run.losses[:CURVE],
-        saved[name],
-        rtol=1e-3,
+    # Steps amplify the differences in rounding between processors.
+    tolerances = np.where(np.arange(CURVE) < 10, 2e-4, 1e-2)
+    deviations = np.abs(np.array(run.losses[:CURVE]) / saved[name] - 1)
+    np.testing.assert_array_less(
+        deviations,
+        tolerances,
         err_msg=f"the losses of {name} changed. If the change is meant (another initialization, "
         "equation, optimizer or order of sums), write them again: "
         f"python -m tests.models.test_learning {name}",

@@ -66,7 +66,7 @@ def test_sentences_and_next_words_have_the_scores_of_whole_documents(name):
         for b, document in enumerate(DOCUMENTS):
             words = np.array(document[s], np.int32)
             for n in {0, 1, len(words)}:
-                log_probs_BxV = reader.next(state, words[:n])
+                log_probs_BxV = reader.next(state, [words[:n]] * 2)
                 close(-log_probs_BxV[b, [*words, END][n]], expected[b][s][n])
                 close(np.exp(log_probs_BxV.astype(np.float64)).sum(axis=1), [1, 1])
         state, nll = reader.read(state, sentence_at(s))
@@ -136,8 +136,10 @@ def test_a_state_leads_on_in_several_ways(name):
     close(last[1][0], expected_nll(reader, (first, second, candidates[0], (7,)))[3])
     close(reader.read(state, sentence_at(2))[1][1][0], expected_nll(reader, DOCUMENTS[1])[2])
     # The next word, after rows of another order.
-    log_probs_2xV = reader.next(state.take([1, 0]), np.array([3]))
+    log_probs_2xV = reader.next(state.take([1, 0]), [np.array([3]), np.array([3, 4])])
     close(-log_probs_2xV[0, 2], expected_nll(reader, (first, second, (3, 2)))[2][1])
+    longer = (*DOCUMENTS[0][:2], (3, 4, 2))
+    close(-log_probs_2xV[1, 2], expected_nll(reader, longer)[2][2])
 
 
 @pytest.mark.parametrize("name", ["hierarchical_attention_autoencoder", "standard_autoencoder"])
@@ -189,7 +191,7 @@ def test_bags_are_read_sentence_by_sentence_and_have_no_next_word():
             close(nll[b][0], expected_nll(reader, document)[s])
             assert nll[b][0][-1] == 0
     with pytest.raises(InputError, match="rnnslm predicts bags of words and no next word"):
-        reader.next(state, np.array([3]))
+        reader.next(state, [np.array([3])] * 2)
 
 
 ATTENDING = [name for name in MODELS if model_class(name).attends_to]

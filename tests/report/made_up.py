@@ -31,6 +31,7 @@ def facts(model: Any = "rnnlm", seed: Any = 0, text: Any = "a", **config: Any) -
         },
         parameters=1234,
         objective="words",
+        has_pieces=False,
         has_context=model not in ("rnnlm", "rlm"),
         own_oov_rate=None,
         step=20,

@@ -16,6 +16,7 @@ def model(workdir) -> Any:
         workdir=str(workdir),
         config={"model": {"name": "neighbours"}, "data": {"directory": "corpus"}},
         num_parameters=1,
+        vocabulary=types.SimpleNamespace(has_pieces=False),
         scorer=types.SimpleNamespace(objective="words", context_order=None),
         text=types.SimpleNamespace(unknown_rates={"test": 0.1}),
         step=20,

@@ -84,7 +84,7 @@ def initial_state(settings, workdir: Path, monkeypatch) -> Any:
 
 
 def words_of(prepared: Path) -> tuple[str, ...]:
-    return Vocabulary.load(prepared / "vocabulary.tsv").words
+    return Vocabulary.load(prepared / "vocabulary.tsv").entries
 
 
 # What is taken
