@@ -3,7 +3,7 @@
 The name of the model follows the name of the file, after a colon. `bash launch/quickstart.sh` runs
 these commands for `rnnlm` and `pointer_drnnlm`, and reports the results:
 
-    python -m launch.prepare --corpus=sotu --vocab_size=5000 --split_documents_at=600 \
+    python -m launch.prepare --corpus=sotu --subwords=5000 --split_documents_at=600 \
         --output=runs/quickstart/data
     python -m launch.train --config=configs/quickstart.py:pointer_drnnlm \
         --config.data.directory=runs/quickstart/data --workdir=runs/quickstart/pointer_drnnlm

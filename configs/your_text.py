@@ -4,7 +4,8 @@ The name of the model follows the name of the file, after a colon: any model of
 dclm_jax/models/README.md. Train rnnlm as the baseline, and pointer_drnnlm with context carried
 across segments:
 
-    python -m launch.prepare --input=reviews.csv --text_key=review --lowercase --output=data/reviews
+    python -m launch.prepare --input=reviews.csv --text_key=review --lowercase --subwords=8000 \
+        --output=data/reviews
     python -m launch.train --config=configs/your_text.py:pointer_drnnlm \
         --config.data.directory=data/reviews --config.data.carry_context=true \
         --workdir=runs/reviews/pointer_drnnlm
@@ -14,6 +15,10 @@ Three epochs, for a first impression, took 16 minutes per million words on one b
     python -m launch.train --config=configs/your_text.py:pointer_drnnlm \
         --config.data.directory=data/reviews --config.data.carry_context=true \
         --config.training.epochs=3 --workdir=runs/first/pointer_drnnlm
+
+With --subwords no word is out of vocabulary, and names, rare words and the words of a topic count,
+which context predicts best. For a comparison with the papers leave --subwords out: the vocabulary
+then has the most frequent words (--vocab_size, by default 10,000), and all others are UNKNOWN.
 
 The settings are one LSTM layer, embeddings tied to the output layer, dropout 0.35 with one mask per
 sentence and 0.15 on recurrent weights, Adam at 0.002 with a cosine schedule to zero, clipping at

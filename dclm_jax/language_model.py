@@ -351,9 +351,7 @@ class LanguageModel(NeuralModel, SentenceModel):
         for t, (targets, weights) in enumerate(zip(words, weights_of, strict=True)):
             positions = self._attended(words[:t], first[:t], weights.shape[1])
             # Adjacent positions of the pieces of a word are one position.
-            starts = [
-                index for index, (_, is_first) in enumerate(positions) if is_first or not index
-            ]
+            starts = [index for index, (_, is_first) in enumerate(positions) if is_first]
             names = [positions[index][0] for index in starts]
             weights = weights[first[t]]
             if starts:
@@ -383,7 +381,10 @@ class LanguageModel(NeuralModel, SentenceModel):
             positions += inputs if of_words else [*inner, (END_TOKEN, True)]
         if of_words:
             return positions or [("c_0", True)]
-        return [("softmax", True), *positions[len(positions) - (size - 1) :]]
+        # The oldest word may have lost its first pieces.
+        memory = positions[len(positions) - (size - 1) :]
+        memory = [(word, is_first or not n) for n, (word, is_first) in enumerate(memory)]
+        return [("softmax", True), *memory]
 
     def order(
         self, sentences: Document | Sequence[SentenceText], beam: int = DEFAULT_BEAM

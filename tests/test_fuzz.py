@@ -3,6 +3,7 @@ file."""
 
 import json
 import re
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,10 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dclm_jax import files
-from dclm_jax.data import text_files
+from dclm_jax.data import subwords, text_files
 from dclm_jax.data.corpora import treebank
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.readers import TextReader, read_documents
+from dclm_jax.data.subwords import load_vocabulary
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.minimal_pairs import read_alternatives
@@ -81,6 +83,29 @@ def of_list(read: Callable[[str, nbest.NBestList], Any]) -> Callable[[Path], Any
     return of_two_segments
 
 
+def pieces_folder(folder: Path) -> Path:
+    """A saved vocabulary of subwords."""
+    subwords.learn({"ab": 3, "ba": 2}, 260, 1).save(folder / "vocabulary.tsv")
+    return folder
+
+
+def saved_pieces(name: str) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        return (pieces_folder(Path(folder)) / name).read_bytes()
+
+
+def of_pieces(name: str) -> Callable[[Path], Any]:
+    """A reader of one file of a vocabulary of subwords; the others are sound."""
+
+    def read_one(path: Path) -> Any:
+        content = path.read_bytes()
+        write(pieces_folder(path.parent) / name, content)
+        vocabulary = load_vocabulary(path.parent)
+        return vocabulary.decode(vocabulary.encode(["abba", "Ω"]).tolist())
+
+    return read_one
+
+
 READERS = {
     "lines": Reader("t", "the cat sat .\nit was .\n\n= 2 =\na dog barked .\n", read),
     "UTF-16": Reader("t", "cat\n\nsat".encode("utf-16"), lambda p: read(p, encoding="utf-16")),
@@ -112,6 +137,11 @@ READERS = {
     "vocabulary": Reader(
         "v.tsv", "<START>\t3\n<END>\t3\n<UNKNOWN>\t1\t<unk>\na\t3\nb\t2\n", Vocabulary.load
     ),
+    "word counts": Reader("word_counts.tsv", "ab\t3\nba\t2\n", of_pieces("word_counts.tsv")),
+    "entries of pieces": Reader(
+        "vocabulary.tsv", saved_pieces("vocabulary.tsv"), of_pieces("vocabulary.tsv")
+    ),
+    "pieces": Reader("pieces.model", saved_pieces("pieces.model"), of_pieces("pieces.model")),
     "list of Moses": Reader(
         "t",
         "0 ||| a b ||| LM0= -1 TM0= -3 -4 ||| -7\n0 ||| ||| LM0=-2 TM0=1 2 ||| -8\n",

@@ -122,6 +122,20 @@ def test_a_corpus_is_prepared_and_read(bucket, texts, data, caplog):
     assert caplog.messages[-1] == f"reusing {place}: it has the same sources and options"
 
 
+def test_subwords_are_prepared_and_read(bucket, tmp_path):
+    text = tmp_path / "text"
+    text.write_text("the cat sat .\nthe cats sit .\n" * 9)
+    place, other = f"{bucket}/pieces", f"{bucket}/other"
+    prepare({"train": text}, place, options=PrepareOptions(subwords=270))
+    corpus = open_corpus(place, "train")
+    assert {"pieces.model", "word_counts.tsv"} <= {*names(place)}
+    text.write_text("a new word\n")
+    prepare({"test": text}, other, options=PrepareOptions(vocabulary=place))
+    test = open_corpus(other, "test")
+    assert test.vocabulary == corpus.vocabulary
+    assert test.vocabulary.decode(test.tokens.tolist()) == ["a", "new", "word"]
+
+
 def test_another_corpus_is_refused_or_replaces_the_old_one(bucket, texts):
     place = f"{bucket}/data"
     prepared(texts, place)

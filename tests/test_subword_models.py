@@ -10,20 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dclm_jax import models
+import dclm_jax
+from dclm_jax import models, strings
 from dclm_jax.coherence.compare import Fixed
 from dclm_jax.data import subwords
 from dclm_jax.data.corpus import TrainingText
+from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.vocabulary import END, START, UNKNOWN
 from dclm_jax.decoding.choices import Decoding
 from dclm_jax.decoding.generation import MAX_PIECES
 from dclm_jax.errors import InputError
+from dclm_jax.evaluation.minimal_pairs import Choice
 from dclm_jax.language_model import Autoencoder, LanguageModel
 from dclm_jax.mixture import mix
 from dclm_jax.models.base import DocumentModel
 from dclm_jax.rescoring.nbest import NBestList, Segment
 from dclm_jax.rescoring.search import Rescorer
-from dclm_jax.training.saved_model import read_params
 from tests import oracles
 from tests.models.support import likelihood, pack, random_params
 
@@ -33,12 +35,12 @@ PLAIN = [["aab", "ab"], ["abab", "c"], ["b", "abba", "b"]]
 
 
 @functools.cache
-def vocabulary(size=266):
+def vocabulary(size=262):
     return subwords.learn(COUNTS, size, 40, "<unk>")
 
 
 @functools.cache
-def language_model(name="ccdclm", size=266, seed=0, **options) -> Any:
+def language_model(name="ccdclm", size=262, seed=0, **options) -> Any:
     known = vocabulary(size)
     sizes = {"embedding_dim": 4, "hidden_dim": 5, "num_layers": 1, "cell": "lstm", **options}
     if name in ("adclm", "pointer_drnnlm") or "_att_" in name:
@@ -140,7 +142,7 @@ def test_perplexity_is_per_word_and_end(name):
     assert measured.perplexity == pytest.approx(math.exp(math.fsum(known) / 20), rel=1e-5)
     words = [word for document in (TEXT, PLAIN) for row in document for word in row]
     assert measured.characters == sum(len(word) + 1 for word in words if word != "<unk>")
-    assert "14 words, none out of vocabulary; vocabulary 269 subwords" in str(measured)
+    assert "14 words, none out of vocabulary; vocabulary 265 subwords" in str(measured)
     assert "not counted: 1 words that the text itself marks as OOV" in str(measured)
     assert measured == type(measured).from_json(dataclasses.asdict(measured))
 
@@ -157,7 +159,7 @@ def test_training_has_the_nats_and_targets_of_words(name):
 
 
 def test_numbers_of_targets_do_not_depend_on_the_vocabulary():
-    sizes = {lm.perplexity([PLAIN]).tokens for lm in map(language_model, NAMES[:2], (259, 266))}
+    sizes = {lm.perplexity([PLAIN]).tokens for lm in map(language_model, NAMES[:2], (259, 262))}
     assert sizes == {sum(len(words) + 1 for words in PLAIN)}
 
 
@@ -273,8 +275,6 @@ def document_nats(lm, document):
 def test_minimal_pairs_compare_whole_words():
     lm = language_model("ccdclm")
     right, wrong, context = ["aab", "zé", "b"], ["aab", "ab"], PLAIN[:1]
-    from dclm_jax.evaluation.minimal_pairs import Choice
-
     (outcome,) = lm.minimal_pairs([Choice([" ".join(right), " ".join(wrong)], context)])
     before = document_nats(lm, context)
     expected = [before - document_nats(lm, [*context, words]) for words in (right, wrong)]
@@ -510,6 +510,23 @@ def test_vectors_and_states_do_not_depend_on_how_words_are_passed():
     np.testing.assert_allclose(vectors.document, lm.read(PLAIN).vector, rtol=1e-5, atol=1e-6)
 
 
+def test_continuations_of_strings_are_sums_over_pieces():
+    """A continuation inside a sentence; greedy if each of its pieces is the likeliest."""
+    lm = dataclasses.replace(language_model("ccdclm"), text=TrainingText(TextOptions()))
+    likeliest = lm.read().next_words("ab", 1)[0][0]
+    continuations = [" zé b", " aab", f" {likeliest}"]
+    scores = strings.score(lm, [("ab", text) for text in continuations])
+    for text, score in zip(continuations, scores, strict=True):
+        words = ["ab", *text.split()]
+        ids, read = reading(lm, [words])
+        first = len(lm.vocabulary.encode(["ab"]))
+        assert score.log_prob == pytest.approx(-math.fsum(read.nll[0][first:-1]), rel=1e-5)
+        assert list(score.ids) == ids[0][first:]
+        best = [int(p_V.argmax()) for p_V in read.probabilities[0][first:-1]]
+        assert score.is_greedy == (best == ids[0][first:])
+        assert not score.is_unknown
+
+
 def test_bags_of_words_refuse_pieces():
     with pytest.raises(
         InputError, match="^rnnslm predicts bags of words, and the corpus has pieces"
@@ -535,8 +552,6 @@ def test_words_of_many_pieces_are_told(caplog):
 
 
 def test_saved_and_pickled_models_score_equally(tmp_path):
-    import dclm_jax
-
     lm = language_model("ccdclm")
     config = {
         "model": {"name": "ccdclm", "embedding_dim": 4, "hidden_dim": 5, "num_layers": 1}
@@ -554,4 +569,3 @@ def test_saved_and_pickled_models_score_equally(tmp_path):
 
 def test_options_of_a_model_do_not_name_the_pieces():
     assert "first_word_end" not in [field.name for field in DocumentModel.options()]
-    assert read_params is not None

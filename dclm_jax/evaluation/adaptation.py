@@ -21,7 +21,7 @@ import numpy as np
 from dclm_jax.data.corpus import open_corpus, read_manifest, split_files
 from dclm_jax.data.documents import OnDocument
 from dclm_jax.data.encoding import Encoded
-from dclm_jax.data.vocabulary import Vocabulary
+from dclm_jax.data.vocabulary import Vocabulary, word_ends
 from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.evaluation import interpolation
 from dclm_jax.evaluation.caches import CachedScorer, CacheSetting, neural_cache, unigram_cache
@@ -329,7 +329,8 @@ class _Dynamic:
         first_documents, targets = [], 0
         for document in documents:
             first_documents.append(document)
-            targets += sum(len(ids) + 1 for ids in document.sentences)
+            ends = (word_ends(ids, self._first_word_end) for ids in document.sentences)
+            targets += sum(int(end.sum()) + 1 for end in ends)
             if targets >= TUNING_TARGETS:
                 break
         perplexities: dict[tuple[float, float], float] = {}

@@ -40,6 +40,8 @@ CPU_ROWS = {
     "train_codclm_16": Work("codclm", 16),
     "train_adclm_16": Work("adclm", 16),
     "score_ccdclm_16": Work("ccdclm", 16, scores=True),
+    "train_ccdclm_16_subwords": Work("ccdclm", 16, subwords=True),
+    "score_ccdclm_16_subwords": Work("ccdclm", 16, scores=True, subwords=True),
 }
 ACCELERATOR_ROWS = {
     f"{model}_{segments}x{hidden_dim}_{precision}": Work(

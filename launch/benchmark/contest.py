@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 
 from dclm_jax import models
+from dclm_jax.data.vocabulary import FIRST_WORD
 from dclm_jax.models.base import DocumentModel
 from launch.benchmark import ours, workloads
 from launch.benchmark.timing import alternate, require_same_loss
@@ -59,6 +60,8 @@ class Work:
       hidden_dim: K and H.
       precision: precision of our products: default, highest or bfloat16 (`compute_dtype`).
       scores: whether documents are scored.
+      subwords: whether words have one or two pieces, of a vocabulary of equal size; PyTorch has no
+        peer of it.
     """
 
     model: str
@@ -67,17 +70,25 @@ class Work:
     hidden_dim: int = 128
     precision: str = "default"
     scores: bool = False
+    subwords: bool = False
 
     def __str__(self) -> str:
         kind, unit = ("score", "documents") if self.scores else ("train", "segments")
         precision = f"{self.precision} precision"
-        return f"{kind} {self.model}, {self.batch_size} {unit}, H = {self.hidden_dim}, {precision}"
+        pieces = ", subwords" * self.subwords
+        size = f"{self.batch_size} {unit}, H = {self.hidden_dim}"
+        return f"{kind} {self.model}, {size}, {precision}{pieces}"
+
+    def first_word_end(self, vocab_size: int) -> int:
+        """The first id that ends a word; with pieces, half of the ids do."""
+        return vocab_size // 2 if self.subwords else FIRST_WORD
 
     def create_model(self, vocab_size: int) -> DocumentModel:
         rounds = self.precision == "bfloat16"
         return models.create(
             self.model,
             vocab_size=vocab_size,
+            first_word_end=self.first_word_end(vocab_size),
             embedding_dim=self.hidden_dim,
             hidden_dim=self.hidden_dim,
             cell="lstm",
@@ -125,15 +136,18 @@ def run(work: Work, rounds: int, seed: int, vocab_size: int = workloads.VOCAB_SI
     Raises:
       PeerError: a peer failed, or computes another loss.
     """
-    model = work.create_model(vocab_size)
+    model, first_word_end = work.create_model(vocab_size), work.first_word_end(vocab_size)
     if work.scores:
+        sentences = [10] * work.batch_size
         documents = [
-            workloads.synthetic_documents(seed + index, vocab_size, [10] * work.batch_size)
+            workloads.synthetic_documents(seed + index, vocab_size, sentences, first_word_end)
             for index in range(work.num_batches)
         ]
         contender = ours.Scoring(model, documents, seed)
     else:
-        batches = workloads.training_batches(work.batch_size, work.num_batches, seed, vocab_size)
+        batches = workloads.training_batches(
+            work.batch_size, work.num_batches, seed, vocab_size, first_word_end
+        )
         documents = [workloads.documents_of(batch) for batch in batches]
         contender = ours.Training(model, batches, seed)
     job = Job(
@@ -145,7 +159,7 @@ def run(work: Work, rounds: int, seed: int, vocab_size: int = workloads.VOCAB_SI
         precision=work.precision,
     )
     nll = contender.turn().nll
-    competitors = peers() if work.model in WITH_PEER else ()
+    competitors = peers() if work.model in WITH_PEER and not work.subwords else ()
     with contextlib.ExitStack() as stack:
         workers = {
             peer.name: stack.enter_context(
@@ -169,7 +183,7 @@ def run(work: Work, rounds: int, seed: int, vocab_size: int = workloads.VOCAB_SI
         seconds = alternate({name: partial(_second, turn) for name, turn in turns.items()}, rounds)
         memory = {peer: worker.call("memory") for peer, worker in workers.items()}
         device = {peer: worker.call("device") for peer, worker in workers.items()}
-    targets = sum(map(workloads.count_targets, documents))
+    targets = sum(workloads.count_targets(batch, first_word_end) for batch in documents)
     speeds = {name: targets / median for name, median in seconds.items()}
     return Result(speeds, {OURS: contender.memory(), **memory}, device)
 

@@ -52,6 +52,19 @@ def test_a_peer_with_another_loss_is_refused(peers):
         contest.run(Work("rnnlm", 2, 1, hidden_dim=4), 1, 0, V)
 
 
+@pytest.mark.parametrize("scores", [False, True])
+def test_subwords_are_measured_alone_and_counted_as_words(peers, scores):
+    peers(twin())
+    work = Work("rnnlm", 2, 1, hidden_dim=4, scores=scores, subwords=True)
+    assert set(contest.run(work, 1, 0, V).memory) == {"ours"}
+    first_word_end = work.first_word_end(V)
+    documents = workloads.synthetic_documents(0, V, [40] * 5, first_word_end)
+    pieces = sum(len(sentence) for document in documents for sentence in document)
+    words = workloads.count_targets(documents, first_word_end) - 200
+    assert 1.1 < pieces / words < 1.3
+    assert all(sentence[-1] >= first_word_end for document in documents for sentence in document)
+
+
 def test_models_without_a_peer_are_measured_alone(peers):
     peers(twin())
     assert set(contest.run(Work("drnnlm", 2, 1, hidden_dim=4), 1, 0, V).memory) == {"ours"}

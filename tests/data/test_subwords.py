@@ -23,15 +23,13 @@ TEXT = "the cat sat on the mat : the <unk> café\n\na cat 日 ran !\n"
 
 @pytest.fixture(scope="module")
 def vocabulary():
-    return subwords.learn(COUNTS, 264, 40, "<unk>")
+    return subwords.learn(COUNTS, 262, 40, "<unk>")
 
 
 @pytest.fixture(scope="module")
 def of_text():
-    counter: dict[str, int] = collections.Counter(
-        "low lower lowest newer newest wider : , the of".split() * 9
-    )
-    return subwords.learn(counter, 300, 1)
+    words = "low lower lowest newer newest wider : ,".split()
+    return subwords.learn({**dict.fromkeys(words, 9), "the": 900, "of": 800}, 280, 1)
 
 
 def test_ids_tell_bytes_pieces_inside_words_and_last_pieces(vocabulary):
@@ -42,7 +40,7 @@ def test_ids_tell_bytes_pieces_inside_words_and_last_pieces(vocabulary):
     last = entries[vocabulary.first_word_end :]
     assert {"a", "b"} <= {*inner} and not [piece for piece in inner if "▁" in piece]
     assert "▁" in last and all(piece.endswith("▁") for piece in last)
-    assert len(vocabulary) == 264 + 3 and vocabulary.has_pieces
+    assert len(vocabulary) == 262 + 3 and vocabulary.has_pieces
     ends = word_ends(np.arange(len(vocabulary)), vocabulary.first_word_end)
     assert ends.tolist() == [i == UNKNOWN or entry in last for i, entry in enumerate(entries)]
 
@@ -100,14 +98,14 @@ def test_a_frequent_word_has_few_pieces_and_shown_words_have_bars(of_text, vocab
 
 
 def test_equal_text_gives_equal_pieces(vocabulary):
-    again = subwords.learn(dict(reversed(COUNTS.items())), 264, 40, "<unk>")
+    again = subwords.learn(dict(reversed(COUNTS.items())), 262, 40, "<unk>")
     assert again == vocabulary and again.fingerprint == vocabulary.fingerprint
 
 
 def test_rare_characters_are_spelled_in_bytes():
     """A colon of a millionth of the text is a piece; a rarer character is not."""
     counts = {"abc": 333_000, ":": 2, "ж": 1, "x": 900_000}
-    vocabulary = subwords.learn(counts, 265, 1)
+    vocabulary = subwords.learn(counts, 262, 1)
     assert ":" in "".join(vocabulary.entries[FIRST_PIECE:])
     assert "ж" not in "".join(vocabulary.entries)
     assert len(vocabulary.encode(["ж"])) == 3
@@ -185,7 +183,7 @@ def prepared(tmp_path, name, **options):
     (tmp_path / "text.txt").write_text(TEXT * 20, "utf-8")
     sources = {split: tmp_path / "text.txt" for split in ("train", "valid")}
     out = tmp_path / name
-    options = {"subwords": 290, **options}
+    options = {"subwords": 280, **options}
     manifest = prepare(sources, out, options=PrepareOptions(**options))
     return manifest, open_corpus(out, "train")
 
@@ -220,7 +218,7 @@ def test_words_that_the_text_marks_as_oov_are_neither_characters_nor_pieces(tmp_
         {"train": tmp_path / "text.txt"},
         tmp_path / "marked",
         TextOptions(unknown_token="<unk>"),
-        PrepareOptions(subwords=290),
+        PrepareOptions(subwords=280),
     )
     train = manifest.splits["train"]
     assert train.oov_tokens == 20
@@ -228,6 +226,26 @@ def test_words_that_the_text_marks_as_oov_are_neither_characters_nor_pieces(tmp_
     assert UNKNOWN in open_corpus(tmp_path / "marked", "train").tokens
     assert "read and not predicted: 20" in statistics_table(manifest)
     assert words_of(open_corpus(tmp_path / "marked", "train"))[0][8] == "<unk>"
+
+
+def test_tags_are_of_words(tmp_path, caplog):
+    """By parts of speech, every word has its tag however many pieces it has."""
+    lines = ["the/DT cats/NNS sat/VB", "a/DT rhinoceros/NN", "", "zebras/NNS ran/VB !/."]
+    (tmp_path / "text.txt").write_text("\n".join([*lines, ""] * 9))
+    options = PrepareOptions(subwords=276)
+    sources = {"train": tmp_path / "text.txt"}
+    prepare(sources, tmp_path / "out", TextOptions(format="tagged"), options)
+    corpus = open_corpus(tmp_path / "out", "train")
+    for index in range(corpus.num_documents):
+        tags = corpus.document_tags(index)
+        words = [corpus.vocabulary.decode(ids.tolist()) for ids in corpus.document(index)]
+        assert tags is not None
+        tagged = [
+            [f"{word}/{tag}" for word, tag in zip(*pair, strict=True)]
+            for pair in zip(words, tags, strict=True)
+        ]
+        first = 0 if index % 2 == 0 else 3
+        assert tagged == [line.split() for line in lines[first : first + 2 - index % 2]]
 
 
 def test_another_text_with_the_vocabulary_of_a_corpus(tmp_path, caplog):

@@ -15,16 +15,12 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from absl import flags
 
-import dclm_jax
-from dclm_jax.data.readers import read_documents
 from tests.launch.support import (
     COMMANDS,
     REPOSITORY,
-    TOLERANCE,
     copy_run,
     entry_point,
     launch,
@@ -144,33 +140,6 @@ def test_examples_in_documents_print_what_is_shown(document, quickstart, monkeyp
         if not OF_ANOTHER_MODEL.search(example.code):
             missing = words(example.output) - words(output)
             assert not missing, f"{example.code} prints no {missing}: {output}"
-
-
-def test_surprisals_of_pieces_add_up_to_surprisals_of_words(space, tmp_path, monkeypatch, caplog):
-    pytest.importorskip("pandas")
-    text = tmp_path / "text.bpe"
-    text.write_text("w1@@ w2@@ w3 w4 w5@@ w6\nw7@@ w8\n\nw9 w1\nw2@@ w3 w4\n")
-    flags = [f"--workdir={space.run}", f"--input={text}", f"--output={tmp_path / 'pieces.tsv'}"]
-    launch("score", *flags, quiet=False)
-    recipes = (REPOSITORY / "launch/training.md").read_text()
-    section = recipes.partition("\n## Use subwords\n")[2].partition("\n## ")[0]
-    (code,) = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
-    monkeypatch.chdir(tmp_path)
-    variables: dict[str, Any] = {}
-    exec(code, variables)
-    words = variables["words"]
-
-    ended = ["w1w2w3", "w4", "w5w6", "<END>", "w7w8", "<END>", "w9", "w1", "<END>", "w2w3", "w4"]
-    assert words.word.tolist() == [*ended, "<END>"]
-    assert words.sentence.tolist() == [1, 1, 1, 1, 2, 2, 1, 1, 1, 2, 2, 2]
-    # The model has no piece with a mark.
-    assert words.known.tolist() == [0, 1, 0, 1, 0, 1, 1, 1, 1, 0, 1, 1]
-    scores = list(dclm_jax.restore(space.run).score(read_documents(text)))
-    nats = [row.measures["surprisal"] for score in scores for row in score.rows()]
-    firsts = [0, 3, 4, 6, 7, 9, 10, 11, 12, 13, 15, 16]
-    np.testing.assert_allclose(words.surprisal, np.add.reduceat(nats, firsts), rtol=TOLERANCE)
-    totals = words.groupby("document", sort=False).surprisal.sum()
-    np.testing.assert_allclose(totals, [-score.log_prob for score in scores], rtol=TOLERANCE)
 
 
 def anchors(text: str) -> set[str]:

@@ -125,6 +125,19 @@ def test_evaluation_of_two_processes_merges_exactly(space, name, arguments):
     assert len(alone) > 100
 
 
+def test_a_run_of_subwords_of_two_processes_equals_that_of_one(space, values, tmp_path):
+    """Targets are counted over all devices: words and ENDs, not pieces."""
+    corpus, runs = tmp_path / "pieces", (tmp_path / "one", tmp_path / "two")
+    launch("prepare", *space.sources(), f"--output={corpus}", "--subwords=269")
+    pieces = [f"--config.data.directory={corpus}", "--config.training.max_steps=8"]
+    pieces += ["--config.training.evaluate_every=8"]
+    launch("train", *space.training(runs[0], *values, *pieces))
+    together("train", *space.training(runs[1], *values, *pieces))
+    one, two = map(read_metrics, runs)
+    assert [line["tokens"] for line in one] == [line["tokens"] for line in two]
+    np.testing.assert_allclose(*([line["loss"] for line in run] for run in (one, two)), rtol=1e-4)
+
+
 @pytest.mark.exhaustive
 def test_results_of_two_processes_are_written_by_the_first(space, tmp_path):
     output = tmp_path / "perplexity.json"

@@ -20,7 +20,7 @@ class Pieces:
     def __init__(self, space, root):
         self.space, self.root, self.corpus = space, root, root / "pieces"
         self.prepared = launch(
-            "prepare", *space.sources(), f"--output={self.corpus}", "--subwords=290"
+            "prepare", *space.sources(), f"--output={self.corpus}", "--subwords=269"
         )
         self.run, self.rnnlm = self.train("ccdclm"), self.train("rnnlm")
 
@@ -53,7 +53,7 @@ def test_prepare_prints_pieces_per_word(pieces):
     lines = pieces.prepared.stdout.splitlines()
     (row,) = [line for line in lines if line.startswith("test ")]
     assert row.split()[-1] == f"{entry.pieces / entry.tokens:.3f}"
-    assert "vocabulary: 293 subwords with START, END and UNKNOWN" in lines
+    assert "vocabulary: 272 subwords with START, END and UNKNOWN" in lines
     assert not [line for line in lines if "OOV words:" in line or "P(UNKNOWN)" in line]
     shown = launch("prepare", f"--show={pieces.corpus}").stdout.splitlines()
     sentences = [line for line in pieces.space.text["test"].read_text().splitlines() if line]
@@ -132,7 +132,7 @@ def test_a_report_has_no_oov_words(pieces, tmp_path):
     launch("report", *flags, quiet=False)
     report = (tmp_path / "report.md").read_text("utf-8")
     assert "bits/character" in report and "in-vocabulary" not in report.lower()
-    assert "The vocabulary has 293 subwords" in report and "UNKNOWN" in report
+    assert "The vocabulary has 272 subwords" in report and "UNKNOWN" in report
     page = (tmp_path / "report.html").read_text("utf-8")
     assert 'class="' in page and "&lt;UNKNOWN&gt;" not in page
 
@@ -168,7 +168,7 @@ def test_fine_tuning_resuming_and_new_text_need_no_words(pieces, space, tmp_path
     assert "random" not in printed
     assert launch("train", *flags).stdout
     refused = refuse("evaluate", f"--workdir={pieces.run}", f"--data={space.corpus}")
-    assert "have different vocabularies" in refused and "293 subwords" in refused
+    assert "have different vocabularies" in refused and "272 subwords" in refused
     other = refuse("train", *pieces.training("ccdclm", tmp_path / "tuned"), "--nosuch=1")
     assert "nosuch" in other
 
@@ -184,7 +184,7 @@ def test_a_killed_run_resumes_exactly(pieces, tmp_path):
 
 def test_refusals(pieces, space, tmp_path):
     out = f"--output={tmp_path / 'out'}"
-    message = refuse("prepare", *space.sources(), out, "--subwords=290", "--min_count=2")
+    message = refuse("prepare", *space.sources(), out, "--subwords=269", "--min_count=2")
     assert "--subwords and --min_count are two vocabularies" in message
     message = refuse("prepare", *space.sources(), out, "--subwords=100000")
     assert "subwords is 100,000; the text has at most" in message
