@@ -152,8 +152,8 @@ class TrainingBatches:
           batch_size: B of every batch, over all devices and processes; at most the number of
             segments.
           seed: random seed, 0 or more.
-          max_sentence_length: maximum number of words per sentence; longer sentences are omitted,
-            also from contexts. 0 for no maximum.
+          max_sentence_length: maximum number of words, or of pieces of words, per sentence; longer
+            sentences are omitted, also from contexts. 0 for no maximum.
           earlier_sentences: C, the number of sentences before each segment, the batch's `earlier`.
           has_source: whether each segment is its own source, the batch's `source`.
         """
@@ -286,7 +286,7 @@ class _Sentences:
         if not len(indices):
             raise InputError(
                 f"max_sentence_length is {most_words}; the shortest sentence of the training text "
-                f"has {lengths.min()} words; choose at least this number"
+                f"has {lengths.min()} words, or pieces of words; choose at least this number"
             )
         return cls(corpus, begins[indices], lengths[indices], np.searchsorted(indices, documents))
 

@@ -34,10 +34,10 @@ class Decoding:
         sample from (nucleus sampling, Holtzman et al. 2020); 1 for all words.
       allow_unknown: generate UNKNOWN, too.
 
-    Temperature, `top_k` and `top_p` also act on the decision of autoencoders whether a document
-    ends. START and empty sentences are never generated. Sampling renormalizes over the words that
-    may be generated; log-probabilities and scores of beams are the model's, over its whole
-    vocabulary.
+    With a vocabulary of subwords, temperature, `top_k` and `top_p` act on the next piece. They also
+    act on the decision of autoencoders whether a document ends. START and empty sentences are never
+    generated. Sampling renormalizes over the words that may be generated; log-probabilities and
+    scores of beams are the model's, over its whole vocabulary.
     """
 
     method: Method = "greedy"

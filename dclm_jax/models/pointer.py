@@ -50,8 +50,9 @@ class PointerDRNNLM(DRNNLM):
     """DRNNLM with a pointer to the last M targets of earlier sentences.
 
     Attributes:
-      memory_targets: M, the maximum number of targets in memory, which takes M * H floats per
-        document. The shapes of parameters do not depend on it; the initial b_s is log M.
+      memory_targets: M, the maximum number of targets, or pieces of words, in memory, which takes
+        M * H floats per document. The shapes of parameters do not depend on it; the initial b_s is
+        log M.
       attention_dim: A, the width of queries and keys.
     """
 

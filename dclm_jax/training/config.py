@@ -29,8 +29,9 @@ class DataConfig:
     segment_length: L, maximum number of sentences per training segment; 0 for whole documents.
     batch_size: number of segments per training step, over all devices; 1 is the online learning of
       Ji et al. (2015). A value above the number of segments gives one batch of all segments.
-    max_sentence_length: maximum number of words per training sentence; 0 for no maximum. Longer
-      sentences are omitted, from contexts too. Evaluation scores and reads all sentences.
+    max_sentence_length: maximum number of words, or of pieces of words with a vocabulary of
+      subwords, per training sentence; 0 for no maximum. Longer sentences are omitted, from contexts
+      too. Evaluation scores and reads all sentences.
     carry_context: start a training segment with the last context of the previous segment, which
       is read from the initial context c_0, instead of c_0. No gradient flows into the previous
       segment. Models that read only the words of n earlier sentences always read all n.
