@@ -20,7 +20,7 @@ import numpy as np
 from dclm_jax import storage
 from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.encoding import AnyDocument, Documents, OfSentence, SentenceText, words_of
-from dclm_jax.data.vocabulary import END_TOKEN, START_TOKEN, word_ends
+from dclm_jax.data.vocabulary import END_TOKEN, START_TOKEN, UNKNOWN, word_ends
 from dclm_jax.decoding import generation
 from dclm_jax.decoding.choices import GREEDY, Decoding, Limits, random_keys
 from dclm_jax.decoding.next_words import likeliest_words
@@ -253,7 +253,7 @@ class NeuralModel(ScoringModel):
         encoder = self.encoder()
         ids = encoder.encode(words)
         encoder.log_oov()
-        if not self.vocabulary.predicts(ids).all():
+        if self.vocabulary.has_pieces and UNKNOWN in ids:
             raise InputError(
                 f"the prefix has the word {self.vocabulary.unknown_token}, which the model does "
                 "not predict; write another word"

@@ -36,7 +36,7 @@ import numpy as np
 from dclm_jax import files, storage
 from dclm_jax.data.corpus import Corpus, file_sha256, open_corpus
 from dclm_jax.data.subwords import load_vocabulary
-from dclm_jax.data.vocabulary import END, START, VOCABULARY_FILE, Vocabulary
+from dclm_jax.data.vocabulary import END, START, UNKNOWN, VOCABULARY_FILE, Vocabulary
 from dclm_jax.errors import InputError, importing, require_at_least
 from dclm_jax.evaluation.scoring import Scored, sentences_to_score
 from dclm_jax.log import job_logger
@@ -91,7 +91,7 @@ class NGramScorer:
         """
         self._model = _load(path)
         self._spellings = spellings(vocabulary)
-        self.vocab_size = len(vocabulary)
+        self.vocab_size, self._has_pieces = len(vocabulary), vocabulary.has_pieces
         self.context_order = 0
         self.objective = "words"
 
@@ -135,6 +135,8 @@ class NGramScorer:
         targets[END] = "</s>"
         log10_V = np.array([self._model.BaseScore(before, target, after) for target in targets])
         log10_V[START] = -np.inf
+        if self._has_pieces:
+            log10_V[UNKNOWN] = -np.inf
         return (log10_V * math.log(10)).astype(np.float32)
 
     def vectors(self, state: NGramState) -> None:
@@ -144,7 +146,11 @@ class NGramScorer:
         """-log P in nats of the words of a sentence and its END, float32 [M + 1]."""
         text = " ".join([self._spellings[index] for index in np.asarray(sentence).tolist()])
         log10 = [prob for prob, _, _ in self._model.full_scores(text)]
-        return (np.array(log10, np.float64) * -math.log(10)).astype(np.float32)
+        nats = (np.array(log10, np.float64) * -math.log(10)).astype(np.float32)
+        if self._has_pieces:
+            # The text's own spelling of OOV words is read and not predicted.
+            nats[:-1][np.equal(sentence, UNKNOWN)] = 0
+        return nats
 
 
 def train_ngram(

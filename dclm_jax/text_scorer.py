@@ -100,7 +100,7 @@ class ScoringModel(abc.ABC):
     """The kind of model in messages."""
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.summary}, {len(self.vocabulary):,} entries)"
+        return f"{type(self).__name__}({self.summary}, {self.vocabulary.size})"
 
     @functools.cached_property
     def scorer(self) -> TargetScorer:
@@ -320,7 +320,8 @@ class ScoringModel(abc.ABC):
 
     def with_training_oov(self, measured: Perplexity) -> Perplexity:
         """The perplexity with the OOV rate of the test split of the training corpus."""
-        return dataclasses.replace(measured, own_oov_rate=self.text.unknown_rates.get("test"))
+        rate = None if self.vocabulary.has_pieces else self.text.unknown_rates.get("test")
+        return dataclasses.replace(measured, own_oov_rate=rate)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -15,12 +15,14 @@ from dclm_jax import models, strings
 from dclm_jax.coherence.compare import Fixed
 from dclm_jax.data import subwords
 from dclm_jax.data.corpus import TrainingText
-from dclm_jax.data.documents import TextOptions
+from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.vocabulary import END, START, UNKNOWN
 from dclm_jax.decoding.choices import Decoding
 from dclm_jax.decoding.generation import MAX_PIECES
 from dclm_jax.errors import InputError
+from dclm_jax.evaluation.caches import CacheSetting, neural_cache
 from dclm_jax.evaluation.minimal_pairs import Choice
+from dclm_jax.evaluation.target_sums import Targets
 from dclm_jax.language_model import Autoencoder, LanguageModel
 from dclm_jax.mixture import mix
 from dclm_jax.models.base import DocumentModel
@@ -145,6 +147,45 @@ def test_perplexity_is_per_word_and_end(name):
     assert "14 words, none out of vocabulary; vocabulary 265 subwords" in str(measured)
     assert "not counted: 1 words that the text itself marks as OOV" in str(measured)
     assert measured == type(measured).from_json(dataclasses.asdict(measured))
+
+
+def test_sums_by_position_and_tag_are_of_targets():
+    """<unk> is in no range of positions and has no part of speech."""
+    lm = language_model("ccdclm")
+    tags = [["NN", "VB", "NN"], ["NN"], ["NN", "UH", "VB", "NN"]]
+    documents = [Document("a", TEXT, tags), Document("b", PLAIN, [["NN"] * len(s) for s in PLAIN])]
+    sums = Targets(tags=True).measure(lm, lm._dataset(documents), lambda done: None)
+    total = sums.perplexity
+    assert total.tokens == 20
+    for measured in (sums.by_document, sums.by_token, sums.by_sentence):
+        assert measured.count.sum() == 20
+        assert measured.nll.sum() == pytest.approx(total.nll, rel=1e-5)
+    by_tag = sums.by_tag
+    assert by_tag is not None and sum(by_tag.tokens) == 20
+    assert "UH" not in [tag for names in by_tag.tags for tag in names]
+    first = [len([x for x in row if x is not None]) for row in expected_nats(lm, TEXT)]
+    assert sums.by_sentence.count[0, :3].tolist() == [first[0], first[1], first[2]]
+
+
+def test_coherence_counts_words():
+    lm = language_model("ccdclm")
+    result = Fixed(permutations=2).measure(lm, lm._dataset([PLAIN, TEXT]), lambda done: None)
+    assert result.result.words == 7 + 8
+
+
+def test_a_neural_cache_has_no_word_that_is_not_predicted():
+    """After <unk> the probabilities of all pieces and END still sum to 1."""
+    lm = language_model("ccdclm")
+    model, params, known = lm.model, lm.params, lm.vocabulary
+    before = [known.encode(words) for words in ([["<unk>", "ab"], ["b", "<unk>"]])]
+    setting = CacheSetting(theta=0.3, window=50, strength=1.0)
+    for context in (before, [known.encode(["<unk>"])]):
+        requests = [[*context, np.array([index], np.int32)] for index in range(3, len(known))]
+        scored = neural_cache(
+            model, params, 32, [*requests, [*context, known.encode([])]], [setting]
+        )
+        nats = [float(sentences[-1][0, 1]) for _, sentences in scored]
+        assert sum(math.exp(-x) for x in nats) == pytest.approx(1, abs=1e-4)
 
 
 @pytest.mark.parametrize("name", ["ccdclm", "pointer_drnnlm"])

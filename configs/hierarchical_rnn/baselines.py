@@ -29,6 +29,7 @@ from sklearn.neural_network import MLPClassifier
 
 from dclm_jax.coherence.compare import Fixed, compare_orders
 from dclm_jax.data.corpus import Corpus, open_corpus
+from dclm_jax.data.vocabulary import FIRST_WORD
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.permutations import Shuffle, numbered
 from dclm_jax.evaluation.scoring import Scored, sentences_to_score
@@ -99,6 +100,7 @@ class Baseline:
     windows of a document count for its first sentence."""
 
     context_order = None
+    first_word_end = FIRST_WORD
 
     def __init__(
         self,
@@ -127,6 +129,8 @@ def _logits(classifier: Any, features: Any) -> np.ndarray:
 
 def train(corpus: Corpus, valid: Corpus, kind: str) -> Baseline:
     vocab_size = len(corpus.vocabulary)
+    if corpus.vocabulary.has_pieces:
+        raise InputError(f"{corpus.directory}: has subwords; prepare it with a vocabulary of words")
 
     def sentences(split: Corpus) -> list[np.ndarray]:
         return np.split(split.tokens, split.sentence_offsets[1:-1])

@@ -87,6 +87,8 @@ class Corruption:
 
 def main(directory: str, split: str, folder: str) -> None:
     data = open_corpus(directory, split)
+    if data.vocabulary.has_pieces:
+        raise InputError(f"{directory}: has subwords; prepare it with a vocabulary of words")
     corruption, rng = Corruption(data.vocabulary), np.random.default_rng(SEED)
     spelling = list(data.vocabulary.entries)
     spelling[UNKNOWN] = data.vocabulary.unknown_token or spelling[UNKNOWN]

@@ -16,6 +16,7 @@ then depends on how well a model recognizes beginnings. `FirstSentence` measures
 
 import abc
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
@@ -25,6 +26,7 @@ import numpy as np
 from dclm_jax.coherence.results import Coherence, DocumentOutcome, Insertion, OrderResult
 from dclm_jax.coherence.scoring import Orders, log_probs
 from dclm_jax.data.documents import OnDocument
+from dclm_jax.data.vocabulary import word_ends
 from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.permutations import Moves, Shuffle, first_moved
@@ -95,11 +97,12 @@ class OrderTest(Evaluation[OrderResult[ResultT]], Generic[ResultT]):
 
 
 class Comparisons(NamedTuple):
-    """The D compared documents, the number of documents with too few sentences, which are omitted,
-    and for each compared document float64 in nats log P of the document and of its P orders
-    [1 + P], and the outcomes of its orders [P]."""
+    """The D compared documents and their number of words, the number of documents with too few
+    sentences, which are omitted, and for each compared document float64 in nats log P of the
+    document and of its P orders [1 + P], and the outcomes of its orders [P]."""
 
     documents: list[Sentences]
+    words: int
     left_out: int
     log_probs: list[np.ndarray]
     outcomes: list[np.ndarray]
@@ -126,7 +129,9 @@ def compare_orders(
             "test of coherence"
         )
     fitting = [documents[i] for i in indices]
-    compared = Comparisons(fitting, len(documents) - len(fitting), [], [])
+    ids = itertools.chain.from_iterable(fitting)
+    words = sum(int(word_ends(np.asarray(words), scorer.first_word_end).sum()) for words in ids)
+    compared = Comparisons(fitting, words, len(documents) - len(fitting), [], [])
     by_document = []
     if scorer.context_order == 0:
         # Without context all orders of a document are equally likely.
@@ -174,7 +179,7 @@ class _Drawn(OrderTest[ResultT]):
             sd=float(accuracies.std(ddof=1)) if replicates > 1 else None,
             replicates=replicates,
             documents=len(documents),
-            words=sum(map(_num_words, documents)),
+            words=compared.words,
             pairs=replicates * len(documents),
             seed=self.seed,
             keep_first=shuffle.fix_first,
@@ -321,7 +326,7 @@ class Insert(OrderTest[Insertion]):
             *map(float, (*counts.mean(axis=1), *np.concatenate(ties, axis=1).mean(axis=1))),
             documents=len(compared.documents),
             sentences=counts.shape[1],
-            words=sum(map(_num_words, compared.documents)),
+            words=compared.words,
             keep_first=self.shuffle.fix_first,
             left_out=compared.left_out,
         )
@@ -336,7 +341,3 @@ def _ranked(log_probs: np.ndarray) -> np.ndarray:
     harmonic = np.concatenate([[0], np.cumsum(1 / np.arange(1, size + 1))])
     ranks_P = (harmonic[likelier_P + as_likely_P] - harmonic[likelier_P]) / as_likely_P
     return np.array([(likelier_P == 0) / as_likely_P, ranks_P])
-
-
-def _num_words(document: Sentences) -> int:
-    return sum(map(len, document))

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dclm_jax.data.documents import Document
-from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from dclm_jax.data.vocabulary import SPECIAL_TOKENS, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, brief, printable
 from dclm_jax.log import logger
 
@@ -85,7 +85,8 @@ class Encoder:
         ids = self.vocabulary.encode(words)
         self._num_words += len(words)
         self._num_ids += len(ids)
-        self._oov.update(itertools.compress(words, self.vocabulary.is_unknown(words)))
+        if not self.vocabulary.has_pieces:
+            self._oov.update(itertools.compress(words, ids == UNKNOWN))
         return ids
 
     def documents(self, documents: Documents, *, keep_empty: bool = False) -> Iterator[Encoded]:

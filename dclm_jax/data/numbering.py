@@ -9,7 +9,8 @@ import dataclasses
 import hashlib
 import itertools
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,36 @@ from dclm_jax.data.vocabulary import Vocabulary
 _CHUNK = 1 << 20
 _IDS, _TAGS = "ids.bin", "tags.bin"
 _NO_TAG = -1
+
+
+class EncodedWords(NamedTuple):
+    """The final ids of distinct words.
+
+    Attributes:
+      ids: the ids of all words, one word after another.
+      first, counts: int64 [W], the index of the first id of each word, and its number of ids.
+      is_unknown: bool [W], whether a word is UNKNOWN.
+      sizes: int64 [W], number of characters with one separator; 0 for a word that is not predicted.
+      has_pieces: whether words have several ids.
+    """
+
+    ids: np.ndarray
+    first: np.ndarray
+    counts: np.ndarray
+    is_unknown: np.ndarray
+    sizes: np.ndarray
+    has_pieces: bool
+
+    @classmethod
+    def of(cls, words: Sequence[str], vocabulary: Vocabulary) -> "EncodedWords":
+        ids, counts = vocabulary.encode_each(words)
+        is_unknown = vocabulary.is_unknown(words)
+        sizes = np.fromiter((len(word) + 1 for word in words), np.int64, len(words))
+        if vocabulary.has_pieces:
+            sizes[is_unknown] = 0
+        ids = ids.astype(corpus.TOKEN_DTYPE)
+        first = np.cumsum(counts) - counts
+        return cls(ids, first, counts, is_unknown, sizes, vocabulary.has_pieces)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,32 +193,27 @@ class NumberedText:
         directory: pathlib.Path,
         split: str,
         is_selected_D: np.ndarray,
-        vocabulary: Vocabulary,
+        encoded: EncodedWords,
         dropped: Mapping[str, int],
     ) -> corpus.SplitEntry:
         """Writes the selected documents with final ids and returns their statistics, including
         `dropped`, the numbers of omitted documents."""
         paths = [directory / name for name in corpus.split_files(split)]
-        ids, num_ids = vocabulary.encode_each(self.words)
-        ids, first = ids.astype(corpus.TOKEN_DTYPE), np.cumsum(num_ids) - num_ids
-        is_unknown = vocabulary.is_unknown(self.words)
-        sizes = np.fromiter((len(word) + 1 for word in self.words), np.int64, len(self.words))
-        if vocabulary.has_pieces:
-            # A word that is not predicted has no bits per character.
-            sizes[is_unknown] = 0
+        ids, first, num_ids, is_unknown, sizes, has_pieces = encoded
         sentences = self.sentences[is_selected_D]
         lengths = self.lengths[np.repeat(is_selected_D, self.sentences)]
         ends, begin, oov_tokens, characters = np.cumsum(lengths), 0, 0, 0
-        positions = np.zeros(len(lengths), np.int64)
+        positions = np.zeros(len(lengths), np.int64) if has_pieces else lengths
         with files.open_binary(paths[0]) as file:
             for provisional, _ in self._chunks(_IDS, is_selected_D):
                 oov_tokens += int(is_unknown[provisional].sum())
                 characters += int(sizes[provisional].sum())
                 counts = num_ids[provisional]
                 file.write(ids[_ranges(first[provisional], counts)].tobytes())
-                words = np.arange(begin, begin + len(provisional))
-                np.add.at(positions, np.searchsorted(ends, words, side="right"), counts)
-                begin += len(provisional)
+                if has_pieces:
+                    words = np.arange(begin, begin + len(provisional))
+                    np.add.at(positions, np.searchsorted(ends, words, side="right"), counts)
+                    begin += len(provisional)
         for path, counts in zip(paths[1:3], (positions, sentences), strict=True):
             offsets = np.append(0, counts).cumsum().astype(corpus.OFFSET_DTYPE)
             files.write_bytes(path, offsets.tobytes())
@@ -200,7 +226,7 @@ class NumberedText:
             tokens=num_tokens,
             oov_tokens=oov_tokens,
             oov_rate=oov_tokens / num_tokens,
-            pieces=int(positions.sum()) if vocabulary.has_pieces else 0,
+            pieces=int(positions.sum()) if has_pieces else 0,
             characters=characters,
             dropped_documents=dict(dropped),
         )

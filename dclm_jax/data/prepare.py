@@ -32,7 +32,7 @@ from dclm_jax.data import corpus, readers, subwords
 from dclm_jax.data.corpora import DRAWN
 from dclm_jax.data.documents import PLAIN, Document, TextOptions
 from dclm_jax.data.encoding import frequent_oov, vocabulary_warning
-from dclm_jax.data.numbering import NumberedText
+from dclm_jax.data.numbering import EncodedWords, NumberedText
 from dclm_jax.data.prepare_plan import (
     DEFAULT_OPTIONS,
     INPUT,
@@ -101,9 +101,10 @@ def prepare(
         selection = _selected(numbered, plan)
         vocabulary = selection.vocabulary
         vocabulary.save(directory / VOCABULARY_FILE)
+        encoded = EncodedWords.of(numbered.words, vocabulary)
         splits = {
             split: numbered.write_split(
-                directory, split, is_here_D, vocabulary, selection.dropped[split]
+                directory, split, is_here_D, encoded, selection.dropped[split]
             )
             for split, is_here_D in selection.documents.items()
         }

@@ -128,11 +128,6 @@ class CorpusPlan:
         """Whether words of the training text are added to the vocabulary."""
         return bool(self.options.vocab_size or self.options.min_count)
 
-    @property
-    def learns(self) -> bool:
-        """Whether the vocabulary is made from the training text."""
-        return self.counts_words or bool(self.options.subwords)
-
 
 def complete_plan(
     source: TextSource, text: TextOptions, options: PrepareOptions, name: str | None
@@ -194,7 +189,7 @@ def complete_plan(
                     f"to it; remove --{name}"
                 )
         unknown_token = unknown_token or vocabulary.unknown_token
-        if unknown_token in vocabulary.entries:
+        if unknown_token in vocabulary.entries and not vocabulary.has_pieces:
             raise InputError(
                 f"unknown_token is {brief(unknown_token)}, which is also a word of "
                 f"{options.vocabulary}; remove the word from this file"

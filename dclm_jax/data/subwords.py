@@ -46,6 +46,12 @@ _BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 FIRST_PIECE = FIRST_WORD + len(_BYTES)
 _RARE = 1e-6
 """Characters with a smaller share of the training text are spelled in bytes."""
+_LEARNED_FROM = 50_000
+"""Pieces are learned from so many of the most frequent words."""
+_LONGEST, _SKIPPED = 1000, {_END, "\0", "\N{LOWER FIVE EIGHTHS BLOCK}"}
+"""SentencePiece skips longer words, and words with these characters, when it learns."""
+_KNOWN_WORDS = 2**18
+"""Maximum number of words whose pieces are in memory."""
 _HIGHEST = re.compile(r"<= (\d+)")
 _REPAIR = "restore the folder from a copy, or prepare the corpus again with --overwrite"
 
@@ -64,9 +70,6 @@ class Subwords(Vocabulary):
     word_counts: Mapping[str, int] = dataclasses.field(kw_only=True)
 
     file_names = (VOCABULARY_FILE, PIECES_FILE, WORD_COUNTS_FILE)
-
-    def __str__(self) -> str:
-        return f"{len(self):,} subwords, fingerprint {self.fingerprint}"
 
     @functools.cached_property
     def first_word_end(self) -> int:
@@ -98,29 +101,37 @@ class Subwords(Vocabulary):
         for word in words:
             pieces = known.get(word)
             if pieces is None:
-                pieces = known[word] = self.encode_each([word])[0].tolist()
+                if len(known) == _KNOWN_WORDS:
+                    known.clear()
+                pieces = known[word] = self.pieces_of(word)
             ids += pieces
         return np.array(ids, np.int32)
 
+    def pieces_of(self, word: str) -> list[int]:
+        """The ids of the pieces of a word."""
+        # For a list of words SentencePiece would start threads.
+        pieces = self._processor.encode(_utf8(word), out_type=int)
+        return self._spelled(word) or self._rank[pieces].tolist()
+
     def encode_each(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """The int32 ids of many different words, and int64 [M], the number of ids of each word."""
-        try:
-            divided = self._processor.encode([word.encode() for word in words], out_type=int)
-        except UnicodeEncodeError as error:
-            raise InputError(
-                f"the word {brief(error.object)} is no valid Unicode; remove its surrogates"
-            ) from error
+        divided = self._processor.encode([*map(_utf8, words)], out_type=int)
         rank = self._rank
-        ids = [rank[pieces] for pieces in divided]
-        for index, word in enumerate(words):
-            if word == self.unknown_token:
-                ids[index] = np.array([UNKNOWN])
-            elif _END in word or " " in word or not word:
-                # SentencePiece would read the end of a word in the middle of it.
-                spelled = [FIRST_WORD + byte for byte in word.encode()]
-                ids[index] = np.array([*spelled, self.first_word_end])
+        ids = [
+            np.array(self._spelled(word) or rank[pieces])
+            for word, pieces in zip(words, divided, strict=True)
+        ]
         counts = np.fromiter(map(len, ids), np.int64, len(ids))
         return np.concatenate([np.zeros(0, np.int32), *ids], dtype=np.int32), counts
+
+    def _spelled(self, word: str) -> list[int]:
+        """The ids of a word that SentencePiece does not divide; empty for all others."""
+        if word == self.unknown_token:
+            return [UNKNOWN]
+        if _END in word or " " in word or not word:
+            # SentencePiece would read the end of a word in the middle of it.
+            return [*(FIRST_WORD + byte for byte in word.encode()), self.first_word_end]
+        return []
 
     def is_unknown(self, words: Sequence[str]) -> np.ndarray:
         """Whether each word is the text's own spelling of OOV words, bool [M]."""
@@ -196,20 +207,23 @@ def learn(
       unknown_token: the text's own spelling of OOV words, which is not divided.
     """
     words = {word: n for word, n in counter.items() if word != unknown_token}
+    usable = [w for w in words if len(w) <= _LONGEST and _SKIPPED.isdisjoint(w)]
     characters = collections.Counter[str]()
-    for word, count in words.items():
+    for word in usable:
         for character in word:
-            characters[character] += count
+            characters[character] += words[word]
     least = _RARE * characters.total()
-    alphabet = {character for character, count in characters.items() if count >= least} - {_END}
-    learned_from = [word for word in words if alphabet.issuperset(word)]
+    alphabet = {character for character, count in characters.items() if count >= least}
+    learned_from = [word for word in usable if alphabet.issuperset(word)]
+    if not learned_from:
+        raise InputError("there are no words to learn subwords from; choose other training text")
     needed = len(_BYTES) + len(alphabet) + 1
     if size < needed:
         raise InputError(
             f"subwords is {size:,}; the text needs at least {needed:,} pieces, for 256 bytes and "
             f"{needed - len(_BYTES):,} characters; choose at least this number"
         )
-    learned_from.sort(key=lambda word: (-words[word], word))
+    learned_from = sorted(learned_from, key=lambda word: (-words[word], word))[:_LEARNED_FROM]
     model = io.BytesIO()
     start, end, unknown = SPECIAL_TOKENS
     try:
@@ -291,6 +305,15 @@ def _read_word_counts(path: Location) -> dict[str, int]:
             raise InputError(f"{path}:{number}: expected word<TAB>count, got {brief(text)}")
         counts[word] = int(count)
     return counts
+
+
+def _utf8(word: str) -> bytes:
+    try:
+        return word.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"the word {brief(word)} is no valid Unicode; remove its surrogates"
+        ) from error
 
 
 def _processor(model: bytes) -> Any:

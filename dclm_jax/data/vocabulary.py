@@ -52,10 +52,15 @@ class Vocabulary:
         return f"{type(self).__name__}({self})"
 
     def __str__(self) -> str:
-        return f"{len(self):,} entries, fingerprint {self.fingerprint}"
+        return f"{self.size}, fingerprint {self.fingerprint}"
 
     def __len__(self) -> int:
         return len(self.entries)
+
+    @property
+    def size(self) -> str:
+        """The number of entries and their kind, for messages."""
+        return f"{len(self):,} {'subwords' if self.has_pieces else 'entries'}"
 
     @property
     def first_word_end(self) -> int:
@@ -142,6 +147,10 @@ class Vocabulary:
         get = self._ids.get
         return np.fromiter((get(word, UNKNOWN) for word in words), np.int32, len(words))
 
+    def pieces_of(self, word: str) -> list[int]:
+        """The id of a word, as a list; a vocabulary of subwords has several ids per word."""
+        return self.encode([word]).tolist()
+
     def encode_each(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """The int32 ids of many different words, and int64 [M], the number of ids of each word."""
         return self.encode(words), np.ones(len(words), np.int64)
@@ -149,11 +158,6 @@ class Vocabulary:
     def is_unknown(self, words: Sequence[str]) -> np.ndarray:
         """Whether each word is encoded as UNKNOWN, bool [M]."""
         return self.encode(words) == UNKNOWN
-
-    def predicts(self, ids: np.ndarray) -> np.ndarray:
-        """Whether each id is predicted, bool [M]: all, except UNKNOWN with pieces of words."""
-        ids = np.asarray(ids)
-        return (ids != UNKNOWN) | (not self.has_pieces)
 
     def decode(self, ids: Iterable[int]) -> list[str]:
         """The words of `ids`; UNKNOWN becomes <UNKNOWN>."""

@@ -83,7 +83,7 @@ def _words(
             # Other pieces of the same word have another log P.
             vocabulary.has_pieces
             and index != END
-            and vocabulary.encode_each([word])[0].tolist() != [*pieces, index]
+            and vocabulary.pieces_of(word) != [*pieces, index]
         ):
             continue
         found.append((-float(log_probs_V[index]), index, word))

@@ -171,7 +171,7 @@ def _functions(settings: tuple[CacheSetting, ...]) -> BlockFunctions:
 
         def read_piece(window: _Window, piece: Any) -> tuple[_Window, jax.Array]:
             h_BxNxD, targets_BxN, mask_BxN, model_nll_BxN = piece
-            nll_BxNxG = _cache_nll(settings, window, h_BxNxD, targets_BxN, model_nll_BxN)
+            nll_BxNxG = _cache_nll(model, settings, window, h_BxNxD, targets_BxN, model_nll_BxN)
             return _remember(window, h_BxNxD, targets_BxN, mask_BxN), nll_BxNxG
 
         (_, targets, mask), model_nll = time_major(batch), jnp.moveaxis(nll_BxSxN, 0, 2)
@@ -188,6 +188,7 @@ def _functions(settings: tuple[CacheSetting, ...]) -> BlockFunctions:
 
 
 def _cache_nll(
+    model: DocumentModel,
     settings: Sequence[CacheSetting],
     window: _Window,
     h_BxNxD: jax.Array,
@@ -205,8 +206,11 @@ def _cache_nll(
     age = jnp.concatenate([age_BxNxW, jnp.broadcast_to(age_NxN, (rows, length, length))], axis=-1)
     keys = jnp.concatenate([window.features_BxWxD, h_BxNxD], axis=1)
     score = jnp.einsum("bnd,bwd->bnw", h_BxNxD, keys)
-    is_same = jnp.concatenate([window.targets_BxW, targets_BxN], axis=1)[:, None]
-    is_same = is_same == targets_BxN[..., None]
+    cached = jnp.concatenate([window.targets_BxW, targets_BxN], axis=1)[:, None]
+    is_same = cached == targets_BxN[..., None]
+    if model.has_pieces:
+        # A word that is not predicted is in no window.
+        age = jnp.where(model.predicted(cached, jnp.ones_like(cached, bool)), age, 0)
 
     def log_share_of_word(theta: float, size: int) -> jax.Array:
         logits = jnp.where((age >= 1) & (age <= size), theta * score, -jnp.inf)
@@ -219,6 +223,8 @@ def _cache_nll(
 
     def setting_nll(setting: CacheSetting) -> jax.Array:
         n_BxN = jnp.minimum(window.count_B[:, None] + position_N, setting.window)
+        if model.has_pieces:
+            n_BxN = jnp.sum((age >= 1) & (age <= setting.window), axis=-1)
         s = jnp.asarray(setting.strength, model_nll_BxN.dtype)
         log_share_BxN = shares_of_words[setting.theta, setting.window]
         shares = jnp.logaddexp(jnp.log(s) - model_nll_BxN, jnp.log(n_BxN) + log_share_BxN)

@@ -213,8 +213,8 @@ class Accuracy(NamedTuple):
 def accuracies(runs: Sequence[Sequence[Outcome]], by: Sequence[str] = ()) -> list[Accuracy]:
     """The accuracies of runs on the same choices by every criterion: of each group of pairs with
     equal cells in the columns `by`, in the order in which groups appear; of the pairs without OOV
-    words, if some pairs have OOV words; and of all pairs. An `InputError` says that there are no
-    pairs, or that no pair has an outcome."""
+    words; and of all pairs. An `InputError` says that there are no pairs, or that no pair has an
+    outcome."""
     if not runs or not runs[0]:
         raise InputError("there are no pairs; choose another --input")
     if np.isnan(_correct(runs, TOTAL)).all():
@@ -227,9 +227,7 @@ def accuracies(runs: Sequence[Sequence[Outcome]], by: Sequence[str] = ()) -> lis
     for index, outcome in enumerate(runs[0] if by else ()):
         cells = tuple(outcome.choice.columns[name] for name in by)
         groups.setdefault((cells, False), []).append(index)
-    without_oov = [index for index, outcome in enumerate(runs[0]) if not any(outcome.oov)]
-    if len(without_oov) < len(runs[0]):
-        groups[(), True] = without_oov
+    groups[(), True] = [index for index, outcome in enumerate(runs[0]) if not any(outcome.oov)]
     groups[(), False] = list(range(len(runs[0])))
     return [
         _accuracy(*group, criterion, _correct(runs, criterion)[indices])

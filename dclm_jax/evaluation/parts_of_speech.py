@@ -10,6 +10,7 @@ never among the most frequent tags.
 """
 
 import collections
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -78,19 +79,26 @@ DocumentTags = dict[str, np.ndarray]
 """The number of targets and their nats by tag, [2] each."""
 
 
-def by_tag(tags: Sequence[Sequence[str]], nll: Sequence[np.ndarray]) -> DocumentTags:
+def by_tag(
+    tags: Sequence[Sequence[str]],
+    nll: Sequence[np.ndarray],
+    is_target: Sequence[np.ndarray],
+) -> DocumentTags:
     """The sums of a document.
 
     Args:
       tags: the tags of the words of each sentence.
-      nll: the nats of the targets w1..wM END of each sentence.
+      nll: the nats of w1..wM END of each sentence.
+      is_target: whether each of them is a target, bool [M + 1] for each sentence.
     """
     if not tags:
         return {}
     targets = [tag for words in tags for tag in (*words, END_CLASS)]
+    targets = itertools.compress(targets, np.concatenate(is_target))
     number: dict[str, int] = {}
     indices = [number.setdefault(tag, len(number)) for tag in targets]
-    sums = np.stack([np.bincount(indices), np.bincount(indices, np.concatenate(nll))], axis=1)
+    nats = np.concatenate(nll)[np.concatenate(is_target)]
+    sums = np.stack([np.bincount(indices), np.bincount(indices, nats)], axis=1)
     return dict(zip(number, sums, strict=True))
 
 

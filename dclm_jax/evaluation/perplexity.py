@@ -117,6 +117,8 @@ class Perplexity:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Perplexity":
         """The sums in an object from `to_json`; a sum of None is infinite."""
+        # Files of vocabularies of words may lack the facts of subwords.
+        value = {"unpredicted_words": 0, "has_pieces": False, **value}
         sums = {field.name: value[field.name] for field in dataclasses.fields(cls)}
         infinite = {name: math.inf for name in ("nll", "known_nll") if sums[name] is None}
         return cls(**{**sums, **infinite})

@@ -40,17 +40,21 @@ class Continuation(NamedTuple):
 
 
 class SentenceScorer(Protocol):
-    """The part of `Scorer` that tests of coherence use."""
+    """The part of `Scorer` that tests of coherence use; `first_word_end` (`vocabulary.word_ends`)
+    finds the words of the ids."""
 
     @property
     def context_order(self) -> int | None: ...
 
+    @property
+    def first_word_end(self) -> int: ...
+
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]: ...
 
 
-class IdScorer(SentenceScorer, Protocol):
-    """A scorer of ids, words or pieces: also V, and the objective, "words" (words and END) or
-    "bags" (bags of words, without END)."""
+class TargetScorer(SentenceScorer, Protocol):
+    """A scorer whose scores are of targets, words and END, under every vocabulary: also V, and the
+    objective, "words" (words and END) or "bags" (bags of words, without END)."""
 
     @property
     def vocab_size(self) -> int: ...
@@ -59,12 +63,19 @@ class IdScorer(SentenceScorer, Protocol):
     def objective(self) -> str: ...
 
 
-class TargetScorer(IdScorer, Protocol):
-    """A scorer whose scores are of targets, words and END, under every vocabulary; its documents
-    are ids, from which `first_word_end` (`vocabulary.word_ends`) finds the words."""
+class IdScorer(Protocol):
+    """A scorer of ids: words, or pieces of words."""
 
     @property
-    def first_word_end(self) -> int: ...
+    def context_order(self) -> int | None: ...
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    @property
+    def objective(self) -> str: ...
+
+    def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]: ...
 
 
 def known_targets(scorer: TargetScorer, document: Any) -> list[np.ndarray]:

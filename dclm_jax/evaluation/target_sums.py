@@ -107,7 +107,6 @@ class Targets(Evaluation[TargetSums]):
     tags: bool = False
 
     name: ClassVar[str] = "perplexity"
-    version: ClassVar[int] = 2
 
     def measure(self, lm: Any, dataset: Dataset, on_document: OnDocument) -> TargetSums:
         total = empty_sums([lm.scorer])
@@ -115,16 +114,23 @@ class Targets(Evaluation[TargetSums]):
             raise InputError("the models predict bags of words; choose models that predict words")
         by_token, by_sentence, by_tag = [], [], []
         for document, nll in lm.scorer.score(dataset.documents):
-            total = total.add(document, nll, known_targets(lm.scorer, document))
+            known = known_targets(lm.scorer, document)
+            total = total.add(document, nll, known)
+            # Words that are not predicted are no targets.
+            is_target = known if total.has_pieces else [np.ones(len(nats), bool) for nats in nll]
             if self.tags:
-                by_tag.append(parts_of_speech.by_tag(_tags_of(document, dataset), nll))
+                tags = _tags_of(document, dataset)
+                by_tag.append(parts_of_speech.by_tag(tags, nll, is_target))
             if total.objective == "bags":
                 nll = [words_and_end[:-1] for words_and_end in nll]
+                is_target = [words_and_end[:-1] for words_and_end in is_target]
             lengths = list(map(len, nll))
-            nats = np.concatenate([np.zeros(0), *nll])
-            tokens = np.concatenate([np.zeros(0, int), *map(np.arange, lengths)])
+            is_target = np.concatenate([np.zeros(0, bool), *is_target])
+            nats = np.concatenate([np.zeros(0), *nll])[is_target]
+            tokens = np.concatenate([np.zeros(0, int), *map(np.arange, lengths)])[is_target]
+            sentences = np.repeat(np.arange(len(lengths)), lengths)[is_target]
             by_token.append(_by_range(nats, tokens))
-            by_sentence.append(_by_range(nats, np.repeat(np.arange(len(lengths)), lengths)))
+            by_sentence.append(_by_range(nats, sentences))
             on_document(total.documents)
         total.require_words("score")
         total = lm.with_training_oov(dataclasses.replace(total, **dataset.counts))

@@ -85,15 +85,22 @@ def write_model(folder: storage.PathLike, contents: Contents, dtype: str, about:
 def _facts_of(contents: Contents, dtype: str) -> dict[str, str]:
     """The facts in the model card."""
     size = sum(np.size(leaf) for leaf in by_path(contents.params).values())
-    splits = {"valid": "validation"}
+    splits, text = {"valid": "validation"}, contents.text
+    rates = {
+        "OOV words": {split: f"{100 * rate:.2f}%" for split, rate in text.unknown_rates.items()}
+    }
+    if contents.vocabulary.has_pieces:
+        pieces = {split: f"{rate:.3f}" for split, rate in text.pieces_per_word.items()}
+        rates = {"pieces per word": pieces}
     return {
         "model": contents.config["model"]["name"],
         "parameters": f"{size:,}, saved as {dtype}",
-        "vocabulary": f"{len(contents.vocabulary):,} entries",
+        "vocabulary": contents.vocabulary.size,
         "text": str(contents.text.options or PLAIN),
         **{
-            f"OOV words, {splits.get(split, split)}": f"{100 * rate:.2f}%"
-            for split, rate in contents.text.unknown_rates.items()
+            f"{name}, {splits.get(split, split)}": text
+            for name, texts in rates.items()
+            for split, text in texts.items()
         },
         "training steps": f"{contents.facts.step:,}",
         "validation perplexity in training": f"{contents.facts.perplexity:.2f}",

@@ -101,7 +101,8 @@ def _take(
             entries[words] = np.moveaxis(np.asarray(source_leaf), axis, 0)[source_words]
             taken[path] = jnp.asarray(np.moveaxis(entries, 0, axis))
             num_taken += leaf.size * len(words) // len(vocabulary)
-            shared = f"{len(words):,} of {len(vocabulary):,} words taken"
+            kind = "pieces" if vocabulary.has_pieces else "words"
+            shared = f"{len(words):,} of {len(vocabulary):,} {kind} taken"
             notes[path] = "taken" if len(words) == len(vocabulary) else shared
     if not taken:
         raise InputError(

@@ -123,6 +123,12 @@ def test_sizes_that_the_text_does_not_have():
     assert len(subwords.learn({"ab": 3, "ba": 2}, 259, 1)) == 262
 
 
+@pytest.mark.parametrize("words", [{}, {"<unk>": 9}, {"▁": 3}, {"x" * 2000: 3}])
+def test_text_without_words_to_learn_from(words):
+    with pytest.raises(InputError, match="there are no words to learn subwords from"):
+        subwords.learn(words, 300, 1, "<unk>")
+
+
 def test_saved_and_loaded(vocabulary, tmp_path):
     vocabulary.save(tmp_path / "vocabulary.tsv")
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(vocabulary.file_names)

@@ -38,7 +38,11 @@ def by_hand() -> list[parts_of_speech.DocumentTags]:
     """NN 3, IN 2, NNS 1, VBD 1, UH 1, a comma and three ENDs, one of them of a sentence without
     words."""
     return [
-        parts_of_speech.by_tag(tags, [np.array(of_sentence, np.float32) for of_sentence in nll])
+        parts_of_speech.by_tag(
+            tags,
+            [np.array(of_sentence, np.float32) for of_sentence in nll],
+            [np.ones(len(of_sentence), bool) for of_sentence in nll],
+        )
         for tags, nll in (
             ([["NN", "IN", "NN", ",", "NNS", "VBD", "UH"]], [[1, 2, 3, 0.5, 4, 7, 5, 0.25]]),
             ([], []),
@@ -96,7 +100,10 @@ def test_perplexity_is_not_a_mean_of_perplexities_and_never_clipped():
 def test_a_tag_of_any_length_takes_no_more_than_itself():
     """As an array of strings of one length these would take 4 GB."""
     tags = ["NN", "X" * 50_000, "NN\0"] + ["NN"] * 20_000
-    document = parts_of_speech.by_tag([tags], [np.ones(len(tags) + 1, np.float32)])
+    targets = len(tags) + 1
+    document = parts_of_speech.by_tag(
+        [tags], [np.ones(targets, np.float32)], [np.ones(targets, bool)]
+    )
     assert sum(classes([document]).tokens) == len(tags) + 1
 
 
