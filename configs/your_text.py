@@ -16,8 +16,8 @@ Three epochs, for a first impression, took 16 minutes per million words on one b
         --config.data.directory=data/reviews --config.data.carry_context=true \
         --config.training.epochs=3 --workdir=runs/first/pointer_drnnlm
 
-With --subwords no word is out of vocabulary, and names, rare words and the words of a topic count,
-which context predicts best. For a comparison with the papers leave --subwords out: the vocabulary
+With --subwords no word is out of vocabulary: names, rare words and words of the topic are targets,
+too. For a comparison with the papers leave --subwords out: the vocabulary
 then has the most frequent words (--vocab_size, by default 10,000), and all others are UNKNOWN.
 
 The settings are one LSTM layer, embeddings tied to the output layer, dropout 0.35 with one mask per

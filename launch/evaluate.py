@@ -9,9 +9,9 @@
 Perplexity is exp(sum of -log P in nats / number of targets) over whole documents, whose context is
 carried from their first sentence to their last. Targets are words and END; with a vocabulary of
 subwords the nats of a word are the sum over its pieces. OOV words count as UNKNOWN. Perplexities
-are comparable between equal target counts and equal vocabularies, or vocabularies under which no
-word is OOV; all three are printed. Bits per word include the nats of END, so they are not
-log2(perplexity).
+are comparable if the target counts are equal, and the vocabularies are equal or no word is OOV. The
+command prints the target count, the size of the vocabulary and the OOV rate. Bits per word include
+the nats of END, so they are not log2(perplexity).
 
 Several runs must have one vocabulary. --plot shows their perplexity against n, the number of
 context sentences of larger-context models (model.context_sentences).

@@ -24,7 +24,9 @@ from launch import _app
 
 _DATA = flags.DEFINE_string("data", None, "Prepared corpus; its split train is the training text.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the n-gram model.")
-_ORDER = flags.DEFINE_integer("order", 5, "Maximum number of words per n-gram.")
+_ORDER = flags.DEFINE_integer(
+    "order", 5, "Maximum number of words per n-gram, or of pieces with a vocabulary of subwords."
+)
 
 
 def main(argv: Sequence[str]) -> None:

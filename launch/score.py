@@ -35,8 +35,9 @@ given only the earlier words of its sentence. surprisal_no_context - surprisal i
 reduction due to context. The reduction is 0 in the first sentence of a document, and under a model
 without context.
 
---measures adds measures of the distribution p of the next word, over all entries of the vocabulary;
-with a vocabulary of subwords, of the first piece of the word, over all pieces:
+--measures adds measures of the distribution p of the next word over all entries of the vocabulary.
+With a vocabulary of subwords, p is the distribution of the word's first piece (or END) over all
+pieces:
     entropy            -sum p log p before the word is read (Pimentel et al. 2023)
     entropy_reduction  the entropy at the word minus the entropy at the next word or <END> (Hale
                        2006, for one next word); it may be negative, and <END> has none

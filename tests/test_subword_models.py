@@ -1,4 +1,4 @@
-"""Models of subwords speak of words: every number against plain loops over pieces, in float64."""
+"""Models with subwords have scores per word: every number equals plain loops over pieces."""
 
 import dataclasses
 import functools
@@ -570,7 +570,7 @@ def test_continuations_of_strings_are_sums_over_pieces():
 
 def test_bags_of_words_refuse_pieces():
     with pytest.raises(
-        InputError, match="^rnnslm predicts bags of words, and the corpus has pieces"
+        InputError, match="^rnnslm predicts bags of words and needs a vocabulary of words, but"
     ):
         models.create("rnnslm", vocab_size=300, first_word_end=270)
 
@@ -580,13 +580,15 @@ def test_a_prefix_that_is_not_predicted_is_refused():
         language_model("ccdclm").read().generate(prefix="ab <unk>")
 
 
-def test_words_of_many_pieces_are_told(caplog):
+def test_a_warning_reports_words_of_many_pieces(caplog):
     lm = dataclasses.replace(
         language_model("rnnlm"), text=TrainingText(pieces_per_word={"test": 1.2})
     )
     list(lm.score([[["zebre"] * 120]]))
     (record,) = [r for r in caplog.records if r.levelname == "WARNING"]
-    assert record.getMessage().startswith("6.00 pieces per word (1.20 in the run's own test split)")
+    assert record.getMessage().startswith(
+        "the text has 6.00 pieces per word (1.20 in the run's own test split)"
+    )
     caplog.clear()
     list(lm.score([[["ab"] * 120]]))
     assert not [r for r in caplog.records if r.levelname == "WARNING"]

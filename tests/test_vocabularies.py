@@ -10,7 +10,7 @@ from configs.modern.vocabularies import (
     CLASSES,
     MODEL,
     VOCABULARIES,
-    Sums,
+    ClassSums,
     class_of,
     figure,
     header,
@@ -50,12 +50,12 @@ def runs():
     }
     oov = {"words": [10, 0, 5, 0, 0], "subwords": [0] * 5}
     return {
-        run: Sums(np.array(values, float), targets, np.array(oov[run[0]], float))
+        run: ClassSums(np.array(values, float), targets, np.array(oov[run[0]], float))
         for run, values in nats.items()
     }
 
 
-def test_a_row_per_class_with_the_share_of_what_context_saves(runs):
+def test_a_row_per_class_with_its_share_of_the_reduction(runs):
     assert len(header()) == 2 + 4 * len(VOCABULARIES)
     never, rare, frequent, *_, total = rows(runs)
     assert never == ["never", "10", "100.0", "2.00", "-0.100", "-5.0", "0.0", "15.00", "4.000"] + [
@@ -66,7 +66,7 @@ def test_a_row_per_class_with_the_share_of_what_context_saves(runs):
     assert total == [
         "all",
         "100",
-        "15.0",
+        "21.4",
         "2.10",
         "0.200",
         "100.0",

@@ -130,7 +130,10 @@ def _logits(classifier: Any, features: Any) -> np.ndarray:
 def train(corpus: Corpus, valid: Corpus, kind: str) -> Baseline:
     vocab_size = len(corpus.vocabulary)
     if corpus.vocabulary.has_pieces:
-        raise InputError(f"{corpus.directory}: has subwords; prepare it with a vocabulary of words")
+        raise InputError(
+            f"{corpus.directory}: has a vocabulary of subwords; prepare the corpus without "
+            "--subwords"
+        )
 
     def sentences(split: Corpus) -> list[np.ndarray]:
         return np.split(split.tokens, split.sentence_offsets[1:-1])

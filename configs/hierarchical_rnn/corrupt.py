@@ -88,7 +88,9 @@ class Corruption:
 def main(directory: str, split: str, folder: str) -> None:
     data = open_corpus(directory, split)
     if data.vocabulary.has_pieces:
-        raise InputError(f"{directory}: has subwords; prepare it with a vocabulary of words")
+        raise InputError(
+            f"{directory}: has a vocabulary of subwords; prepare the corpus without --subwords"
+        )
     corruption, rng = Corruption(data.vocabulary), np.random.default_rng(SEED)
     spelling = list(data.vocabulary.entries)
     spelling[UNKNOWN] = data.vocabulary.unknown_token or spelling[UNKNOWN]

@@ -1,4 +1,4 @@
-"""Where the nats that context saves come from: test words by their frequency in the training text.
+"""Surprisal reduction by context: test words by their frequency in the training text.
 
     python -m configs.modern.vocabularies runs/vocabularies/*
 
@@ -33,7 +33,7 @@ CLASSES = tuple(_BOUNDS)
 END_CLASS = "END"
 
 
-class Sums(NamedTuple):
+class ClassSums(NamedTuple):
     """Sums over the test targets of one run by class, the last of which is END.
 
     nats, targets, oov: float64 [classes + 1]: nats, numbers of targets, and of OOV words.
@@ -48,7 +48,7 @@ class Sums(NamedTuple):
         return math.exp(self.nats.sum() / self.targets.sum())
 
 
-Runs = Mapping[tuple[str, str], Sums]
+Runs = Mapping[tuple[str, str], ClassSums]
 """The sums of the runs of a corpus by vocabulary and model."""
 
 
@@ -59,9 +59,9 @@ def class_of(count: int) -> int:
 
 def sums_by_class(
     documents: Iterable[DocumentScore], counts: Mapping[str, int], unknown_token: str | None
-) -> Sums:
+) -> ClassSums:
     """The sums of scored documents. The text's own spelling of OOV words is left out."""
-    sums = Sums(*np.zeros((3, len(CLASSES) + 1)))
+    sums = ClassSums(*np.zeros((3, len(CLASSES) + 1)))
     for sentence in itertools.chain.from_iterable(document.sentences for document in documents):
         targets = zip(sentence.tokens, sentence.log_probs, sentence.known, strict=True)
         for token, log_prob, known in targets:
@@ -75,8 +75,8 @@ def sums_by_class(
 
 def rows(runs: Runs) -> list[list[str]]:
     """A row per class, then END and all targets: number of targets; and for each vocabulary the
-    share of OOV words, the nats per target of the model without context, the nats per target that
-    context saves, and their share of all saved nats."""
+    share of OOV words, the nats per target of the model without context, the reduction of these
+    nats by context, and the share of the class in the reduction over all targets."""
     table = []
     total = len(CLASSES) + 1
     for name, part in [
@@ -92,8 +92,9 @@ def rows(runs: Runs) -> list[list[str]]:
             if not targets:
                 cells += [""] * 4
                 continue
+            words = before.targets[: len(CLASSES)][part].sum()
             cells += [
-                f"{100 * before.oov[part].sum() / targets:.1f}",
+                f"{100 * before.oov[part].sum() / words:.1f}" if words else "",
                 f"{before.nats[part].sum() / targets:.2f}",
                 f"{saved[part].sum() / targets:.3f}",
                 f"{100 * saved[part].sum() / saved.sum():.1f}",
@@ -106,28 +107,28 @@ def header() -> list[str]:
     """The header of `rows`, after the name of the corpus."""
     columns = ["occurrences in training", "test targets"]
     for name in VOCABULARIES:
-        columns += [f"{name}: OOV, %", f"nats, `{BASELINE}`", "saved by context"]
-        columns += ["share of all saved, %"]
+        columns += [f"{name}: OOV, %", f"nats, `{BASELINE}`", "reduction by context"]
+        columns += ["share of the reduction, %"]
     return columns
 
 
 def figure(corpora: Mapping[str, Runs]) -> Figure:
-    """The nats that context saves per test word by class, a line per corpus and vocabulary."""
+    """The surprisal reduction per test word by class, a line per corpus and vocabulary."""
     lines = []
     for (corpus, runs), vocabulary in itertools.product(corpora.items(), VOCABULARIES):
         before, after = runs[vocabulary, BASELINE], runs[vocabulary, MODEL]
         saved = (before.nats - after.nats) / np.where(before.targets, before.targets, np.nan)
         lines.append(Line(f"{corpus}, {vocabulary}", range(len(CLASSES)), saved[:-1]))
-    title = f"Nats that context saves per word ({BASELINE} minus {MODEL})"
+    title = f"Surprisal reduction by context ({BASELINE} minus {MODEL})"
     x = "occurrences of the word in the training text"
     return Figure(title, x, "nats per word", lines, CLASSES)
 
 
-def measured(folder: Path) -> tuple[dict[tuple[str, str], Sums], list[list[str]]]:
+def measured(folder: Path) -> tuple[dict[tuple[str, str], ClassSums], list[list[str]]]:
     """The sums of the runs of a corpus, and a row of facts per run."""
-    pieces = dclm_jax.restore(folder / VOCABULARIES[1] / BASELINE)
-    vocabulary: Any = pieces.vocabulary
-    test = open_corpus(pieces.config["data"]["directory"], "test")
+    subword_model = dclm_jax.restore(folder / VOCABULARIES[1] / BASELINE)
+    vocabulary: Any = subword_model.vocabulary
+    test = open_corpus(subword_model.config["data"]["directory"], "test")
     documents = [
         [vocabulary.decode(ids.tolist()) for ids in test.document(index)]
         for index in range(test.num_documents)
@@ -141,8 +142,8 @@ def measured(folder: Path) -> tuple[dict[tuple[str, str], Sums], list[list[str]]
         runs[kind, model], last = sums, metrics_lines(folder / kind / model)[-1]
         bits = sums.nats.sum() / math.log(2) / characters
         oov = 100 * sums.oov.sum() / sums.targets[:-1].sum()
-        cells = [kind, f"`{model}`", f"{len(lm.vocabulary):,}", f"{last.seconds:,.0f}"]
-        cells += [f"{last.step:,}", f"{oov:.1f}", f"{sums.perplexity:.1f}"]
+        cells = [kind, f"`{model}`", f"{len(lm.vocabulary):,}", f"{last.step:,}"]
+        cells += [f"{oov:.1f}", f"{sums.perplexity:.1f}"]
         facts.append([*cells, f"{bits:.3f}" if not oov else ""])
     return runs, facts
 
@@ -151,7 +152,7 @@ def main(folders: Sequence[str]) -> None:
     corpora = {Path(folder).name: measured(Path(folder)) for folder in folders}
     table = [[corpus, *row] for corpus, (runs, _) in corpora.items() for row in rows(runs)]
     write_json("vocabularies.json", {"header": ["corpus", *header()], "rows": table})
-    columns = ["corpus", "vocabulary", "model", "V", "training, s", "steps", "OOV, %"]
+    columns = ["corpus", "vocabulary", "model", "V", "steps", "OOV, %"]
     columns += ["test perplexity", "bits per character"]
     facts = [
         [corpus, *row] for corpus, (_, rows_of_runs) in corpora.items() for row in rows_of_runs

@@ -33,7 +33,7 @@ _SHOWN_OOV = 10
 _MARGIN, _FACTOR = 0.02, 1.5
 # Other text has more OOV words than the text whose words were counted.
 _MARGIN_OF_VOCABULARY = 0.1
-# Fewer words may be long by chance.
+# In fewer words a high number of pieces per word may be chance.
 _FEW_WORDS = 100
 _ADVICE = "check that the text is read like the training text (raw or tokenized, case)"
 
@@ -149,8 +149,8 @@ class Encoder:
         if usual_rate is None or self._num_words < _FEW_WORDS or rate <= _FACTOR * usual_rate:
             return
         logger.warning(
-            f"{rate:.2f} pieces per word ({usual_rate:.2f} in the run's own test split), so that "
-            f"many words are rare in the training text; {_ADVICE}"
+            f"the text has {rate:.2f} pieces per word ({usual_rate:.2f} in the run's own test "
+            f"split), because many of its words are rare in the training text; {_ADVICE}"
         )
 
 

@@ -49,8 +49,8 @@ class PrepareOptions:
         words. Default: 10,000; with `min_count` no maximum.
       min_count: minimum number of occurrences in the training text of a word that is not in
         `vocabulary`.
-      subwords: number of pieces of words, in place of words, such as 8000. Pieces are learned from
-        the training text, and no word is out of vocabulary.
+      subwords: number of pieces in a vocabulary of subwords, such as 8000, including 256 bytes. The
+        pieces are learned from the training text, and no word is out of vocabulary.
       vocabulary: the vocabulary of a prepared corpus, a run or a saved model: its folder, or its
         file vocabulary.tsv. Training words are added only to a vocabulary of words, with
         `vocab_size` or `min_count`.
@@ -171,8 +171,8 @@ def complete_plan(
         for name in ("vocab_size", "min_count", "vocabulary"):
             if getattr(options, name) is not None:
                 raise InputError(
-                    f"--subwords and --{name} are two vocabularies; remove --subwords for a "
-                    f"vocabulary of words, or --{name}"
+                    f"--subwords and --{name} cannot be combined; remove --{name}, or remove "
+                    "--subwords for a vocabulary of words"
                 )
     # The embedded corpus is converted to lower case.
     lowercase = text.lowercase or bool(collection and collection.home)

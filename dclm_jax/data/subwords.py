@@ -1,10 +1,10 @@
 """Vocabularies of subwords: every word is a sequence of pieces, and no word is OOV.
 
 The last piece of a word has the mark U+2581 at its end, so that the probability of the pieces of a
-word is the probability of the whole word, its end included (Pimentel and Meister 2024 describe what
-is missing if the first piece has the mark). SentencePiece learns the pieces from the counts of the
-words of the training text, and divides words into them. Text is not normalized. A word of rare
-characters is spelled in the bytes of UTF-8. Ids are in this order:
+word is the probability of the whole word, its end included (Pimentel and Meister 2024 give the
+correction for marks on first pieces). SentencePiece learns the pieces from the counts of the words
+of the training text by a unigram model, and divides words into them. Text is not normalized. Rare
+characters are spelled in the bytes of UTF-8. Ids are in this order:
 
     START END UNKNOWN | 256 bytes | pieces inside a word | the mark | other pieces that end a word
 
@@ -47,10 +47,10 @@ FIRST_PIECE = FIRST_WORD + len(_BYTES)
 _RARE = 1e-6
 """Characters with a smaller share of the training text are spelled in bytes."""
 _LEARNED_FROM = 50_000
-"""Pieces are learned from so many of the most frequent words."""
+"""Maximum number of words, the most frequent first, from which pieces are learned."""
 _LONGEST, _SKIPPED = 1000, {_END, "\0", "\N{LOWER FIVE EIGHTHS BLOCK}"}
 """SentencePiece skips longer words, and words with these characters, when it learns."""
-_KNOWN_WORDS = 2**18
+_CACHED_WORDS = 2**18
 """Maximum number of words whose pieces are in memory."""
 _HIGHEST = re.compile(r"<= (\d+)")
 _REPAIR = "restore the folder from a copy, or prepare the corpus again with --overwrite"
@@ -97,13 +97,13 @@ class Subwords(Vocabulary):
 
     def encode(self, words: Sequence[str]) -> np.ndarray:
         """int32 ids of the pieces of `words`."""
-        known, ids = self._ids_of_words, []
+        cached, ids = self._ids_of_words, []
         for word in words:
-            pieces = known.get(word)
+            pieces = cached.get(word)
             if pieces is None:
-                if len(known) == _KNOWN_WORDS:
-                    known.clear()
-                pieces = known[word] = self.pieces_of(word)
+                if len(cached) == _CACHED_WORDS:
+                    cached.clear()
+                pieces = cached[word] = self.pieces_of(word)
             ids += pieces
         return np.array(ids, np.int32)
 

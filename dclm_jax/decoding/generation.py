@@ -16,10 +16,10 @@ beam of width 1. A model that decides where its document ends (`ending`) decides
 sentence. A text with its maximum number of words or sentences ends without a decision. A sentence
 with its maximum number of words ends with END.
 
-With a vocabulary of subwords every step adds a piece. END follows only a whole word; a word is a
-term, which counts from its first piece on, and has at most MAX_PIECES pieces. Bytes and UNKNOWN are
-never generated. A sentence has room for PIECES_PER_WORD pieces per word and MAX_PIECES more, and
-ends if this room is full.
+With a vocabulary of subwords every step adds a piece. END follows only complete words. A word is
+one term of a hypothesis from its first piece, and has at most MAX_PIECES pieces. Bytes and UNKNOWN
+are never generated, even with `allow_unknown`. The capacity of a sentence is PIECES_PER_WORD pieces
+per word plus MAX_PIECES; a sentence ends when its capacity is full.
 
 The R = B * W rows are partial hypotheses; rows of one document are adjacent. One compiled program
 generates a sentence: a loop over its words for the whole batch, without the host.
@@ -387,9 +387,9 @@ def _may_follow(model: DocumentModel, decoding: Decoding, sentence: _Sentence) -
     if not model.has_pieces:
         return jnp.where(is_end_V, position > 0, is_word_V & is_below_limit_R[:, None])
     capacity, is_piece_V = len(sentence.tokens_NxR), ids_V >= FIRST_PIECE
-    # There is room for a further piece and END, or only for END.
-    has_room = position + 2 < capacity
-    must_end_R = (sentence.pieces_R + 1 >= MAX_PIECES) | ~has_room
+    # The capacity suffices for a further piece and END, or only for END.
+    has_capacity = position + 2 < capacity
+    must_end_R = (sentence.pieces_R + 1 >= MAX_PIECES) | ~has_capacity
     may_add_RxV = is_piece_V & ((ids_V >= model.first_word_end) | ~must_end_R[:, None])
     begins_R = sentence.pieces_R == 0
     # A word does not begin with its end.

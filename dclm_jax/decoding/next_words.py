@@ -15,7 +15,7 @@ from dclm_jax.data.vocabulary import END, END_TOKEN, FIRST_WORD, START, UNKNOWN,
 from dclm_jax.reading.continuations import SentenceReader, StateT
 
 _PREFIXES_AT_ONCE = 32
-"""Number of first pieces that are extended together."""
+"""Maximum number of first pieces that are extended together."""
 
 
 def likeliest_words(
@@ -76,7 +76,7 @@ def _words(
     if not pieces:
         last_V[[START, END, UNKNOWN]] = not vocabulary.has_pieces, True, not vocabulary.has_pieces
     (ids,) = np.nonzero(last_V & (log_probs_V > least))
-    found = []
+    words = []
     for index in ids[np.argsort(-log_probs_V[ids], kind="stable")].tolist():
         word = END_TOKEN if index == END else vocabulary.decode([*pieces, index])[0]
         if not word or (
@@ -86,7 +86,7 @@ def _words(
             and vocabulary.pieces_of(word) != [*pieces, index]
         ):
             continue
-        found.append((-float(log_probs_V[index]), index, word))
-        if len(found) == k:
+        words.append((-float(log_probs_V[index]), index, word))
+        if len(words) == k:
             break
-    return found
+    return words

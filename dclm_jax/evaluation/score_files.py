@@ -102,7 +102,7 @@ def noted_oov(
             num_documents += 1
             num_affected += oov > 0
     if num_oov:
-        surprisal = "their surprisal is that of UNKNOWN"
+        surprisal = "they have the surprisal of UNKNOWN"
         if has_pieces:
             surprisal = "they are not predicted"
         logger.info(

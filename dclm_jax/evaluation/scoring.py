@@ -97,8 +97,8 @@ def count_targets(scorer: TargetScorer, document: Any) -> int:
 
 
 class SummedScorer:
-    """The scores of targets from the scores of ids: the only place where the nats of the pieces of
-    a word are added. A word that is not predicted has 0 nats."""
+    """The scores of targets from the scores of ids, whose nats `sum_pieces` adds. A word that is
+    not predicted has 0 nats."""
 
     def __init__(self, scorer: IdScorer, first_word_end: int):
         self._scorer, self.first_word_end = scorer, first_word_end

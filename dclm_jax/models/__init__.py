@@ -55,7 +55,7 @@ def create(name: str, *, first_word_end: int = FIRST_WORD, **options: Any) -> Do
     plan = default_plan(fused_scan=options.get("fused_scan", False))
     if first_word_end > FIRST_WORD and cls.objective == "bags":
         raise InputError(
-            f"{name} predicts bags of words, and the corpus has pieces of words; prepare it with a "
-            "vocabulary of words, without --subwords"
+            f"{name} predicts bags of words and needs a vocabulary of words, but the corpus has "
+            "subwords; prepare the corpus without --subwords"
         )
     return cls(**options, first_word_end=first_word_end, plan=plan)

@@ -197,8 +197,8 @@ class DocumentModel:
     @classmethod
     def options(cls) -> list[dataclasses.Field]:
         """The attributes that a configuration sets."""
-        others = "first_word_end", "plan"
-        return [field for field in dataclasses.fields(cls) if field.name not in others]
+        not_options = "first_word_end", "plan"
+        return [field for field in dataclasses.fields(cls) if field.name not in not_options]
 
     def __post_init__(self):
         files.require_valid(self, "model.")

@@ -71,14 +71,14 @@ class Perplexities:
 
     def _table(self) -> list[tuple[str, ...]]:
         has_pieces = any(sums.perplexity.has_pieces for sums in self.sums.values())
-        third = "bits/character" if has_pieces else "in-vocabulary"
+        column = "bits/character" if has_pieces else "in-vocabulary"
         rows: list[tuple[str, ...]] = [
-            ("run", "parameters", "targets", "perplexity", third, "bits/word")
+            ("run", "parameters", "targets", "perplexity", column, "bits/word")
         ]
         for label, lm in {**self.runs, **self.others}.items():
             measured = self.sums[label].perplexity
-            other = measured.bits_per_character if has_pieces else measured.known_perplexity
-            numbers = measured.perplexity, other, measured.bits_per_word
+            value = measured.bits_per_character if has_pieces else measured.known_perplexity
+            numbers = measured.perplexity, value, measured.bits_per_word
             rows.append(
                 (label, f"{lm.num_parameters:,}", f"{measured.tokens:,}", *map(_text, numbers))
             )

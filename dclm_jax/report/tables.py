@@ -124,9 +124,9 @@ def _about_perplexity(all_rows: Sequence[Row], columns: Sequence[Column], baseli
         about += f" There are {valid.tokens:,} validation and {test.tokens:,} test targets."
         if test.has_pieces:
             about += (
-                f" The vocabulary has {test.vocabulary_size:,} subwords, and targets are words. No "
-                "test word is OOV: perplexities are larger than with UNKNOWN in place of "
-                "rare words, which are the hardest to predict."
+                f" The vocabulary has {test.vocabulary_size:,} subwords; targets are words and "
+                "END. No test word is OOV. Perplexity is therefore higher than under a vocabulary "
+                "of words, where UNKNOWN replaces rare words."
             )
             if test.unpredicted_words:
                 about += (

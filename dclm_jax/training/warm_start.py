@@ -64,9 +64,10 @@ def _take(
     vocabulary: Vocabulary,
 ) -> Start:
     if vocabulary.has_pieces != source.vocabulary.has_pieces:
+        kinds = ("words", "subwords") if vocabulary.has_pieces else ("subwords", "words")
         raise InputError(
-            f"of {run} and data.directory one has words and one has subwords; prepare the corpus "
-            f"with --vocabulary={run}"
+            f"{run} has a vocabulary of {kinds[0]}, and data.directory has a vocabulary of "
+            f"{kinds[1]}; prepare the corpus with --vocabulary={run}"
         )
     spellings = (np.array(known.entries, object) for known in (vocabulary, source.vocabulary))
     _, words, source_words = np.intersect1d(*spellings, assume_unique=True, return_indices=True)

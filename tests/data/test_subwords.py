@@ -32,7 +32,7 @@ def of_text():
     return subwords.learn({**dict.fromkeys(words, 9), "the": 900, "of": 800}, 280, 1)
 
 
-def test_ids_tell_bytes_pieces_inside_words_and_last_pieces(vocabulary):
+def test_ids_distinguish_bytes_pieces_inside_words_and_last_pieces(vocabulary):
     entries = vocabulary.entries
     assert entries[:3] == ("<START>", "<END>", "<UNKNOWN>")
     assert entries[3:FIRST_PIECE] == tuple(f"<0x{byte:02X}>" for byte in range(256))
@@ -65,7 +65,7 @@ def test_counts_are_those_of_the_pieces_of_the_text(vocabulary):
     + ["👩\u200d👩\u200d👧", "שלום", "▁", "a▁b", "▁▁", "a\u00a0b", "\u200d", "\ufeffa", "a\x00b"]
     + ["\u2047", "▅", "x" * 10_000, "日" * 10_000, "\U0010ffff", " a"],
 )
-def test_every_word_comes_back(vocabulary, of_text, word):
+def test_every_word_is_reconstructed(vocabulary, of_text, word):
     for known in (vocabulary, of_text):
         ids = known.encode(["ab", word, "the"])
         assert known.decode(ids.tolist()) == ["ab", word, "the"]
@@ -75,7 +75,7 @@ def test_every_word_comes_back(vocabulary, of_text, word):
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), max_size=5))
 @settings(max_examples=200, deadline=None)
-def test_any_words_come_back(of_text, words):
+def test_any_words_are_reconstructed(of_text, words):
     assert of_text.decode(of_text.encode(words).tolist()) == words
     ids, counts = of_text.encode_each(words)
     assert ids.tolist() == of_text.encode(words).tolist()
@@ -268,9 +268,9 @@ def test_another_text_with_the_vocabulary_of_a_corpus(tmp_path, caplog):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"min_count": 2}, "--subwords and --min_count are two vocabularies; remove --subwords"),
-        ({"vocab_size": 9}, "--subwords and --vocab_size are two vocabularies"),
-        ({"vocabulary": "v.tsv"}, "--subwords and --vocabulary are two vocabularies"),
+        ({"min_count": 2}, "--subwords and --min_count cannot be combined; remove --min_count, or"),
+        ({"vocab_size": 9}, "--subwords and --vocab_size cannot be combined"),
+        ({"vocabulary": "v.tsv"}, "--subwords and --vocabulary cannot be combined"),
         ({"subwords": 0}, "subwords is 0; expected at least 1"),
     ],
 )

@@ -184,13 +184,13 @@ def test_a_killed_run_resumes_exactly(pieces, tmp_path):
 def test_refusals(pieces, space, tmp_path):
     out = f"--output={tmp_path / 'out'}"
     message = refuse("prepare", *space.sources(), out, "--subwords=269", "--min_count=2")
-    assert "--subwords and --min_count are two vocabularies" in message
+    assert "--subwords and --min_count cannot be combined" in message
     message = refuse("prepare", *space.sources(), out, "--subwords=100000")
     assert "subwords is 100,000; the text has at most" in message
     message = refuse("prepare", *space.sources(), out, "--subwords=200")
     assert "the text needs at least" in message
     message = refuse("train", *pieces.training("rnnslm", tmp_path / "bags"))
-    assert "rnnslm predicts bags of words, and the corpus has pieces of words" in message
+    assert "rnnslm predicts bags of words and needs a vocabulary of words, but the" in message
     message = refuse(
         "train",
         *pieces.training("ccdclm", tmp_path / "words"),
