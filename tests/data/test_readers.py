@@ -62,7 +62,7 @@ def test_folder_is_read_in_order_of_names_and_by_suffix(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (gzip.compress(b"a b\n"), "is compressed by gzip; add .gz to its name"),
+        (gzip.compress(b"a b\n", mtime=0), "is compressed by gzip; add .gz to its name"),
         (bz2.compress(b"a b\n"), "is compressed by bzip2; add .bz2 to its name"),
         (lzma.compress(b"a b\n"), "is compressed by xz; unpack it (unxz)"),
         (b"PK\x03\x04\x14\x00", "is a zip archive, as .docx and .xlsx files are; unpack it"),
