@@ -378,9 +378,9 @@ def _log_summary(numbered: NumberedText, selection: _Selection, manifest: corpus
     pieces = ", pieces of words divided by |" * vocabulary.has_pieces
     job_logger.info(f"first sentences of {split}, OOV words in [brackets]{pieces}:")
     for words in numbered.first_sentences(is_here_D, _SHOWN_SENTENCES):
-        shown = vocabulary.shown(words[:_SHOWN_WORDS])
+        marked = vocabulary.shown(words[:_SHOWN_WORDS])
         more = " ..." * (len(words) > _SHOWN_WORDS)
-        job_logger.info(f"  {printable(' '.join(shown))}{more}")
+        job_logger.info(f"  {printable(' '.join(marked))}{more}")
     _log_repeated(numbered, selection.documents)
     counts = numbered.count_words(np.any(list(selection.documents.values()), axis=0))
     if listed := frequent_oov(counts, vocabulary):

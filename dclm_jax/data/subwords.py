@@ -212,8 +212,8 @@ def learn(
     for word in usable:
         for character in word:
             characters[character] += words[word]
-    least = _RARE * characters.total()
-    alphabet = {character for character, count in characters.items() if count >= least}
+    threshold = _RARE * characters.total()
+    alphabet = {character for character, count in characters.items() if count >= threshold}
     learned_from = [word for word in usable if alphabet.issuperset(word)]
     if not learned_from:
         raise InputError("there are no words to learn subwords from; choose other training text")
@@ -248,12 +248,13 @@ def learn(
         )
     except RuntimeError as error:
         if highest := _HIGHEST.search(str(error)):
-            most = int(highest[1]) - FIRST_WORD
+            maximum = int(highest[1]) - FIRST_WORD
             raise InputError(
-                f"subwords is {size:,}; the text has at most {most:,} pieces; choose at most this "
-                "number"
+                f"subwords is {size:,}; the text has at most {maximum:,} pieces; choose at most "
+                "this number"
             ) from error
-        raise
+        reason = " ".join(str(error).split())
+        raise InputError(f"subwords cannot be learned from the text ({reason})") from error
     pieces = sorted(_pieces(_processor(model.getvalue()))[FIRST_PIECE:], key=_order)
     entries = (*SPECIAL_TOKENS, *_BYTES, *pieces)
     counts = dict(sorted(words.items(), key=lambda entry: (-entry[1], entry[0])))
