@@ -260,9 +260,9 @@ def test_next_words_equal_brute_force(name, k):
         ]
         expected.append((state.score([prefix])[0].log_probs[-1], "<END>"))
         best = sorted(expected, reverse=True)[:k]
-        found = state.next_words(prefix, k)
-        assert [word for word, _ in found] == [word for _, word in best]
-        np.testing.assert_allclose([p for _, p in found], [p for p, _ in best], rtol=1e-5)
+        words_found = state.next_words(prefix, k)
+        assert [word for word, _ in words_found] == [word for _, word in best]
+        np.testing.assert_allclose([p for _, p in words_found], [p for p, _ in best], rtol=1e-5)
 
 
 def test_an_unlikely_end_of_a_word_hides_no_likely_word():
@@ -335,8 +335,8 @@ def test_orders_and_coherence_are_those_of_sums():
     test = Fixed(permutations=5)
     dataset = lm._dataset([PLAIN])
     result = test.measure(lm, dataset, lambda done: None).result
-    own = nats[orders.index([0, 1, 2])]
-    assert 0 <= result.mean <= 1 and own == pytest.approx(document_nats(lm, PLAIN))
+    original = nats[orders.index([0, 1, 2])]
+    assert 0 <= result.mean <= 1 and original == pytest.approx(document_nats(lm, PLAIN))
 
 
 def test_caches_add_up_pieces():
@@ -414,8 +414,8 @@ def test_rescoring_chooses_by_words():
     first = [-document_nats(lm, [words]) for words in lists[0]]
     np.testing.assert_allclose(features[0][:, 0], first, rtol=1e-5)
     assert features[0][:, 1].tolist() == [2, 1] and choices[0] == int(np.argmax(first))
-    chosen = lists[0][choices[0]]
-    second = [-document_nats(lm, [chosen, words]) - max(first) for words in lists[1]]
+    best = lists[0][choices[0]]
+    second = [-document_nats(lm, [best, words]) - max(first) for words in lists[1]]
     np.testing.assert_allclose(features[1][:, 0], second, rtol=1e-4)
 
 
@@ -478,8 +478,8 @@ def test_beams_compare_log_probabilities_per_word():
         score.log_prob / (len(words) + 1) ** wide.length_normalization
         for words, score in zip(candidates, scores, strict=True)
     ]
-    found = text.log_prob / len(text.sentences[0].tokens) ** wide.length_normalization
-    assert found >= max(normalized) - 1e-5
+    score = text.log_prob / len(text.sentences[0].tokens) ** wide.length_normalization
+    assert score >= max(normalized) - 1e-5
 
 
 @pytest.mark.parametrize("name", ["standard_autoencoder", "hierarchical_attention_autoencoder"])

@@ -34,7 +34,7 @@ END_CLASS = "END"
 
 
 class ClassSums(NamedTuple):
-    """Sums over the test targets of one run by class, the last of which is END.
+    """Sums over the test targets of one run by class; the last class is END.
 
     nats, targets, oov: float64 [classes + 1]: nats, numbers of targets, and of OOV words.
     """

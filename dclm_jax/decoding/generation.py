@@ -52,6 +52,7 @@ MAX_LOGITS = 2**26
 """Maximum R*V of a batch, which bounds memory; only a single document may exceed it."""
 
 MAX_PIECES, PIECES_PER_WORD = 16, 2
+"""Maximum number of pieces of a generated word, and the mean for which a sentence has capacity."""
 _FREE = -1
 """In place of a forced token: the token is free, and is chosen."""
 
@@ -111,7 +112,7 @@ class _Sentence(NamedTuple):
 
     Attributes:
       token_R: the token to read next.
-      words_R: number of words, of which the last may be incomplete.
+      words_R: number of words; the last word may be incomplete.
       pieces_R: number of pieces of the last word if it is incomplete, else 0.
       tokens_NxR, log_probs_NxR, rows_NxR: for each step the token, its log P, and the row of the
         hypothesis that it extends. Before a step, its token is END.
@@ -345,7 +346,7 @@ def _step(
     is_open_R = sentence.token_R != END
     prefix, log_probs_RxV = incremental.advance(model, params, sentence.prefix, sentence.token_R)
     ids_V = jnp.arange(model.vocab_size)
-    is_end_V, ends_word_V = ids_V == END, word_ends(ids_V, model.first_word_end)
+    is_end_V = ids_V == END
     begins_R = sentence.pieces_R == 0
     may_follow_RxV = _may_follow(model, decoding, sentence)
     forced_token = forced_N[position]
@@ -362,7 +363,7 @@ def _step(
     if decoding.width > 1:
         prefix = incremental.take_ahead(model, params, prefix, row_R)
     is_new_word_R = (token_R != END) & begins_R[row_R]
-    ends_word_R = ends_word_V[token_R] | (token_R == END)
+    ends_word_R = word_ends(token_R, model.first_word_end) | (token_R == END)
     return sentence._replace(
         partials=partials._replace(words_left_R=partials.words_left_R - is_new_word_R),
         prefix=prefix,

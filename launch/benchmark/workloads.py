@@ -36,7 +36,7 @@ def synthetic_documents(
     first_word_end: int = FIRST_WORD,
 ) -> list[Document]:
     """Documents with the given numbers of sentences; each sentence holds int32 ids of words, or of
-    their pieces, the last of which is at least `first_word_end`."""
+    their pieces; the last piece of a word is at least `first_word_end`."""
     rng = np.random.default_rng(seed)
     lengths = sentence_lengths(rng, int(np.sum(sentences)))
     ids = rng.integers(first_word_end, vocab_size, size=lengths.sum(), dtype=np.int32)

@@ -118,8 +118,8 @@ def test_sizes_that_the_text_does_not_have():
         InputError, match=r"^subwords is 9,000; the text has at most \d+ pieces"
     ) as e:
         subwords.learn({"ab": 3, "ba": 2}, 9000, 1)
-    most = int(str(e.value).split("at most ")[1].split()[0])
-    assert len(subwords.learn({"ab": 3, "ba": 2}, most, 1)) == most + 3
+    maximum = int(str(e.value).split("at most ")[1].split()[0])
+    assert len(subwords.learn({"ab": 3, "ba": 2}, maximum, 1)) == maximum + 3
     assert len(subwords.learn({"ab": 3, "ba": 2}, 259, 1)) == 262
 
 

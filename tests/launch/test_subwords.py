@@ -55,9 +55,9 @@ def test_prepare_prints_pieces_per_word(pieces):
     assert row.split()[-1] == f"{entry.pieces / entry.tokens:.3f}"
     assert "vocabulary: 272 subwords with START, END and UNKNOWN" in lines
     assert not [line for line in lines if "OOV words:" in line or "P(UNKNOWN)" in line]
-    shown = launch("prepare", f"--show={pieces.corpus}").stdout.splitlines()
+    printed = launch("prepare", f"--show={pieces.corpus}").stdout.splitlines()
     sentences = [line for line in pieces.space.text["test"].read_text().splitlines() if line]
-    assert [line for line in shown if line and not line.startswith("=")] == sentences
+    assert [line for line in printed if line and not line.startswith("=")] == sentences
 
 
 def test_evaluate_counts_words(pieces, text):
