@@ -142,6 +142,7 @@ class TrainingBatches:
         seed: int,
         max_sentence_length: int = 0,
         earlier_sentences: int = 0,
+        no_context_share: float = 0.0,
         has_source: bool = False,
     ):
         """Indexes the corpus. The words of a batch are read when the batch is requested.
@@ -155,6 +156,8 @@ class TrainingBatches:
           max_sentence_length: maximum number of words, or of pieces of words, per sentence; longer
             sentences are omitted, also from contexts. 0 for no maximum.
           earlier_sentences: C, the number of sentences before each segment, the batch's `earlier`.
+          no_context_share: share of the segments, among those with earlier sentences, whose earlier
+            sentences are left out; they are drawn anew in every epoch.
           has_source: whether each segment is its own source, the batch's `source`.
         """
         self.seed = seed
@@ -178,8 +181,10 @@ class TrainingBatches:
             lengths = text.lengths[np.maximum(sentence, 0)]
             longest = np.maximum(longest, np.where(exists, lengths, 0))
         self._segments = _Segments.in_buckets(first, count, longest, max_sentences)
+        self._no_context_share = no_context_share
         # An epoch's order costs a sort of all segments; steps are consecutive.
         self._epoch_order = functools.lru_cache(maxsize=2)(self._shuffle)
+        self._has_no_context = functools.lru_cache(maxsize=2)(self._without_context)
 
     @property
     def num_segments(self) -> int:
@@ -221,6 +226,7 @@ class TrainingBatches:
             return batch
         earlier_BxC = segments.first[:, None] - np.arange(self.earlier_sentences, 0, -1)
         exists_BxC = earlier_BxC >= self._document_first[indices][:, None]
+        exists_BxC &= ~self._has_no_context(step // self.steps_per_epoch)[indices][:, None]
         earlier = self._text.pack(earlier_BxC, exists_BxC, length, self.batch_size)
         return dataclasses.replace(batch, earlier=earlier)
 
@@ -231,6 +237,11 @@ class TrainingBatches:
         buckets = [self._segments.length, self._segments.sentences]
         by_bucket = shuffled[np.lexsort([bucket[shuffled] for bucket in buckets])]
         return by_bucket, rng.permutation(self.steps_per_epoch)
+
+    def _without_context(self, epoch: int) -> np.ndarray:
+        """Whether each segment loses its earlier sentences in an epoch."""
+        rng = np.random.default_rng([self.seed, epoch, 1])
+        return rng.random(self.num_segments) < self._no_context_share
 
 
 class _Segments(NamedTuple):

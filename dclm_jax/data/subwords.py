@@ -83,6 +83,13 @@ class Subwords(Vocabulary):
         return digest.hexdigest()[:16]
 
     @property
+    def words(self) -> Sequence[str]:
+        """The word of each entry; "" for an entry that is a part of words."""
+        last_pieces = self.entries[self.first_word_end :]
+        parts = [""] * (self.first_word_end - FIRST_WORD)
+        return [*SPECIAL_TOKENS, *parts, *(piece.removesuffix(_END) for piece in last_pieces)]
+
+    @property
     def oov_rate(self) -> None:
         """None: no word is OOV."""
 

@@ -72,6 +72,11 @@ class Vocabulary:
         """Whether the entries are pieces of words, so that no word is OOV."""
         return self.first_word_end > FIRST_WORD
 
+    @property
+    def words(self) -> Sequence[str]:
+        """The word of each entry; "" for an entry that is a part of words."""
+        return self.entries
+
     def extended(
         self,
         counter: Mapping[str, int],

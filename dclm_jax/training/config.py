@@ -35,6 +35,9 @@ class DataConfig:
     carry_context: start a training segment with the last context of the previous segment, which
       is read from the initial context c_0, instead of c_0. No gradient flows into the previous
       segment. Models that read only the words of n earlier sentences always read all n.
+    no_context_share: share of the training segments, among segments that would start with the
+      context of earlier sentences, that start with c_0. They are drawn anew in every epoch. They
+      teach the model to score sentences with no context.
     """
 
     directory: str = ""
@@ -42,6 +45,7 @@ class DataConfig:
     batch_size: _AtLeastOne = 16
     max_sentence_length: files.Count = 0
     carry_context: bool = False
+    no_context_share: files.Share = 0.0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -67,6 +67,7 @@ def open_job(config: ConfigDict | Mapping[str, Any]) -> Job:
         earlier_sentences=earlier_sentences(
             model, segment_length if settings.data.carry_context else 0
         ),
+        no_context_share=settings.data.no_context_share,
         has_source=model.reads_source,
     )
     total_steps = settings.training.epochs * batches.steps_per_epoch

@@ -359,6 +359,8 @@ def _start_lines(job: Job, state: TrainState, start: Start) -> Iterator[str]:
         yield "frozen parameters keep their random initial values: training.start_from is empty"
     if config.data.carry_context and job.batches.earlier_sentences == earlier_sentences(job.model):
         yield "data.carry_context has no effect: the model reads all its context in every segment"
+    if config.data.no_context_share and not job.batches.earlier_sentences:
+        yield "data.no_context_share has no effect: every segment starts with no context"
     manifest = read_manifest(config.data.directory)
     yield statistics_table(manifest)
     if warning := vocabulary_warning(manifest.splits["train"].oov_rate, job.valid.vocabulary):

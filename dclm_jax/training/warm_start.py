@@ -35,7 +35,8 @@ def start_from(
     """Initializes parameters from the best checkpoint of another run, by path and shape.
 
     A parameter with one entry per word (rows of the embedding, columns of the output kernel) takes
-    the entries of words in both vocabularies. All other entries keep their initial values.
+    the entries of words in both vocabularies. Between words and subwords, these are the words that
+    are single pieces. All other entries keep their initial values.
 
     Args:
       run: workdir of the other run, a directory or an address.
@@ -56,6 +57,18 @@ def start_from(
         raise InputError(f"training.start_from: {error}") from error
 
 
+def _matched(vocabulary: Vocabulary, source: Vocabulary) -> tuple[list[int], list[int]]:
+    """The ids of equal entries of two vocabularies."""
+    both = vocabulary, source
+    if vocabulary.has_pieces == source.has_pieces:
+        names, source_names = (known.entries for known in both)
+    else:
+        names, source_names = (known.words for known in both)
+    source_ids = {name: index for index, name in enumerate(source_names) if name}
+    ids = [index for index, name in enumerate(names) if name in source_ids]
+    return ids, [source_ids[names[index]] for index in ids]
+
+
 def _take(
     run: storage.PathLike,
     source: RestoredRun,
@@ -63,14 +76,7 @@ def _take(
     params: Params,
     vocabulary: Vocabulary,
 ) -> Start:
-    if vocabulary.has_pieces != source.vocabulary.has_pieces:
-        kinds = ("words", "subwords") if vocabulary.has_pieces else ("subwords", "words")
-        raise InputError(
-            f"{run} has a vocabulary of {kinds[0]}, and data.directory has a vocabulary of "
-            f"{kinds[1]}; prepare the corpus with --vocabulary={run}"
-        )
-    spellings = (np.array(known.entries, object) for known in (vocabulary, source.vocabulary))
-    _, words, source_words = np.intersect1d(*spellings, assume_unique=True, return_indices=True)
+    words, source_words = _matched(vocabulary, source.vocabulary)
     if len(words) == len(SPECIAL_TOKENS):
         raise InputError(
             f"the vocabularies of {run} and data.directory share no word; choose another run"

@@ -160,6 +160,41 @@ def test_sentences_before_a_segment_come_along(corpus):
     assert {len(sentences) for sentences in expected.values()} > {0, 3}
 
 
+def test_a_share_of_segments_loses_the_sentences_before_it(corpus):
+    """Drawn anew in every epoch from the segments that have sentences before them; nothing else of
+    a batch differs."""
+    complete, shared = (
+        make(corpus, earlier_sentences=4, no_context_share=share) for share in (0.0, 0.4)
+    )
+    lost = []
+    for step in range(60 * complete.steps_per_epoch):
+        before, after = complete(step), shared(step)
+        np.testing.assert_array_equal(before.tokens_BxSxN, after.tokens_BxSxN)
+        rows = zip(unpack(before), unpack(before.earlier), unpack(after.earlier), strict=True)
+        for segment, earlier, kept in rows:
+            assert kept in (earlier, ())
+            if earlier:
+                lost.append((step // complete.steps_per_epoch, segment, kept == ()))
+    assert abs(np.mean([is_lost for *_, is_lost in lost]) - 0.4) < 0.05
+    of_epochs = [
+        {segment for epoch, segment, is_lost in lost if is_lost and epoch == number}
+        for number in range(60)
+    ]
+    with_earlier = {segment for _, segment, _ in lost}
+    assert set.union(*of_epochs) == with_earlier and of_epochs[0] != of_epochs[1]
+
+
+@pytest.mark.parametrize("options", [{"has_source": True}, {"earlier_sentences": 0}])
+def test_a_share_has_no_effect_where_no_sentence_is_before_a_segment(corpus, options):
+    for step in range(3):
+        batches = [make(corpus, no_context_share=share, **options)(step) for share in (0.0, 1.0)]
+        for got, expected in zip(*map(jax.tree.leaves, batches), strict=True):
+            np.testing.assert_array_equal(got, expected)
+    every = make(corpus, earlier_sentences=2, no_context_share=1.0)
+    for batch in an_epoch(every):
+        assert batch.earlier is not None and not batch.earlier.mask_BxSxN.any()
+
+
 def test_more_sentences_before_than_the_text_has(tmp_path):
     corpus = corpus_of(tmp_path, "a b\nc\nd e f g h\n")
     sizes = {"segment_length": 1, "batch_size": 3, "max_sentence_length": 2}

@@ -191,12 +191,6 @@ def test_refusals(pieces, space, tmp_path):
     assert "the text needs at least" in message
     message = refuse("train", *pieces.training("rnnslm", tmp_path / "bags"))
     assert "rnnslm predicts bags of words and needs a vocabulary of words, but the" in message
-    message = refuse(
-        "train",
-        *pieces.training("ccdclm", tmp_path / "words"),
-        f"--config.training.start_from={space.run}",
-    )
-    assert f"prepare the corpus with --vocabulary={space.run}" in message
     damaged = tmp_path / "damaged"
     shutil.copytree(pieces.run, damaged)
     (damaged / "pieces.model").write_bytes(b"damaged")

@@ -136,11 +136,14 @@ def comparable(workdir: Path) -> list[dict]:
     ]
 
 
-def save_run(workdir: Path, name: str, words: str, **options: Any) -> Path:
+def save_run(workdir: Path, name: str, words: str | Vocabulary, **options: Any) -> Path:
     """Makes a workdir with a checkpoint for use, of step 3 and random parameters, its other files
-    written without the code under test."""
-    spelled = (*SPECIAL_TOKENS, *words.split())
-    vocabulary = Vocabulary(spelled, (0,) * len(spelled))
+    written without the code under test. `words` is a vocabulary, or its words."""
+    if isinstance(words, str):
+        spelled = (*SPECIAL_TOKENS, *words.split())
+        vocabulary = Vocabulary(spelled, (0,) * len(spelled))
+    else:
+        vocabulary = words
     config = default_config(name).to_dict()
     config["model"].update(options)
     config["data"]["directory"] = "data"
@@ -148,7 +151,9 @@ def save_run(workdir: Path, name: str, words: str, **options: Any) -> Path:
     vocabulary.save(workdir / "vocabulary.tsv")
     for file, value in (("config", config), ("corpus", {}), ("text", {})):
         (workdir / f"{file}.json").write_text(json.dumps(value))
-    model = models.create(vocab_size=len(spelled), **config["model"])
+    model = models.create(
+        vocab_size=len(vocabulary), first_word_end=vocabulary.first_word_end, **config["model"]
+    )
     info = {"step": 3, "perplexity": 2.0, "vocabulary": vocabulary.fingerprint}
     with contextlib.closing(Checkpoints(workdir / "checkpoints", "best")) as checkpoints:
         checkpoints.save(3, model.init(jax.random.key(0)), info)

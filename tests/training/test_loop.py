@@ -19,6 +19,7 @@ from dclm_jax.data.batches import TrainingBatches
 from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.errors import DivergenceError, InputError
+from dclm_jax.reading.likelihoods import batch_likelihood
 from dclm_jax.training import loop
 from dclm_jax.training.checkpoints import Checkpoints
 from dclm_jax.training.config import default_config
@@ -394,8 +395,24 @@ def test_batches_hold_the_segment_before_if_contexts_are_carried(data, name, len
     assert without.batches.earlier_sentences == (4 if name == "rlm_bow_lf" else 0)
 
 
-def test_carrying_contexts_without_effect_is_reported(data, tmp_path, caplog):
-    values = {"model.name": "rnnlm", "data.carry_context": True, "training.max_steps": 1}
+@pytest.mark.parametrize(
+    ("option", "value"), [("data.carry_context", True), ("data.no_context_share", 0.5)]
+)
+def test_options_of_contexts_without_effect_are_reported(data, tmp_path, caplog, option, value):
+    values = {"model.name": "rnnlm", option: value, "training.max_steps": 1}
     loop.train(config(data, **values), tmp_path / "run")
-    (line,) = [line for line in caplog.messages if "carry_context" in line]
-    assert line.startswith("data.carry_context has no effect")
+    (line,) = [line for line in caplog.messages if option in line]
+    assert line.startswith(f"{option} has no effect")
+
+
+@pytest.mark.parametrize("name", ["ccdclm", "rlm_bow_lf"])
+def test_segments_with_no_context_start_from_the_initial_context(data, name):
+    """Every segment, so that the batches are those of training without carried context."""
+    values = {"model.name": name, "model.cell": "lstm", "data.carry_context": True}
+    values |= {"data.no_context_share": 1.0}
+    work = open_job(config(data, **values))
+    params = work.model.init(jax.random.key(0))
+    for step in range(3):
+        batch = work.batches(step)
+        alone = batch_likelihood(work.model, params, dataclasses.replace(batch, earlier=None))
+        np.testing.assert_allclose(batch_likelihood(work.model, params, batch).nll, alone.nll)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from dclm_jax import models, ngram
+from dclm_jax.data import subwords
 from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.errors import InputError
@@ -155,6 +156,41 @@ def test_parameters_of_the_sentence_level_have_one_name_in_both_models():
     assert {path: leaf.shape for path, leaf in single.items()} == {
         path: leaf.shape for path, leaf in both.items() if path.startswith("sentence_")
     }
+
+
+@pytest.mark.parametrize("from_words", [True, False])
+def test_words_that_are_single_pieces_are_matched_with_words(tmp_path, from_words, caplog):
+    """Pieces inside words, bytes and the mark of the end keep their random values."""
+    counts = {"ab": 30, "ba": 20, "aab": 50, "abab": 20, "b": 10}
+    pieces = subwords.learn(counts, 262, 40)
+    first, second = (pieces.entries[index].removesuffix("▁") for index in (-1, -2))
+    assert first and second
+    words = Vocabulary((*SPECIAL_TOKENS, first, "zebra", second, "<0x00>", "a"), (0,) * 8)
+    source, vocabulary = (words, pieces) if from_words else (pieces, words)
+    size = len(pieces)
+    pairs = {0: 0, 1: 1, 2: 2, size - 1: 3, size - 2: 5}
+    if not from_words:
+        pairs = {there: here for here, there in pairs.items()}
+    run = save_run(tmp_path / "run", "ccdclm", source, **FOUR, num_layers=1)
+    model = models.create(
+        "ccdclm",
+        vocab_size=len(vocabulary),
+        first_word_end=vocabulary.first_word_end,
+        **FOUR,
+    )
+    params = random_params(model, seed=1)
+    start = start_from(run, model, params, vocabulary)
+    theirs, ours, taken = (
+        jax.device_get(tree)["embedding"]
+        for tree in (restore_run(run).params, params, start.params)
+    )
+    for index in range(len(vocabulary)):
+        expected = theirs[pairs[index]] if index in pairs else ours[index]
+        np.testing.assert_array_equal(taken[index], expected)
+    kind = "pieces" if from_words else "words"
+    assert start.notes["embedding"] == f"5 of {len(vocabulary)} {kind} taken"
+    if from_words:
+        assert "parameters start from random" in caplog.text
 
 
 def test_other_models_give_what_they_share(tmp_path, caplog):
