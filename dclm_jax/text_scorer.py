@@ -41,12 +41,14 @@ from dclm_jax.evaluation.adaptation import Adaptation, Tuning
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.distributions import (
     DIVERGENCE,
+    OTHER_CONTEXT,
     SURPRISAL,
     Measured,
     measure_columns,
     surprisal_columns,
 )
 from dclm_jax.evaluation.minimal_pairs import Choice, Outcome
+from dclm_jax.evaluation.other_contexts import OtherContexts, in_other_contexts
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.evaluation.score_files import RESULT_COLUMNS
 from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore
@@ -212,24 +214,33 @@ class ScoringModel(abc.ABC):
         self,
         documents: Documents,
         *,
+        other_contexts: OtherContexts | None = None,
         no_context_too: bool = False,
         measures: Sequence[str] = (SURPRISAL,),
     ) -> dict[str, np.ndarray]:
         """A table with one row per target of documents, which `pandas.DataFrame` accepts.
 
         Args:
-          documents, no_context_too, measures: as for `score`.
+          documents, other_contexts, no_context_too, measures: as for `score`.
 
         Returns:
           Columns of equal length: "document" (its name), "sentence" and "position" (int64, both
           from 1; a sentence without words has a number and no row), "word", "surprisal" (float64,
-          nats), with `no_context_too` "surprisal_no_context" (nats, without earlier sentences), the
-          other measures (float64), and "known" (bool), as in `SentenceScore`; then the columns of
-          the documents' tables (strings; None where a document has no cell).
+          nats), with `other_contexts` "surprisal_other_context" and its standard deviation
+          "surprisal_other_context_sd", with `no_context_too` "surprisal_no_context" (without
+          earlier sentences), the other measures (float64), and "known" (bool), as in
+          `SentenceScore`; then the columns of the documents' tables (strings; None where a document
+          has no cell).
         """
-        names = surprisal_columns(no_context_too=no_context_too)
+        has_others = other_contexts is not None
+        names = surprisal_columns(no_context_too=no_context_too, other_contexts=has_others)
         names += measure_columns(measures, no_context_too=no_context_too)
-        scores = self.score(documents, no_context_too=no_context_too, measures=measures)
+        scores = self.score(
+            documents,
+            other_contexts=other_contexts,
+            no_context_too=no_context_too,
+            measures=measures,
+        )
         rows = [row for score in scores for row in score.rows()]
         carried = dict.fromkeys(name for row in rows for name in row.columns)
         require_free_names(carried, RESULT_COLUMNS)
@@ -250,15 +261,20 @@ class ScoringModel(abc.ABC):
         self,
         documents: Documents,
         *,
+        other_contexts: OtherContexts | None = None,
         no_context_too: bool = False,
         measures: Sequence[str] = (SURPRISAL,),
     ) -> Iterator[DocumentScore]:
-        """Scores documents in their order; input may be larger than memory.
+        """Scores documents in their order; without `other_contexts` input may be larger than
+        memory.
 
         Args:
           documents: `dclm_jax.data.documents.Document`s, or lists of sentences; a sentence is a
             string of words separated by spaces, or a list of words. Scores are aligned one to one
             with documents and their sentences: a sentence without words has no targets and log P 0.
+          other_contexts: scores every sentence also with the contexts of other documents
+            (`evaluation.other_contexts`). The surprisal with its own context minus this surprisal
+            is the effect of this context; None for no such scores.
           no_context_too: whether to score every sentence also without context, as the first
             sentence of a document (`log_probs_no_context`).
           measures: names of `evaluation.distributions.WORD_MEASURES`; the surprisal is always
@@ -270,9 +286,17 @@ class ScoringModel(abc.ABC):
         """
         surprisals = surprisal_columns(no_context_too=no_context_too)
         others = measure_columns(measures, no_context_too=no_context_too)
-        without_words = SentenceScore([], [], {name: [] for name in [*surprisals, *others]})
+        names = [*surprisals, *others, *(OTHER_CONTEXT if other_contexts else ())]
+        without_words = SentenceScore([], [], {name: [] for name in names})
         passed = self._encoded(documents)
-        for document, measured in self._measured(passed, surprisals, others):
+        if other_contexts is None:
+            all_measured = self._measured(passed, surprisals, others)
+        else:
+            passed = list(passed)
+            all_measured = self._with_other_contexts(
+                passed, self._measured(passed, surprisals, others), other_contexts
+            )
+        for document, measured in all_measured:
             words = filter(None, document.words)
             scores = [
                 SentenceScore.of(sentence, self.vocabulary, measures)
@@ -297,6 +321,24 @@ class ScoringModel(abc.ABC):
         for document, *nll in (score if no_context_too else self.scorer.score)(documents):
             sentences = zip(*nll, strict=True)
             yield document, [dict(zip(surprisals, nats, strict=True)) for nats in sentences]
+
+    def _with_other_contexts(
+        self,
+        documents: Sequence[Encoded],
+        all_measured: Iterator[tuple[Encoded, list[Measured]]],
+        options: OtherContexts,
+    ) -> Iterator[tuple[Encoded, list[Measured]]]:
+        """Adds the surprisals with the contexts of other documents."""
+        pool = None
+        if options.documents is not None:
+            pool = self._dataset(options.documents).sentences
+        scored = in_other_contexts(self.scorer, documents, options, pool)
+        for (document, measured), (_, others) in zip(all_measured, scored, strict=True):
+            both = zip(measured, others, strict=True)
+            yield (
+                document,
+                [{**own, **dict(zip(OTHER_CONTEXT, of, strict=True))} for own, of in both],
+            )
 
     def distributions(
         self, documents: Iterable[OfSentence], *, no_context_too: bool

@@ -20,9 +20,12 @@ by linear models fitted to the other stories.
 
 The table has the gain of each predictor and run, in nats per 1,000 words, with its 95% interval
 (bootstrap over sentences). "surprisal, no context" is the surprisal of each sentence as the first
-sentence of a document. "surprisal beyond surprisal, no context" compares a linear model with both
-surprisals with a linear model with only the surprisal with no context: it is the gain from the
-document's earlier sentences. "divergence" is KL(with context || without). Several runs, of one
+sentence of a document. "surprisal, contexts of other stories" is the mean surprisal of each
+sentence with the contexts of up to ten other stories (launch.score --other_contexts). "surprisal
+beyond surprisal, contexts of other stories" compares a linear model with both surprisals with a
+linear model with only the latter: it is the gain from the story's own earlier sentences. The gain
+beyond the surprisal with no context is from any context. "divergence" is KL(with context ||
+with no context). Several runs, of one
 vocabulary, are compared by the gain of their surprisals (paired permutation test over sentences; p
 (Holm) is corrected for all pairs). Intervals and p describe other sentences of the same stories.
 
@@ -33,9 +36,9 @@ stories, words without a reading time (an empty cell or NA), and words for which
 
 --words=FILE writes the words that the linear models predict as TSV: document (the story), sentence
 and position as in the output of launch.score, word, time (in the unit of --input), length
-(characters), log_frequency (natural logarithm), surprisal:RUN, surprisal_no_context:RUN,
-divergence:RUN and entropy:RUN (nats), and input_NAME of each column of --predictors. NAME_before is
-the value of the previous word.
+(characters), log_frequency (natural logarithm), surprisal:RUN, surprisal_other_context:RUN,
+surprisal_no_context:RUN, divergence:RUN and entropy:RUN (nats), and input_NAME of each column of
+--predictors. NAME_before is the value of the previous word.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """Writes the surprisal of every word, and the log-probability of every sentence and document.
 
     python -m launch.score --workdir=runs/ccdclm --input=docs.txt --output=scores.jsonl
-    python -m launch.score --workdir=runs/ccdclm --input=stimuli.csv --no_context_too \\
+    python -m launch.score --workdir=runs/ccdclm --input=stimuli.csv --other_contexts=10 \\
         --output=surprisals.tsv
     python -m launch.score --workdir=runs/ccdclm --input=regions.csv --join_rows=item,condition \\
         --measures=surprisal,entropy --output=words.tsv
@@ -27,13 +27,22 @@ jsonl has one line per document, also for a document without words:
         {"log_prob": -20.9, "tokens": ["the", ...], "surprisals": [4.1, ...], "known": [true, ...]},
         ...]}
 
-html is one file that needs no network. Words are coloured by surprisal, or with --no_context_too by
-surprisal reduction. Hover over a word to see its values.
+html is one file that needs no network. Words are coloured by surprisal, with --other_contexts by
+the effect of this context, or with --no_context_too by the surprisal reduction against no context.
+Hover over a word to see its values.
+
+--other_contexts=N scores every sentence also with the contexts of N other documents of the input,
+or of --contexts_from, each with as many sentences as its own context. It adds
+surprisal_other_context, the mean over these contexts, and surprisal_other_context_sd, their
+standard deviation (jsonl: "surprisals_other_context", "surprisals_other_context_sd").
+surprisal_other_context - surprisal is the effect of this context on the word. A document with the
+same first sentence gives no other context. The effect is 0 in the first sentence of a document, and
+under a model without context. All documents are in memory.
 
 --no_context_too adds surprisal_no_context (jsonl: "surprisals_no_context"), the surprisal of a word
 given only the earlier words of its sentence. surprisal_no_context - surprisal is the surprisal
-reduction due to context. The reduction is 0 in the first sentence of a document, and under a model
-without context.
+reduction against no context. Any context may reduce surprisal: it tells that the sentence is not
+the first of a document, and of which kind the text is.
 
 --measures adds measures of the distribution p of the next word over all entries of the vocabulary.
 With a vocabulary of subwords, p is the distribution of the word's first piece (or END) over all
@@ -62,15 +71,16 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from absl import flags
 
+from dclm_jax.data.corpus import SPLITS
 from dclm_jax.data.joined_rows import noted_rows
 from dclm_jax.evaluation import score_files
 from dclm_jax.evaluation.distributions import (
-    NO_CONTEXT,
     SURPRISAL,
     WORD_MEASURES,
     measure_columns,
     surprisal_columns,
 )
+from dclm_jax.evaluation.other_contexts import OtherContexts
 from dclm_jax.evaluation.score_types import DocumentScore
 from dclm_jax.files import open_output
 from dclm_jax.language_model import Autoencoder
@@ -94,6 +104,21 @@ _OUTPUT_FORMAT = flags.DEFINE_enum(
 _NO_CONTEXT = flags.DEFINE_bool(
     "no_context_too", False, "Score every sentence with no context, too."
 )
+_OTHER_CONTEXTS = flags.DEFINE_integer(
+    "other_contexts",
+    0,
+    "Number of other documents in whose contexts every sentence is scored, too; 0 for none.",
+    lower_bound=0,
+)
+_CONTEXTS_FROM = flags.DEFINE_string(
+    "contexts_from",
+    None,
+    "Text of the documents that give other contexts: a file or a folder, or train, valid or test, "
+    "a split of the prepared corpus. Default: the scored documents.",
+)
+_SEED = flags.DEFINE_integer(
+    "seed", 0, "Random seed for the choice of other documents.", lower_bound=0
+)
 _MEASURES = flags.DEFINE_list(
     "measures", [SURPRISAL], f"Measures of every target: {', '.join(WORD_MEASURES)}."
 )
@@ -106,7 +131,9 @@ def main(argv: Sequence[str]) -> None:
     del argv
     _cluster.join()
     _app.refuse_without("input", "join_rows")
-    _evaluation.check_data_flags()
+    if not _OTHER_CONTEXTS.value:
+        _app.refuse_without("other_contexts", "contexts_from", "seed")
+    _evaluation.check_data_flags(other_split=_CONTEXTS_FROM.value in SPLITS)
     file_format = _OUTPUT_FORMAT.value or _format_of(_OUTPUT.value)
     others = measure_columns(_MEASURES.value, no_context_too=_NO_CONTEXT.value)
     lm = _evaluation.restore(ScoringModel)
@@ -116,11 +143,17 @@ def main(argv: Sequence[str]) -> None:
         lm, keep_empty=not isinstance(lm, Autoencoder), joined_by=_JOIN.value
     )
     documents = noted_rows(documents, _JOIN.value)
-    layout = score_files.Layout(
-        measures=[*surprisal_columns(no_context_too=_NO_CONTEXT.value), *others],
-        matmul_precision=lm.matmul_precision,
+    contexts = _other_contexts(lm)
+    surprisals = surprisal_columns(
+        no_context_too=_NO_CONTEXT.value, other_contexts=contexts is not None
     )
-    scored = lm.score(documents, no_context_too=_NO_CONTEXT.value, measures=_MEASURES.value)
+    layout = score_files.Layout([*surprisals, *others], lm.matmul_precision)
+    scored = lm.score(
+        documents,
+        other_contexts=contexts,
+        no_context_too=_NO_CONTEXT.value,
+        measures=_MEASURES.value,
+    )
     with open_output(_OUTPUT.value) as file, _evaluation.ProgressBar("scoring") as progress:
         scores = score_files.noted_oov(
             progress.counting(scored), has_pieces=lm.vocabulary.has_pieces
@@ -134,6 +167,16 @@ def main(argv: Sequence[str]) -> None:
             file.writelines(_page(scores, layout, title))
 
 
+def _other_contexts(lm: ScoringModel) -> OtherContexts | None:
+    """The contexts of other documents that the flags ask for."""
+    if not _OTHER_CONTEXTS.value:
+        return None
+    source, documents = _CONTEXTS_FROM.value, None
+    if source is not None:
+        documents = _evaluation.open_split([lm], source, None if source in SPLITS else source)
+    return OtherContexts(_OTHER_CONTEXTS.value, documents, _SEED.value)
+
+
 def _format_of(path: str) -> str:
     """The format of the extension of a path; JSON lines for other extensions."""
     _app.check_ending("output", *(f".{name}" for name in _FORMATS))
@@ -145,7 +188,7 @@ def _page(scores: Iterable[DocumentScore], layout: score_files.Layout, title: st
     """The text of an HTML file in parts."""
     if layout.matmul_precision:
         title += f" (matmul precision: {layout.matmul_precision})"
-    yield page.head(title, compared=f"{SURPRISAL}{NO_CONTEXT}" in layout.measures)
+    yield page.head(title, layout.measures)
     for score in scores:
         yield page.document([""], [score])
     yield page.foot()

@@ -46,6 +46,8 @@ class Batch:
         sentences.
       source: the documents that an autoencoder reads first, as the inputs of its encoder; None if
         the model reads no source.
+      context: the sentences [B, S, N] that later sentences have as context in place of the batch's
+        sentences, in scoring only; None for the batch's sentences.
     """
 
     tokens_BxSxN: np.ndarray | jax.Array
@@ -53,6 +55,7 @@ class Batch:
     mask_BxSxN: np.ndarray | jax.Array
     earlier: "Batch | None" = None
     source: "Batch | None" = None
+    context: "Batch | None" = None
 
 
 class Shape(NamedTuple):

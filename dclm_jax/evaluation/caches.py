@@ -50,6 +50,7 @@ from dclm_jax.evaluation.scoring import (
     TargetScorer,
     first_pieces,
     sentences_to_score,
+    with_own_context,
 )
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.reading.likelihoods import open_documents, read_and_score, time_major
@@ -270,5 +271,5 @@ class CachedScorer:
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
         """Scores documents like `Scorer.score`."""
-        for document, nll in self._cache(documents, [self._setting]):
+        for document, nll in self._cache(with_own_context(documents), [self._setting]):
             yield document, [interpolation.mixed_nll(self._weight, *pair.T[::-1]) for pair in nll]

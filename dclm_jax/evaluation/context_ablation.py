@@ -6,7 +6,7 @@ that the perplexities are comparable.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,9 +14,11 @@ import numpy as np
 from dclm_jax import files
 from dclm_jax.data.documents import OnDocument
 from dclm_jax.evaluation.datasets import Dataset
+from dclm_jax.evaluation.other_contexts import OtherContexts, has_others, in_other_contexts
 from dclm_jax.evaluation.permutations import Shuffle
-from dclm_jax.evaluation.perplexity import perplexity_of
+from dclm_jax.evaluation.perplexity import empty_sums, perplexity_of
 from dclm_jax.evaluation.results import Evaluation
+from dclm_jax.evaluation.scoring import TargetScorer, known_targets
 from dclm_jax.files import Positive
 from dclm_jax.reading.blocks import Sentences
 
@@ -27,72 +29,63 @@ class ContextPerplexities:
 
     Attributes:
       shuffled: the sentences of each document are shuffled.
-      mixed: the context is from other documents: all sentences are in a random order, and documents
-        have their original lengths. With D documents about one in D sentences of a context is from
-        the same document. None for a single document.
+      other: the context is from another document (`evaluation.other_contexts`, one context per
+        document). None if no document has another first sentence.
       none: every sentence is a document.
     """
 
     shuffled: Positive
-    mixed: Positive | None
+    other: Positive | None
     none: Positive
 
 
 @dataclasses.dataclass(frozen=True)
 class ContextAblation(Evaluation[ContextPerplexities]):
-    """Perplexities in each of ARRANGEMENTS; for a model without context its perplexity.
+    """Perplexities in other contexts; for a model without context its perplexity.
 
     Attributes:
-      seed: random seed for the arrangements, which are equal for every model.
+      seed: random seed for the contexts, which are equal for every model.
     """
 
     seed: int = 0
 
     name: ClassVar[str] = "context"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     @property
     def title(self) -> str:
         return "context ablation"
 
     def measure(self, lm: Any, dataset: Dataset, on_document: OnDocument) -> ContextPerplexities:
-        if lm.scorer.context_order == 0:
-            measured = perplexity_of(lm.scorer, dataset.documents, on_document=on_document)
-            perplexities = ContextPerplexities(*[measured.perplexity] * len(ARRANGEMENTS))
-        else:
-            perplexities = ContextPerplexities(
-                **{
-                    name: perplexity_of(
-                        lm.scorer, arrange(dataset.sentences, np.random.default_rng(self.seed))
-                    ).perplexity
-                    for name, arrange in ARRANGEMENTS.items()
-                }
-            )
-        if len(dataset.sentences) == 1:
-            return dataclasses.replace(perplexities, mixed=None)
-        return perplexities
+        scorer, documents = lm.scorer, dataset.sentences
+        other = has_others(documents)
+        if scorer.context_order == 0:
+            measured = perplexity_of(scorer, dataset.documents, on_document=on_document)
+            perplexity = measured.perplexity
+            return ContextPerplexities(perplexity, perplexity if other else None, perplexity)
+        alone = [[sentence] for document in documents for sentence in document]
+        return ContextPerplexities(
+            shuffled=perplexity_of(scorer, self._shuffled(documents)).perplexity,
+            other=self._in_other_contexts(scorer, documents) if other else None,
+            none=perplexity_of(scorer, alone).perplexity,
+        )
+
+    def _shuffled(self, documents: Sequence[Sentences]) -> list[Sentences]:
+        rng = np.random.default_rng(self.seed)
+        orders = [Shuffle().draw(document, 1, rng)[0] for document in documents]
+        pairs = zip(documents, orders, strict=True)
+        return [[document[index] for index in order] for document, order in pairs]
+
+    def _in_other_contexts(self, scorer: TargetScorer, documents: Sequence[Sentences]) -> float:
+        total = empty_sums([scorer])
+        options = OtherContexts(1, seed=self.seed)
+        for document, scores in in_other_contexts(scorer, documents, options):
+            nll = [nats for nats, _ in scores]
+            total = total.add(document, nll, known_targets(scorer, document))
+        return total.perplexity
 
     def to_json(self, result: ContextPerplexities) -> dict[str, Any]:
         return dataclasses.asdict(result)
 
     def from_json(self, value: dict[str, Any]) -> ContextPerplexities:
         return files.converted(value, ContextPerplexities, self.title, "")
-
-
-def _shuffled(documents: Sequence[Sentences], rng: np.random.Generator) -> list[Sentences]:
-    drawn = (Shuffle().draw(document, 1, rng)[0] for document in documents)
-    return [[document[i] for i in order] for document, order in zip(documents, drawn, strict=True)]
-
-
-def _mixed(documents: Sequence[Sentences], rng: np.random.Generator) -> list[Sentences]:
-    sentences = [sentence for document in documents for sentence in document]
-    mixed = iter(rng.permutation(len(sentences)))
-    return [[sentences[next(mixed)] for _ in document] for document in documents]
-
-
-ARRANGEMENTS: dict[str, Callable[[Sequence[Sentences], np.random.Generator], list[Sentences]]] = {
-    "shuffled": _shuffled,
-    "mixed": _mixed,
-    "none": lambda documents, _: [[sentence] for document in documents for sentence in document],
-}
-"""Functions that arrange the sentences of documents, by the names of `ContextPerplexities`."""

@@ -24,7 +24,7 @@ import numpy as np
 
 from dclm_jax.data.batches import Batch
 from dclm_jax.errors import DivergenceError, InputError
-from dclm_jax.evaluation.scoring import Scored, sentences_to_score
+from dclm_jax.evaluation.scoring import Scored, sentences_to_score, with_own_context
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.precision import compiled
 from dclm_jax.reading.blocks import Sentences, next_block
@@ -83,7 +83,7 @@ class DynamicScorer:
         Raises:
           DivergenceError: the mean over a sentence's targets exceeds 50 nats or is not a number.
         """
-        for number, document in enumerate(documents, start=1):
+        for number, document in enumerate(with_own_context(documents), start=1):
             sentences, first_scored = sentences_to_score(document)
             yield document, self._nll(sentences, number)[first_scored:]
 

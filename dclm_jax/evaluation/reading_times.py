@@ -16,19 +16,28 @@ from dclm_jax.data.records import require_columns
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation import significance
+from dclm_jax.evaluation.other_contexts import OtherContexts
 from dclm_jax.tables import present
 
 BASELINE = ("length", "log_frequency")
 COMPARISONS = {
     "surprisal, no context": ("surprisal_no_context",),
+    "surprisal, contexts of other stories": ("surprisal_other_context",),
     "surprisal": ("surprisal",),
     "entropy": ("entropy",),
     "divergence": ("divergence",),
     "surprisal beyond surprisal, no context": ("surprisal_no_context", "surprisal"),
+    "surprisal beyond surprisal, contexts of other stories": (
+        "surprisal_other_context",
+        "surprisal",
+    ),
     "entropy beyond surprisal": ("surprisal", "entropy"),
     "divergence beyond surprisal": ("surprisal", "divergence"),
 }
 """Predictors of a linear model after BASELINE; the other linear model lacks the last predictor."""
+_OTHER_STORIES = 10
+"""Maximum number of other stories whose contexts every story is scored in."""
+_SURPRISALS = "surprisal", "surprisal_other_context", "surprisal_no_context"
 
 
 class SurprisalModel(Protocol):
@@ -38,7 +47,12 @@ class SurprisalModel(Protocol):
     def vocabulary(self) -> Vocabulary: ...
 
     def surprisals(
-        self, documents: Sequence[Document], *, no_context_too: bool, measures: Sequence[str]
+        self,
+        documents: Sequence[Document],
+        *,
+        other_contexts: OtherContexts,
+        no_context_too: bool,
+        measures: Sequence[str],
     ) -> dict[str, np.ndarray]: ...
 
 
@@ -71,7 +85,12 @@ def word_table(
                 raise InputError(f"{where}: {error}; correct or empty the cell") from None
     scores = {}
     for label, lm in models.items():
-        of_run = lm.surprisals(numbered, no_context_too=True, measures=["entropy", "divergence"])
+        of_run = lm.surprisals(
+            numbered,
+            other_contexts=OtherContexts(max(1, min(_OTHER_STORIES, len(stories) - 1))),
+            no_context_too=True,
+            measures=["entropy", "divergence"],
+        )
         # END belongs to no row.
         is_word = of_run["row"].astype(bool)
         scores[label] = {name: column[is_word] for name, column in of_run.items()}
@@ -90,7 +109,7 @@ def word_table(
     lengths_T = np.array([len(word) for word in tokens["word"]], float)
     predictors = {"length": np.add.reduceat(lengths_T, first_N), "log_frequency": frequency_N}
     for label, of_run in scores.items():
-        for name in ("surprisal", "surprisal_no_context", "divergence"):
+        for name in (*_SURPRISALS, "divergence"):
             predictors[f"{name}:{label}"] = np.add.reduceat(of_run[name], first_N)
         predictors[f"entropy:{label}"] = of_run["entropy"][first_N]
     times_N, *others = np.array(numbers).T

@@ -14,7 +14,7 @@ import numpy as np
 
 from dclm_jax.data.documents import Columns
 from dclm_jax.data.vocabulary import END_TOKEN, Vocabulary
-from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL
+from dclm_jax.evaluation.distributions import NO_CONTEXT, OTHER_CONTEXT, SURPRISAL
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +56,13 @@ class SentenceScore:
     def log_probs_no_context(self) -> list[float] | None:
         """`log_probs` without earlier sentences; None if not requested."""
         values = self.measures.get(f"{SURPRISAL}{NO_CONTEXT}")
+        return None if values is None else [-value for value in values]
+
+    @property
+    def log_probs_other_context(self) -> list[float] | None:
+        """`log_probs` with the contexts of other documents, the mean over contexts; None if not
+        requested."""
+        values = self.measures.get(OTHER_CONTEXT[0])
         return None if values is None else [-value for value in values]
 
     @classmethod

@@ -15,7 +15,7 @@ import numpy as np
 from dclm_jax import processes
 from dclm_jax.data.batches import Batch
 from dclm_jax.data.vocabulary import FIRST_WORD, UNKNOWN, word_ends
-from dclm_jax.errors import require_at_least
+from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.precision import at_precision
 from dclm_jax.reading import blocks
@@ -26,17 +26,19 @@ from dclm_jax.reading.likelihoods import block_nll, open_documents
 Scored = TypeVar("Scored")
 """A document to score: a sequence of sentences, or an object with the attribute `sentences`. If its
 `num_scored` is not None, the sentences before the last `num_scored` are only read as context,
-without the output layer, which is most of the work. For a model that reads sources, a document is
-its own source."""
+without the output layer, which is most of the work. If its `contexts` is not None, sentence t of
+the document is scored given the first t - 1 sentences of `contexts` in place of its own context.
+For a model that reads sources, a document is its own source."""
 
 
 class Continuation(NamedTuple):
-    """Sentences: the last `num_scored` are scored given the others, or all if it is None;
-    and the object that the score is for."""
+    """Sentences: the last `num_scored` are scored given the others, or all if it is None; the
+    object that the score is for; and other sentences as their context, see `Scored`."""
 
     sentences: Sentences
     num_scored: int | None = 1
     owner: Any = None
+    contexts: Sentences | None = None
 
 
 class SentenceScorer(Protocol):
@@ -142,13 +144,22 @@ _BLOCKS_AHEAD = 4
 
 
 class _Request(NamedTuple):
-    """A document, its sentences to read, the index of the first sentence to score, and an entry in
-    `nll` for each scored sentence."""
+    """A document, its sentences to read, the sentences that are their context (`sentences` if it
+    is the document's own), the index of the first sentence to score, and an entry in `nll` for each
+    scored sentence."""
 
     document: Any
     sentences: Sentences
+    contexts: Sentences
     first_scored: int
     nll: list[Any]
+
+    def size(self, reads_source: bool) -> tuple[int, int, int]:
+        sizes = (
+            blocks.size_of(sentences, reads_source=reads_source)
+            for sentences in (self.sentences, self.contexts)
+        )
+        return max(sizes)
 
 
 class BlockFunctions(NamedTuple):
@@ -221,10 +232,7 @@ class Scorer:
           `num_scored` is not None, the list has only the arrays of the last sentences.
         """
         for window in self._windows(documents):
-            sizes = [
-                blocks.size_of(request.sentences, reads_source=self._reads_source)
-                for request in window
-            ]
+            sizes = [request.size(self._reads_source) for request in window]
             batches = list(blocks.batches_of_like_size(sizes, self._max_rows, self._num_devices))
             pending: collections.deque[Any] = collections.deque()
             for indices, num_rows in batches[processes.index() :: processes.count()]:
@@ -245,10 +253,12 @@ class Scorer:
         tokens_per_row = _WINDOW_TOKENS_PER_ROW * batches // _WINDOW_BATCHES
         window: list[_Request] = []
         tokens = 0
-        for document in documents:
+        for document in with_own_context(documents) if self._reads_source else documents:
             sentences, first_scored = sentences_to_score(document)
             unknown = [None] * (len(sentences) - first_scored)
-            window.append(_Request(document, sentences, first_scored, unknown))
+            contexts = getattr(document, "contexts", None)
+            contexts = sentences if contexts is None else contexts
+            window.append(_Request(document, sentences, contexts, first_scored, unknown))
             tokens += sum(len(sentence) + 1 for sentence in sentences)
             if max(len(window) // batches, tokens // tokens_per_row) >= self._batch_size:
                 yield window
@@ -264,6 +274,9 @@ class Scorer:
         num_sentences = max(len(request.sentences) for request in requests)
         num_empty = num_rows * self._num_devices - len(requests)
         documents: list[Sentences] = [request.sentences for request in requests] + [()] * num_empty
+        contexts: list[Sentences] | None = None
+        if any(request.contexts is not request.sentences for request in requests):
+            contexts = [request.contexts for request in requests] + [()] * num_empty
         first_scored_R = np.array([request.first_scored for request in requests] + [0] * num_empty)
         row_DxB = np.zeros((self._num_devices, num_rows))
 
@@ -276,7 +289,7 @@ class Scorer:
             # S depends on the whole batch: a few empty sentences at its end cost less than the
             # compilation of another shape.
             size = min(blocks.BLOCK_SENTENCES, blocks.power_of_two(num_sentences))
-            batch = blocks.next_block(documents, first, size, num_rows)
+            batch = blocks.next_block(documents, first, size, num_rows, contexts)
             size = batch.mask_BxSxN.shape[1]
             scored_RxSx1 = (first + np.arange(size) >= first_scored_R[:, None])[..., None]
             block_DxB = by_device((batch, scored_RxSx1))
@@ -312,6 +325,18 @@ def sentences_to_score(document: Any) -> tuple[Sentences, int]:
     sentences = getattr(document, "sentences", document)
     num_scored = getattr(document, "num_scored", None)
     return sentences, 0 if num_scored is None else max(len(sentences) - num_scored, 0)
+
+
+def with_own_context(documents: Iterable[Scored]) -> Iterator[Scored]:
+    """The documents, for a scorer that does not read other `contexts` (see `Scored`), with which
+    a document is refused."""
+    for document in documents:
+        if getattr(document, "contexts", None) is not None:
+            raise InputError(
+                "autoencoders and models with test-time adaptation have no scores with the "
+                "contexts of other documents; choose a language model without adaptation"
+            )
+        yield document
 
 
 def with_no_context(

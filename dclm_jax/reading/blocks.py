@@ -4,9 +4,12 @@
 """
 
 import collections
+import dataclasses
 import math
+import operator
 from collections.abc import Iterator, Sequence
 
+import jax
 import numpy as np
 
 from dclm_jax.data.batches import Batch, pack_sentences
@@ -73,9 +76,23 @@ def batches_of_like_size(
             yield rows, power_of_two(-(-len(rows) // num_devices))
 
 
-def next_block(documents: Sequence[Sentences], first: int, size: int, rows: int) -> Batch:
+def next_block(
+    documents: Sequence[Sentences],
+    first: int,
+    size: int,
+    rows: int,
+    contexts: Sequence[Sentences] | None = None,
+) -> Batch:
     """Sentences [B, S, N] of documents from the sentence `first` on. S is a power of two, at most
-    `size`, and less where a block of `rows` documents would exceed MAX_POSITIONS."""
+    `size`, and less where a block of `rows` documents would exceed MAX_POSITIONS. `contexts` has
+    for each document the sentences of the batch's `context`."""
+    if contexts is not None:
+        both = next_block([*documents, *contexts], first, size, 2 * rows)
+        part, context = (
+            jax.tree.map(operator.itemgetter(rows_of), both)
+            for rows_of in (slice(len(documents)), slice(len(documents), None))
+        )
+        return dataclasses.replace(part, context=context)
     while True:
         block = [sentences[first : first + size] for sentences in documents]
         length = padded_length(max(len(words) for sentences in block for words in sentences))

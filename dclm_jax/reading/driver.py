@@ -7,11 +7,13 @@ tokens. The driver computes the same values faster.
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, Pointer, Sentence
 from dclm_jax.nn import recurrence, stack
 from dclm_jax.nn.layers import fold, unfold
 from dclm_jax.nn.stack import StackInput, StackState
+from dclm_jax.reading.batch_elements import row_axes
 from dclm_jax.reading.dropout import DropoutMasks
 
 
@@ -20,7 +22,8 @@ class SentenceFeatures(NamedTuple):
 
     Attributes:
       context: the context after the last sentence.
-      contexts: the contexts with which the S*B sentences were read.
+      contexts: the contexts with which the S*B sentences were read, as one context of S*B batch
+        elements.
       features: [S, N, B, D]; None for a model of bags of words.
       context_features: [S, B, E], the part of contexts that enters the output layer, if any.
       pointer: the pointer of each sentence, with the leading axis S, if the model copies words.
@@ -106,8 +109,14 @@ def read_sentences(
         result = _read_at_once(model, params, context, tokens_SxNxB, mask_SxNxB, masks)
     return result._replace(
         context=model.resize_context(result.context, length, sentences=num_sentences),
-        contexts=jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), result.contexts),
+        contexts=jax.tree.map(_folded, row_axes(model, params), result.contexts),
     )
+
+
+def _folded(axis: int, array_S: jax.Array) -> jax.Array:
+    """[S, ..., B, ...] with B at `axis` + 1 -> [..., S*B, ...] with S*B at `axis`."""
+    array = jnp.moveaxis(array_S, 0, axis)
+    return array.reshape(*array.shape[:axis], -1, *array.shape[axis + 2 :])
 
 
 def _read_at_once(

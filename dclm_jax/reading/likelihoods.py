@@ -154,6 +154,8 @@ def block_nll(
 
     Args:
       context: the context before the sentences.
+      batch: the sentences. If `batch.context` has other sentences, each sentence is read after the
+        other sentences before its position, and has no part in the context of later sentences.
       scored: bool [B, S, N], or [B, S, 1] for whole sentences: the targets to score; None for all.
         Other targets are read, but their positions do not enter the output layer.
 
@@ -175,7 +177,13 @@ def read_and_score(
     """The features of consecutive sentences, and the negative log-likelihoods of `block_nll`."""
     model = dataclasses.replace(model, remat=False)
     tokens, targets, mask = time_major(batch)
-    read = read_sentences(model, params, context, tokens, mask)
+    if batch.context is None:
+        read = read_sentences(model, params, context, tokens, mask)
+    else:
+        other_tokens, _, other_mask = time_major(batch.context)
+        others = read_sentences(model, params, context, other_tokens, other_mask)
+        read = _read_apart(model, params, others.contexts, tokens, mask)
+        read = read._replace(context=others.context)
     if scored is not None:
         mask &= jnp.moveaxis(scored, 0, 2)
     if model.objective == "bags":
@@ -231,7 +239,10 @@ def block_measures(
     read, others = read_sentences(model, params, context, tokens, mask), None
     inputs = output_inputs(model, params, read, tokens)
     if no_context_too:
-        others = output_inputs(model, params, _read_apart(model, params, tokens, mask), tokens)
+        beginnings = open_documents(model, params, mask.shape[0] * mask.shape[2])
+        # A first sentence copies no word.
+        alone = _read_apart(model, params, beginnings, tokens, mask)._replace(pointer=None)
+        others = output_inputs(model, params, alone, tokens)
     mask &= jnp.moveaxis(scored, 0, 2)
     measures_FxX = token_measures(inputs, targets.reshape(-1), mask.reshape(-1), model.plan, others)
     measures_SxNxBxX = measures_FxX.reshape(*mask.shape, -1)
@@ -239,20 +250,25 @@ def block_measures(
 
 
 def _read_apart(
-    model: DocumentModel, params: Params, tokens_SxNxB: jax.Array, mask_SxNxB: jax.Array
+    model: DocumentModel,
+    params: Params,
+    contexts: Context,
+    tokens_SxNxB: jax.Array,
+    mask_SxNxB: jax.Array,
 ) -> SentenceFeatures:
-    """The features of sentences, each read as the first sentence of a document of its own, which
-    copies no word."""
+    """The features of sentences, each read with its own of the S*B `contexts`."""
     num_sentences, _, rows = tokens_SxNxB.shape
     tokens_1xNxR, mask_1xNxR = (fold(array)[None] for array in (tokens_SxNxB, mask_SxNxB))
-    context = open_documents(model, params, num_sentences * rows)
-    read = read_sentences(model, params, context, tokens_1xNxR, mask_1xNxR)
+    read = read_sentences(model, params, contexts, tokens_1xNxR, mask_1xNxR)
+    if read.features is None:
+        return read
     context_features = read.context_features
     if context_features is not None:
         context_features = context_features.reshape(num_sentences, rows, -1)
-    return SentenceFeatures(
-        read.context, read.contexts, unfold(read.features[0], num_sentences), context_features
+    features, pointer = unfold(
+        jax.tree.map(lambda array: array[0], (read.features, read.pointer)), num_sentences
     )
+    return SentenceFeatures(read.context, read.contexts, features, context_features, pointer)
 
 
 def output_inputs(

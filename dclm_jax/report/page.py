@@ -8,13 +8,17 @@ import base64
 import functools
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dclm_jax.data.documents import Document
+from dclm_jax.data.encoding import Encoded
 from dclm_jax.errors import importing, printable
+from dclm_jax.evaluation.datasets import Dataset
+from dclm_jax.evaluation.distributions import NO_CONTEXT, OTHER_CONTEXT
+from dclm_jax.evaluation.other_contexts import OtherContexts, has_others
 from dclm_jax.evaluation.perplexity import COUNTING_RULES
 from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore, common_columns
 from dclm_jax.evaluation.target_sums import GROUPINGS
@@ -113,10 +117,11 @@ def example_rows(rows: Sequence[Row]) -> Sequence[Row]:
 def example_scores(
     rows: Sequence[Row],
     models: Sequence[TextScorer],
-    documents: Sequence[Sequence[np.ndarray]],
+    documents: Sequence[list[np.ndarray]],
 ) -> list[list[DocumentScore]]:
     """The first SENTENCES sentences of the first DOCUMENTS documents with two or more sentences,
-    scored by the first run of each row of `example_rows`, with and without context.
+    scored by the first run of each row of `example_rows`, with their own context, with the contexts
+    of other documents, if there are any, and with no context.
 
     Args:
       rows: the rows of the report.
@@ -125,6 +130,8 @@ def example_scores(
     """
     by_workdir = {lm.workdir: lm for lm in models}
     lms = [by_workdir[row.facts.workdir] for row in example_rows(rows)]
+    pool = Dataset(lambda: map(Encoded, documents), len(documents), {"input": "test documents"})
+    others = OtherContexts(documents=pool) if has_others(documents) else None
     eligible = (index for index, document in enumerate(documents) if len(document) > 1)
     examples = []
     for index in itertools.islice(eligible, DOCUMENTS):
@@ -133,7 +140,9 @@ def example_scores(
             name += f", the first {SENTENCES} of {count} sentences"
         words = [lms[0].vocabulary.decode(ids.tolist()) for ids in documents[index][:SENTENCES]]
         document = Document(name, words)
-        examples.append([next(lm.score([document], no_context_too=True)) for lm in lms])
+        examples.append(
+            [next(lm.score([document], other_contexts=others, no_context_too=True)) for lm in lms]
+        )
     return examples
 
 
@@ -174,6 +183,46 @@ SURPRISAL = Scale("s", (1, 2, 4, 6, 8, 10))
 SAVED = Scale("d", (-2, -1, -0.25, 0.25, 1, 2))
 
 
+class Comparison(NamedTuple):
+    """Surprisals with which the surprisals in the document are compared.
+
+    Attributes:
+      measure: name of the surprisals.
+      name: the context of these surprisals, for titles.
+      difference: name of these surprisals minus the surprisals in the document.
+      colour: meaning of the colours.
+    """
+
+    measure: str
+    name: str
+    difference: str
+    colour: str
+
+
+COMPARISONS = (
+    Comparison(
+        OTHER_CONTEXT[0],
+        "contexts of other documents",
+        "effect of this context",
+        "effect of this context, in nats: the mean surprisal of the word with the contexts of "
+        "other documents minus its surprisal in its document",
+    ),
+    Comparison(
+        f"surprisal{NO_CONTEXT}",
+        "no context",
+        "surprisal reduction",
+        "surprisal reduction against no context, in nats: the surprisal of the word with no "
+        "context minus its surprisal in its document; any context may reduce it",
+    ),
+)
+"""Words are coloured by the first of these comparisons whose surprisals are known."""
+
+
+def compared(measures: Collection[str]) -> list[Comparison]:
+    """The comparisons whose surprisals are among the measures."""
+    return [comparison for comparison in COMPARISONS if comparison.measure in measures]
+
+
 class Word(NamedTuple):
     """A target (word or END) with its CSS classes, its title and the numbers below it."""
 
@@ -184,27 +233,28 @@ class Word(NamedTuple):
 
 
 def _words(score: SentenceScore, columns: Mapping[str, Sequence[str | None]]) -> list[Word]:
-    """The targets of a sentence, coloured by surprisal reduction if scores without context exist,
-    else by surprisal. The surprisal and, if it exists, the reduction are below the word.
+    """The targets of a sentence, coloured by the first of `compared`, else by surprisal. The
+    surprisal and, if it exists, the difference are below the word.
 
     Args:
       score: score of the sentence.
       columns: cells of every target by column, for its title.
     """
-    no_context = score.log_probs_no_context or [None] * len(score.tokens)
-    tokens = []
-    rows = zip(score.tokens, score.log_probs, no_context, score.known, strict=True)
-    for index, (token, log_prob, log_prob_no_context, known) in enumerate(rows):
+    comparisons, tokens = compared(score.measures), []
+    rows = zip(score.tokens, score.log_probs, score.known, strict=True)
+    for index, (token, log_prob, known) in enumerate(rows):
         if math.isnan(log_prob):
             tokens.append(Word(token, "unknown", "marked as OOV by the text; not predicted", []))
             continue
         classes, numbers = SURPRISAL.of(-log_prob), [f"{-log_prob:.1f}"]
         title = f"{-log_prob:.2f} nats"
-        if log_prob_no_context is not None:
-            saved = log_prob - log_prob_no_context
+        for comparison in comparisons:
+            title += f", {comparison.name} {score.measures[comparison.measure][index]:.2f}"
+        for comparison in comparisons[:1]:
+            saved = log_prob + score.measures[comparison.measure][index]
             classes = SAVED.of(saved)
             numbers.append(f"{round(saved, 1) + 0.0:+.1f}".replace("-", "−"))
-            title += f", no context {-log_prob_no_context:.2f}; {_reduction(saved)} nats"
+            title += f"; {_difference(comparison, saved)} nats"
         for name, values in score.measures.items():
             # END has no entropy reduction.
             if not name.startswith("surprisal") and not math.isnan(values[index]):
@@ -217,25 +267,22 @@ def _words(score: SentenceScore, columns: Mapping[str, Sequence[str | None]]) ->
     return tokens
 
 
-def _reduction(nats: float) -> str:
-    """The surprisal reduction as text; negative if the context increases the surprisal."""
-    return f"surprisal reduction {round(nats, 2) + 0.0:.2f}".replace("-", "−")
+def _difference(comparison: Comparison, nats: float) -> str:
+    """A difference as text; negative if the document's context increases the surprisal."""
+    return f"{comparison.difference} {round(nats, 2) + 0.0:.2f}".replace("-", "−")
 
 
-def head(title: str, *, compared: bool) -> str:
+def head(title: str, measures: Collection[str]) -> str:
     """The beginning of a page of coloured documents, before each `document` and `foot`.
 
     Args:
       title: title as plain text.
-      compared: whether the scores include scores without context.
+      measures: names of the measures of every target.
     """
     colour = "surprisal in nats, −log P(word | all words before it in the document)"
-    if compared:
-        colour = (
-            "surprisal reduction due to context, in nats: the surprisal of the word without "
-            "context minus its surprisal in the document"
-        )
-    scale = SAVED if compared else SURPRISAL
+    for comparison in compared(measures)[:1]:
+        colour = comparison.colour
+    scale = SAVED if compared(measures) else SURPRISAL
     return _document_parts().head(title, _source("page.css"), colour, scale)
 
 
@@ -272,19 +319,21 @@ def _document_parts() -> Any:
 
 
 def _mean(score: DocumentScore) -> str:
-    """The mean per target."""
-    sentences = score.sentences
-    log_probs, no_context = (
-        np.array([p for values in values_of_sentences for p in values or () if not math.isnan(p)])
-        for values_of_sentences in (
-            [sentence.log_probs for sentence in sentences],
-            [sentence.log_probs_no_context for sentence in sentences],
-        )
-    )
-    if not log_probs.size:
+    """The means per target."""
+
+    def mean(name: str) -> float:
+        values = [value for sentence in score.sentences for value in sentence.measures[name]]
+        return float(np.nanmean(values))
+
+    surprisals = [value for sentence in score.sentences for value in sentence.log_probs]
+    num_targets = np.count_nonzero(~np.isnan(surprisals))
+    if not num_targets:
         return "no words"
-    text = f"{log_probs.size:,} targets, {-log_probs.mean():.2f} nats per target"
-    if no_context.size:
-        saved = float((log_probs - no_context).mean())
-        text += f", no context {-no_context.mean():.2f}; {_reduction(saved)} nats per target"
+    text = f"{num_targets:,} targets, {mean('surprisal'):.2f} nats per target"
+    comparisons = compared(next(iter(score.sentences)).measures)
+    for comparison in comparisons:
+        text += f", {comparison.name} {mean(comparison.measure):.2f}"
+    for comparison in comparisons[:1]:
+        saved = mean(comparison.measure) - mean("surprisal")
+        text += f"; {_difference(comparison, saved)} nats per target"
     return text

@@ -268,7 +268,7 @@ def _context(all_rows: Sequence[Row]) -> Table:
     numbers: dict[str, Number] = {
         "original context": _of_test(lambda test: test.perplexity),
         "shuffled within the document": lambda run: run.contexts and run.contexts.shuffled,
-        "context from other documents": lambda run: run.contexts and run.contexts.mixed,
+        "context of other documents": lambda run: run.contexts and run.contexts.other,
         "no context": lambda run: run.contexts and run.contexts.none,
     }
     columns = [_labels(all_rows)]
@@ -276,8 +276,8 @@ def _context(all_rows: Sequence[Row]) -> Table:
         columns.append(Column(label, [_mean(row, get) for row in all_rows], "{:.2f}".format))
     about = (
         "The table has the test perplexity of the same sentences with different contexts: the "
-        "original context, shuffled sentences of the document, sentences of other documents (all "
-        "sentences of the split in a random order), and no context (each sentence is a document)."
+        "original context, shuffled sentences of the document, the sentences of another document "
+        "of the split, and no context (each sentence is a document)."
     )
     return Table.of("Context ablation", about, columns)
 

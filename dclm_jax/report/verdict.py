@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from dclm_jax.evaluation.target_sums import GROUPINGS
 from dclm_jax.report.rows import Comparison, Row, compare, paired
 
 
@@ -11,31 +12,39 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
 
     Context helps if two conditions hold: the 95% interval of the ratio of test perplexities, of the
     model to a model without context with the same recipe, is below 1; and the perplexity is lower
-    than with no context. Context does not help if the interval is not below 1 anywhere. If only one
-    of the two was measured, it decides; without both a row has no sentence.
+    than with the context of other documents. Context does not help if the interval is not below 1
+    anywhere. If only one of the two was measured, it decides; without both a row has no sentence.
+    First sentences of documents have no context, so that their gain over the baseline is no effect
+    of context.
     """
     return list(filter(None, (_verdict(row, rows) for row in rows if row.facts.has_context)))
 
 
 def _verdict(row: Row, rows: Sequence[Row]) -> str:
-    claims, changes = [], []
+    claims, changes, first_sentences = [], [], []
     pair = next(filter(None, (_with_baseline(row, rows, name) for name in _baselines(rows))), None)
     if pair is not None:
         # All claims are about the runs that are compared.
-        row, comparison, ends = pair
+        row, other, comparison, ends = pair
         sign = -1 if comparison.ratio < 1 else 1
         low, high = sorted(round(sign * end, 1) + 0.0 for end in ends)
         claims.append(
             f"{_text(comparison.ratio, 1)} than {comparison.baseline} [{low:.1f}%, {high:.1f}%]"
         )
         changes.append(ends)
+        first_sentences = _of_first_sentences(row, other)
     original = row.mean(lambda run: run.test and run.test.perplexity.perplexity)
-    none = row.mean(lambda run: run.contexts and run.contexts.none)
-    if original is not None and none is not None and 0 < (ablation := original / none) < math.inf:
-        claims.append(f"{_text(ablation, 0)} than the same model without context")
+    others = row.mean(lambda run: run.contexts and run.contexts.other)
+    if (
+        original is not None
+        and others is not None
+        and 0 < (ablation := original / others) < math.inf
+    ):
+        claims.append(f"{_text(ablation, 0)} than with the context of other documents")
         changes.append((_change(ablation), _change(ablation)))
     if not claims:
         return ""
+    claims += first_sentences
     # The noun belongs to the first claim.
     claims[0] = claims[0].replace(" than ", " perplexity than ", 1)
     accuracy = row.mean(lambda run: run.coherence and run.coherence.result.mean)
@@ -52,8 +61,8 @@ def _baselines(rows: Sequence[Row]) -> list[str]:
 
 def _with_baseline(
     row: Row, rows: Sequence[Row], name: str
-) -> tuple[Row, Comparison, tuple[float, float]] | None:
-    """The runs of a row that are compared with a model of the same recipe, the comparison, and the
+) -> tuple[Row, Row, Comparison, tuple[float, float]] | None:
+    """The runs of a row and of a model of the same recipe, their comparison, and the
     95% interval of the change of the perplexity in percent; None without a finite comparison."""
     pair, comparison = paired(row, rows, name), compare(row, rows, name)
     if pair is None or comparison is None or not comparison.same_recipe:
@@ -61,7 +70,17 @@ def _with_baseline(
     if comparison.interval is None or not 0 < comparison.ratio < math.inf:
         return None
     low, high = map(_change, comparison.interval)
-    return pair.row, comparison, (low, high)
+    return pair.row, pair.other, comparison, (low, high)
+
+
+def _of_first_sentences(row: Row, other: Row) -> list[str]:
+    """The claim about first sentences of documents; none unless both rows have measured some."""
+    (grouping,) = [grouping for grouping in GROUPINGS if grouping.name == "by_sentence"]
+    ours, theirs = (rows.group_perplexities(grouping)[grouping.groups[0]] for rows in (row, other))
+    if ours is None or theirs is None or not 0 < (ratio := ours / theirs) < math.inf:
+        return []
+    too = ", too" if ratio < 1 else ""
+    return [f"first sentences, which have no context, have a {_text(ratio, 0)} perplexity{too}"]
 
 
 def _answer(changes: Sequence[tuple[float, float]]) -> str:

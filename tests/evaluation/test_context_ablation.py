@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from dclm_jax.data.encoding import Encoded
-from dclm_jax.evaluation import context_ablation
 from dclm_jax.evaluation.context_ablation import ContextAblation
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.perplexity import perplexity_of
@@ -26,10 +25,11 @@ class Neighbours:
         for document in documents:
             nll, before = [], None
             sentences, first_scored = sentences_to_score(document)
-            for ids in sentences:
+            contexts = getattr(document, "contexts", None) or sentences
+            for t, ids in enumerate(sentences):
                 repeats = float(before == ids[0])
                 nll.append(np.array([*(word / 10 + repeats for word in ids), 0.5], np.float32))
-                before = ids[0]
+                before = contexts[t][0] if t < len(contexts) else None
             yield document, nll[first_scored:]
 
 
@@ -44,49 +44,40 @@ DOCUMENTS = [
 ]
 
 
-@pytest.mark.parametrize("name", context_ablation.ARRANGEMENTS)
-def test_an_arrangement_holds_the_same_sentences(name):
-    arranged = context_ablation.ARRANGEMENTS[name](DOCUMENTS, np.random.default_rng(0))
-    key = lambda sentence: tuple(sentence.tolist())  # noqa: E731
-    flat = [key(sentence) for document in arranged for sentence in document]
-    assert sorted(flat) == sorted(key(sentence) for document in DOCUMENTS for sentence in document)
-    lengths = [len(document) for document in arranged]
-    assert lengths == ([1] * 6 if name == "none" else [3, 1, 2])
-    if name == "shuffled":
-        for document, shuffled in zip(DOCUMENTS, arranged, strict=True):
-            assert sorted(map(key, document)) == sorted(map(key, shuffled))
+def measured(documents, seed=0, context_order=None):
+    scorer = Neighbours()
+    scorer.context_order = context_order
+    dataset = Dataset(lambda: map(Encoded, documents), len(documents), {"split": "test"})
+    lm = types.SimpleNamespace(scorer=scorer)
+    return ContextAblation(seed).measure(lm, dataset, lambda done: None)
 
 
-def test_arrangements_move_sentences():
-    """Sentences that are alike in each document meet others where all are mixed, and only there."""
-    documents = [[ids(3 + d, 20 + t) for t in range(6)] for d in range(6)]
-    firsts = {
-        name: [
-            [int(sentence[0]) for sentence in document]
-            for document in context_ablation.ARRANGEMENTS[name](documents, np.random.default_rng(1))
-        ]
-        for name in ("shuffled", "mixed")
-    }
-    assert firsts["shuffled"] == [[3 + d] * 6 for d in range(6)]
-    assert firsts["mixed"] != firsts["shuffled"]
-    shuffled = context_ablation.ARRANGEMENTS["shuffled"](documents, np.random.default_rng(1))
-    assert all(
-        [int(sentence[1]) for sentence in document] != list(range(20, 26)) for document in shuffled
-    )
+def test_perplexities_with_the_context_exchanged_or_removed():
+    """One repetition (3 3) of two targets, and one (9 9) of three; none without context."""
+    original = perplexity_of(Neighbours(), DOCUMENTS).perplexity
+    of_seeds = [measured(DOCUMENTS, seed) for seed in range(20)]
+    assert original == pytest.approx(of_seeds[0].none * np.exp(3 / 17), rel=1e-6)
+    orders = {perplexities.shuffled for perplexities in of_seeds}
+    assert min(orders) < original, "3 5 3 has no repetition"
+    # No document begins like another document.
+    for perplexities in of_seeds:
+        assert perplexities.other == pytest.approx(perplexities.none, rel=1e-6)
 
 
-def test_perplexity_of_arrangements():
-    """One repetition (3 3) of two targets, and one (9 9) of three; none where contexts are gone."""
-    original = perplexity_of(Neighbours(), DOCUMENTS)
-    lm = types.SimpleNamespace(scorer=Neighbours())
-    dataset = Dataset(lambda: map(Encoded, DOCUMENTS), len(DOCUMENTS), {"split": "test"})
-    measured = [ContextAblation(seed).measure(lm, dataset, lambda done: None) for seed in range(20)]
-    assert original.perplexity == pytest.approx(measured[0].none * np.exp(3 / 17), rel=1e-6)
-    single = Dataset(lambda: map(Encoded, DOCUMENTS[:1]), 1, {"split": "test"})
-    without_context = types.SimpleNamespace(scorer=Neighbours())
-    without_context.scorer.context_order = 0
-    for model in (lm, without_context):
-        assert ContextAblation().measure(model, single, lambda done: None).mixed is None
-    assert all(perplexities.mixed for perplexities in measured)
-    orders = {perplexities.shuffled for perplexities in measured}
-    assert min(orders) < original.perplexity, "3 5 3 has no repetition"
+def test_other_contexts_are_of_another_document():
+    """The second sentence begins with the word of the other document's first sentence, and follows
+    its own: it repeats in the other context alone."""
+    documents = [[ids(3, 7), ids(4, 5, 6)], [ids(4, 8), ids(3, 5)]]
+    perplexities = measured(documents)
+    assert perplexities.none == pytest.approx(perplexity_of(Neighbours(), documents).perplexity)
+    assert perplexities.other == pytest.approx(perplexities.none * np.exp((3 + 2) / 13), rel=1e-6)
+
+
+def test_models_and_documents_without_context():
+    single = measured(DOCUMENTS[:1])
+    assert single.other is None and single.shuffled
+    assert measured([*DOCUMENTS[:1], *DOCUMENTS[:1]]).other is None
+    plain = measured(DOCUMENTS, context_order=0)
+    assert plain.shuffled == plain.other == plain.none
+    assert plain.none == perplexity_of(Neighbours(), DOCUMENTS).perplexity
+    assert measured(DOCUMENTS[:1], context_order=0).other is None

@@ -16,6 +16,7 @@ from dclm_jax.data.readers import read_documents
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import significance
+from dclm_jax.evaluation.other_contexts import OtherContexts
 from dclm_jax.evaluation.reading_times import COMPARISONS, gains_of, word_table
 from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore
 from dclm_jax.language_model import LanguageModel
@@ -92,13 +93,15 @@ def test_gains_are_those_of_the_words(space, times, tmp_path):
     assert f"\n{len(rows)} of 120 words; OOV words: {oov}\n" in printed
     scored = {}
     stories = read_documents(times, joined_by=["story"])
-    for score in dclm_jax.restore(space.run).score(stories, no_context_too=True):
+    for score in dclm_jax.restore(space.run).score(stories, other_contexts=OtherContexts(2)):
         scored |= {row[:3]: row for row in score.rows()}
     for row in rows:
         token = scored[row["document"], int(row["sentence"]), int(row["position"])]
         assert row["word"] == token.word
         surprisal = token.measures["surprisal"]
         assert float(row["surprisal:ccdclm"]) == pytest.approx(surprisal, abs=1e-4)
+        other = token.measures["surprisal_other_context"]
+        assert float(row["surprisal_other_context:ccdclm"]) == pytest.approx(other, abs=1e-4)
     words = {name: [row[name] for row in rows] for name in rows[0]}
     words["time"] = list(map(float, words["time"]))
     for (comparison, label), names in {
@@ -120,7 +123,8 @@ def test_intervals_draw_sentences():
     rng = np.random.default_rng(2)
     sentences = np.repeat(np.arange(12), 5)
     words: dict[str, np.ndarray] = {"document": sentences // 4, "sentence": sentences}
-    measures = ("surprisal", "surprisal_no_context", "entropy", "divergence")
+    measures = ("surprisal", "surprisal_no_context", "surprisal_other_context")
+    measures = (*measures, "entropy", "divergence")
     for name in ("length", "log_frequency", *(f"{name}:a" for name in measures)):
         words |= {f"{name}{end}": rng.standard_normal(60) for end in ("", "_before")}
     words["time"] = 300 + 40 * words["surprisal:a"] + rng.standard_normal(60)
@@ -149,6 +153,8 @@ def test_rows_of_several_words_are_summed_and_follow_their_previous_row(monkeypa
             [*(word != "unheard" for word in words), True],
             {
                 "surprisal": [1.0 + n for n in range(len(words) + 1)],
+                "surprisal_other_context": [40.0 + n for n in range(len(words) + 1)],
+                "surprisal_other_context_sd": [0.0] * (len(words) + 1),
                 "surprisal_no_context": [10.0 + n for n in range(len(words) + 1)],
                 "entropy": [20.0 + n for n in range(len(words) + 1)],
                 "entropy_no_context": [0.0] * (len(words) + 1),
@@ -180,6 +186,7 @@ def test_rows_of_several_words_are_summed_and_follow_their_previous_row(monkeypa
     logs = np.log([2 / 20, 5 / 20])
     expected = {"length": [4, 1], "log_frequency": logs, "input_x": [2, 1]}
     expected |= {"surprisal:a": [2 + 3 + 4, 1], "surprisal_no_context:a": [11 + 12 + 13, 10]}
+    expected |= {"surprisal_other_context:a": [41 + 42 + 43, 40]}
     expected |= {"entropy:a": [21, 20], "divergence:a": [31 + 32 + 33, 30]}
     assert set(kept) == {f"{name}{end}" for name in expected for end in ("", "_before")}
     for name, values in expected.items():

@@ -13,9 +13,11 @@ import dclm_jax
 from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.readers import read_documents
+from dclm_jax.evaluation import datasets
+from dclm_jax.evaluation.other_contexts import OtherContexts
 from dclm_jax.evaluation.score_types import DocumentScore
 from dclm_jax.tables import cell_text
-from tests.launch.support import REPOSITORY, TOLERANCE, copy_run, launch, scored
+from tests.launch.support import REPOSITORY, TOLERANCE, copy_run, launch, refuse, scored
 
 TEXT = "w1 w2 w3\nw4 <script> &amp; w5\nw4 w5\n\nw6 w7 w8 w9 w1 w2 w3\n"
 
@@ -51,9 +53,11 @@ def assert_scores(records, scores: Iterable[DocumentScore]) -> None:
             assert (sentence["tokens"], sentence["known"]) == (expected.tokens, expected.known)
             close(sentence["log_prob"], expected.log_prob)
             close(sentence["surprisals"], np.negative(expected.log_probs))
-            alone = sentence.get("surprisals_no_context")
-            assert (alone is None) == (expected.log_probs_no_context is None)
-            close(alone or [], np.negative(expected.log_probs_no_context or []))
+            for kind in ("no_context", "other_context"):
+                other = sentence.get(f"surprisals_{kind}")
+                log_probs = getattr(expected, f"log_probs_{kind}")
+                assert (other is None) == (log_probs is None)
+                close(other or [], np.negative(log_probs or []))
 
 
 def test_score_agrees_in_every_form_with_evaluate_and_python(space, tmp_path):
@@ -102,6 +106,42 @@ def test_words_are_scored_without_context_too(space, text, model):
     assert list(table[0]) == [*header, "sentence_log_prob", "document_log_prob"]
     for name, values in zip(names, (surprisals, alone), strict=True):
         close([float(cells[name]) for cells in table], values)
+
+
+def test_words_are_scored_with_the_contexts_of_other_documents_too(space, tmp_path):
+    """Of the input, of a file and of a split; the page is coloured by the effect."""
+    path = tmp_path / "input.txt"
+    path.write_text("w1 w2\nw3 w1\nw5\n\nw4 w4 w2\nw1 w6\n\nw9\n\nw7 w1\nw2\n")
+    lm, documents = dclm_jax.restore(space.run), list(read_documents(path))
+    flags = [f"--workdir={space.run}", f"--input={path}", "--other_contexts=2"]
+    names = ["surprisal", "surprisal_other_context", "surprisal_other_context_sd"]
+    values = {}
+    for source, pool in {
+        "": None,
+        space.text["valid"]: read_documents(space.text["valid"]),
+        "valid": datasets.open_split(lm.vocabulary, space.corpus, "valid"),
+    }.items():
+        contexts = [f"--contexts_from={source}", "--seed=3"] if source else []
+        options = OtherContexts(2, pool, 3 if source else 0)
+        scores = list(lm.score(documents, other_contexts=options))
+        assert_scores(scored(*flags, *contexts, quiet=False), scores)
+        table = table_of(*flags, *contexts)
+        assert list(table[0])[4:8] == [*names, "known"]
+        rows = [row for score in scores for row in score.rows()]
+        for name in names:
+            values[source, name] = [float(cells[name]) for cells in table]
+            close(values[source, name], [row.measures[name] for row in rows])
+        first = [index for index, row in enumerate(rows) if row.sentence == 1]
+        close(*([values[source, name][index] for index in first] for name in names[:2]))
+    assert values[space.text["valid"], names[1]] == values["valid", names[1]]
+    assert values["", names[1]] != values["valid", names[1]] != values["valid", names[0]]
+    page = tmp_path / "page.html"
+    launch("score", *flags, f"--output={page}", quiet=False)
+    assert "; effect of this context " in page.read_text()
+    assert "no effect without --other_contexts" in refuse("score", *flags[:2], "--seed=1")
+    single = ["--input=-", "--other_contexts=1"]
+    message = refuse("score", flags[0], *single, stdin="w1\nw2\n")
+    assert "need a document with another first sentence" in message
 
 
 def test_tsv_of_quotes_tabs_and_missing_values_is_read_back_whole(space, tmp_path):

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL
+from dclm_jax.evaluation.distributions import NO_CONTEXT, OTHER_CONTEXT, SURPRISAL
 from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore
 from dclm_jax.report import page as pages_of
 from dclm_jax.report.results import RunResults
@@ -62,7 +62,7 @@ def test_examples_are_the_first_documents_with_two_or_more_sentences():
     models: Any = [
         types.SimpleNamespace(
             vocabulary=types.SimpleNamespace(decode=lambda ids: list(map(str, ids))),
-            score=lambda documents, no_context_too: iter(documents),
+            score=lambda documents, **kinds: iter(documents),
             workdir=row.facts.workdir,
         )
         for row in all_rows
@@ -127,8 +127,10 @@ class Parsed(html.parser.HTMLParser):
         return [(attrs, "".join(text)) for name, attrs, text in self.elements if name == tag]
 
 
-def score(log_probs, alone=None, known=(True, False, True, True)):
+def score(log_probs, alone=None, other=None, known=(True, False, True, True)):
     measures = {SURPRISAL: np.negative(log_probs).tolist()}
+    if other is not None:
+        measures[OTHER_CONTEXT[0]] = np.negative(other).tolist()
     if alone is not None:
         measures[f"{SURPRISAL}{NO_CONTEXT}"] = np.negative(alone).tolist()
     sentence = SentenceScore(TOKENS, list(known), measures)
@@ -137,7 +139,7 @@ def score(log_probs, alone=None, known=(True, False, True, True)):
 
 def document_page(scores, labels=("one", "<i>")):
     parts = [
-        pages_of.head("<title> & all", compared=scores[0].sentences[0].log_probs_no_context),
+        pages_of.head("<title> & all", scores[0].sentences[0].measures),
         pages_of.document(labels[: len(scores)], scores),
         pages_of.foot(),
     ]
@@ -180,7 +182,24 @@ def test_what_the_context_saves_is_shown_where_it_is_compared():
     assert len(parsed.all("li")) == 2 + 7
 
 
+def test_the_effect_of_this_context_is_shown_before_the_reduction_against_no_context():
+    values = [-1.0, -3.0, -2.0, -2.0], [-3.5, -1.0, -2.01, -2.0], [-1.5, -2.9, -4.5, -2.0]
+    parsed = document_page([score(*values)])
+    of_words = [attrs for attrs, _ in parsed.all("ruby")]
+    assert [word["class"] for word in of_words[:3]] == ["d4", "d3 unknown", "d6"]
+    assert of_words[0]["title"] == (
+        "1.00 nats, contexts of other documents 1.50, no context 3.50; effect of this context 0.50 "
+        "nats"
+    )
+    assert [text for _, text in parsed.all("rt")][:4] == ["1.0", "+0.5", "3.0", "−0.1"]
+    (mean,) = [text for _, text in parsed.all("p") if "targets" in text]
+    assert mean == (
+        "8 targets, 2.00 nats per target, contexts of other documents 2.73, no context 2.13; "
+        "effect of this context 0.73 nats per target"
+    )
+
+
 def test_nothing_is_loaded():
-    whole = pages_of.head("", compared=True) + pages_of.foot()
+    whole = pages_of.head("", [OTHER_CONTEXT[0]]) + pages_of.foot()
     assert not re.search(r"(src=|href=|url\(|@import|https?:)", whole)
     assert 'name="viewport" content="width=device-width' in whole

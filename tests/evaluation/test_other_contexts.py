@@ -1,0 +1,128 @@
+"""Scores in the contexts of other documents, against documents that are put together by hand."""
+
+import types
+
+import numpy as np
+import pytest
+
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation.caches import CachedScorer, CacheSetting, unigram_cache
+from dclm_jax.evaluation.other_contexts import OtherContexts, has_others, in_other_contexts
+from dclm_jax.evaluation.scoring import Continuation, Scorer
+from tests.evaluation.test_scoring import make_document, make_model
+from tests.exhaustive import also
+from tests.models.support import AUTOENCODERS, MODELS
+
+USUAL = ("rnnlm", "ccdclm", "adclm", "pointer_drnnlm", "rlm_bow_lf", "codclm", "rnnslm")
+LENGTHS = [[3, 0, 5, 2], [1], [4] * 9, [], [9, 2], [6, 1, 1]]
+
+
+def make_documents():
+    rng = np.random.default_rng(3)
+    return [make_document(rng, lengths) for lengths in LENGTHS]
+
+
+def by_hand(scorer, documents, index, pool):
+    """The nats [contexts, M + 1] of every sentence of a document in the context of each other
+    document of the pool and of the documents after it."""
+    own = documents[index]
+    others = [document for document in pool if document and list(document[0]) != list(own[0])]
+    of_sentences = []
+    for t, sentence in enumerate(own):
+        requests = []
+        for begin, _ in enumerate(others):
+            text = [*others[begin:], *others[:begin]] * 5
+            context = [sentence for document in text for sentence in document][:t]
+            requests.append(Continuation([*context, sentence]))
+        of_sentences.append(np.array([nll[0] for _, nll in scorer.score(requests)], np.float64))
+    return of_sentences
+
+
+@pytest.mark.parametrize("name", [*USUAL, *also(sorted({*MODELS} - {*USUAL, *AUTOENCODERS}))])
+def test_means_are_those_of_documents_put_together_by_hand(name):
+    """All other documents are drawn, so that the order of draws has no effect."""
+    model, params = make_model(name)
+    scorer, documents = Scorer(model, params, batch_size=4), make_documents()
+    scored = list(in_other_contexts(scorer, documents, OtherContexts(99)))
+    assert [document for document, _ in scored] == documents
+    differ = 0
+    for index, (own, scores) in enumerate(scored):
+        assert len(scores) == len(own)
+        expected = by_hand(scorer, documents, index, documents) if own else []
+        for t, (got, nats) in enumerate(zip(scores, expected, strict=True)):
+            np.testing.assert_allclose(got.mean, nats.mean(axis=0), rtol=2e-5, atol=1e-6)
+            deviation = nats.std(axis=0, ddof=1) if t else np.zeros(nats.shape[1])
+            np.testing.assert_allclose(got.deviation, deviation, rtol=1e-3, atol=2e-6)
+            differ += (got.deviation > 1e-4).any()
+    assert differ == 0 if model.context_order == 0 else differ > 9
+
+
+def test_other_text_gives_contexts_and_numbers_and_seeds_choose_from_it():
+    model, params = make_model("ccdclm")
+    scorer, documents = Scorer(model, params), make_documents()
+    pool = [make_document(np.random.default_rng(seed), [seed + 1] * 4) for seed in range(9)]
+    each = by_hand(scorer, documents, 2, pool)
+
+    def means(number, seed, pool=pool):
+        options = OtherContexts(number, seed=seed)
+        scored = list(in_other_contexts(scorer, documents, options, pool))
+        return [got.mean for got in scored[2][1]], [got.deviation for got in scored[2][1]]
+
+    singles = [means(1, seed) for seed in range(12)]
+    drawn = set()
+    for single, deviations in singles:
+        (row,) = [row for row, nats in enumerate(each[3]) if np.allclose(nats, single[3], 1e-4)]
+        drawn.add(row)
+        for t, nats in enumerate(each):
+            np.testing.assert_allclose(single[t], nats[row], rtol=2e-5, atol=1e-6)
+        assert not deviations[0].any() and np.isnan(np.concatenate(deviations[1:])).all()
+    assert len(drawn) > 3
+    np.testing.assert_array_equal(means(3, 5)[0][4], means(3, 5)[0][4])
+    assert not np.array_equal(means(3, 5)[0][4], means(3, 6)[0][4])
+    of_all, _ = means(9, 1)
+    np.testing.assert_allclose(of_all[4], each[4].mean(axis=0), rtol=2e-5)
+
+
+def test_a_document_with_the_same_first_sentence_gives_no_context(caplog):
+    """Not to the other one, and not as what follows a shorter document."""
+    model, params = make_model("ccdclm")
+    scorer, rng = Scorer(model, params), np.random.default_rng(1)
+    first, *others = make_document(rng, [3, 4, 5, 6, 2, 7])
+    documents = [[first, others[0]], [others[1]], [first, *others[2:4]], [others[4], others[3]]]
+    scored = list(in_other_contexts(scorer, documents, OtherContexts(2)))
+    for index in (0, 2):
+        expected = by_hand(scorer, documents, index, [documents[1], documents[3]])
+        for got, nats in zip(scored[index][1], expected, strict=True):
+            np.testing.assert_allclose(got.mean, nats.mean(axis=0), rtol=2e-5)
+    messages = "\n".join(caplog.messages)
+    assert "documents of one sentence: 1 of 4;" in messages
+    assert "documents that share their first sentence: 2 of 4;" in messages
+    assert "per document, because" not in messages
+    caplog.clear()
+    list(in_other_contexts(scorer, documents, OtherContexts(3)))
+    assert "contexts of other documents: 2 per document" in caplog.text
+
+
+def test_what_has_no_other_context_is_refused():
+    model, params = make_model("ccdclm")
+    scorer = Scorer(model, params)
+    (document,) = [make_document(np.random.default_rng(1), [3, 4])]
+    for documents in ([document], [document, document]):
+        assert not has_others(documents)
+        with pytest.raises(InputError, match="need a document with another first sentence"):
+            list(in_other_contexts(scorer, documents, OtherContexts()))
+    assert len(list(in_other_contexts(scorer, [document[:1]], OtherContexts()))) == 1
+    with pytest.raises(InputError, match="number"):
+        OtherContexts(0)
+    two = make_documents()[:3]
+    cache = types.SimpleNamespace(score=scorer.score, first_word_end=3)
+    cached = CachedScorer(
+        lambda documents, settings: unigram_cache(cache, documents, settings),  # pyright: ignore
+        CacheSetting(strength=3.0),
+        0.5,
+        11,
+    )
+    autoencoder = Scorer(*make_model("standard_autoencoder"))
+    for refused in (cached, autoencoder):
+        with pytest.raises(InputError, match="autoencoders and models with test-time adaptation"):
+            list(in_other_contexts(refused, two, OtherContexts()))
