@@ -139,6 +139,7 @@ class NeuralModel(ScoringModel):
       model, params: the model and its parameters.
       validation_perplexity: perplexity of the parameters on the validation split in training.
       corpus_checksums: checksums of the training corpus by file; empty if they are unknown.
+      base: the section of the model card about the model from which training started, if any.
     """
 
     model: DocumentModel
@@ -146,6 +147,7 @@ class NeuralModel(ScoringModel):
     step: int = 0
     validation_perplexity: float
     corpus_checksums: dict[str, str] = dataclasses.field(default_factory=dict)
+    base: str = ""
 
     def _make_scorer(self) -> SummedScorer:
         scorer = Scorer(self.model, self.params, batch_size=self.batch_size)
@@ -300,18 +302,21 @@ class NeuralModel(ScoringModel):
           dtype: "float16" or "float32", the type of the saved parameters. float32 reproduces all
             scores; float16 takes half of the space and rounds parameters to eleven bits.
           about: Markdown text for the model card, such as sources and licence of the training text.
+            The card also has what the card of the model says from which training started.
         """
         if not isinstance(about, str):
             raise InputError(f"about is {brief(about)}; expected a string")
         run = saved_model.Facts(self.step, self.validation_perplexity, self.vocabulary.fingerprint)
-        saved_model.write_model(
-            folder,
-            saved_model.Contents(
-                self.config, self.vocabulary, self.text, self.corpus_checksums, self.params, run
-            ),
-            dtype,
-            about,
+        contents = saved_model.Contents(
+            self.config,
+            self.vocabulary,
+            self.text,
+            self.corpus_checksums,
+            self.params,
+            run,
+            self.base,
         )
+        saved_model.write_model(folder, contents, dtype, about)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -14,6 +14,7 @@ from dclm_jax.log import logger
 from dclm_jax.nn.precision import SCORING_PRECISION
 from dclm_jax.text_scorer import DEFAULT_BATCH_SIZE, NGramModel, ScoringModel
 from dclm_jax.training.parameter_table import count_parameters
+from dclm_jax.training.saved_model import read_base
 from dclm_jax.training.workdir import (
     CONFIG_FILE,
     located,
@@ -98,6 +99,7 @@ def _restored(folder: Path, batch_size: int, matmul_precision: str, workdir: str
         validation_perplexity=run.info["perplexity"],
         text=text,
         corpus_checksums=read_corpus_checksums(folder),
+        base=read_base(folder),
         model=dataclasses.replace(run.model, matmul_precision=matmul_precision),
         params=run.params,
         matmul_precision=matmul_precision,

@@ -160,7 +160,9 @@ class _Run:
         resumes = writer.trained_steps > 0
         start = processes.together(lambda: _start(job, init_key, resumes=resumes))
         first = first_state(start.params, job.optimizer, job.state.frozen)
-        state, self.progress = writer.begin(_saved(job.config), job.valid, job.total_steps, first)
+        state, self.progress = writer.begin(
+            _saved(job.config), job.valid, job.total_steps, first, start.base
+        )
         for line in _start_lines(job, state, start):
             job_logger.info(line)
         job_logger.info(f"workdir: {writer.workdir}")
@@ -361,6 +363,12 @@ def _start_lines(job: Job, state: TrainState, start: Start) -> Iterator[str]:
         yield "data.carry_context has no effect: the model reads all its context in every segment"
     if config.data.no_context_share and not job.batches.earlier_sentences:
         yield "data.no_context_share has no effect: every segment starts with no context"
+    warmup = config.optimizer.warmup_steps
+    if 3 * warmup > job.total_steps:
+        logger.warning(
+            f"optimizer.warmup_steps is {warmup:,} of {job.total_steps:,} steps; choose at most a "
+            f"third of the steps, such as {job.total_steps // 10:,}"
+        )
     manifest = read_manifest(config.data.directory)
     yield statistics_table(manifest)
     if warning := vocabulary_warning(manifest.splits["train"].oov_rate, job.valid.vocabulary):

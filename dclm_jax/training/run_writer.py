@@ -21,6 +21,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.models.base import Params
 from dclm_jax.training.checkpoints import Checkpoints
 from dclm_jax.training.config import changed_keys, incompatible
+from dclm_jax.training.saved_model import BASE_FILE
 from dclm_jax.training.step import TrainState
 from dclm_jax.training.workdir import (
     CHECKPOINTS_FOLDER,
@@ -87,7 +88,12 @@ class RunWriter(contextlib.AbstractContextManager):
         self.trained_steps: int = look()
 
     def begin(
-        self, config: Mapping[str, Any], corpus: Corpus, total_steps: int, state: TrainState
+        self,
+        config: Mapping[str, Any],
+        corpus: Corpus,
+        total_steps: int,
+        state: TrainState,
+        base: str = "",
     ) -> tuple[TrainState, RunProgress]:
         """Locks the workdir, writes the first files of a new run or compares existing files, and
         returns the newest sound state and its progress, in all processes.
@@ -100,6 +106,7 @@ class RunWriter(contextlib.AbstractContextManager):
           corpus: a split of the corpus, for its vocabulary, text options and checksums.
           total_steps: number of training steps of the run.
           state: the first state, which a run without a checkpoint gets from the first process.
+          base: the section of the model card about the model from which a new run starts.
         """
 
         @processes.by_first
@@ -108,7 +115,7 @@ class RunWriter(contextlib.AbstractContextManager):
             enter, folder = self._stack.enter_context, self._folder / CHECKPOINTS_FOLDER
             if isinstance(self._folder, Path):
                 enter(locked(self._folder))
-            self._write_first_files(config, corpus, total_steps)
+            self._write_first_files(config, corpus, total_steps, base)
             self._best = enter(contextlib.closing(Checkpoints(folder, "best")))
             self._latest = enter(contextlib.closing(Checkpoints(folder, "latest")))
             progress = RunProgress()
@@ -125,13 +132,15 @@ class RunWriter(contextlib.AbstractContextManager):
         return processes.from_first(state), progress
 
     def _write_first_files(
-        self, config: Mapping[str, Any], corpus: Corpus, total_steps: int
+        self, config: Mapping[str, Any], corpus: Corpus, total_steps: int, base: str
     ) -> None:
         folder = self._folder
         if not ((folder / CONFIG_FILE).exists() and (folder / VOCABULARY_FILE).exists()):
             files.write_json(folder / TEXT_FILE, dataclasses.asdict(corpus.manifest.training_text))
             corpus.vocabulary.save(folder / VOCABULARY_FILE)
             files.write_json(folder / CORPUS_FILE, dict(corpus.checksums))
+            if base:
+                files.write_bytes(folder / BASE_FILE, base.encode())
             # This file is written last: a workdir with a configuration is complete.
             files.write_json(folder / CONFIG_FILE, dict(config))
         elif self._is_changed(config, corpus, total_steps):

@@ -6,9 +6,11 @@ text.json           the text options of the training text, and its OOV rates
 corpus.json         checksums of the prepared training corpus, if they are known
 params.safetensors  the parameters by their paths
 README.md           a model card
+base.md             the section of the card about the model from which training started, if any
 """
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +33,8 @@ CONFIG_FILE = "config.json"
 TEXT_FILE = "text.json"
 CORPUS_FILE = "corpus.json"
 PARAMS_FILE = "params.safetensors"
-CARD_FILE = "README.md"
+CARD_FILE, BASE_FILE = "README.md", "base.md"
+_USE = "Commands that use a trained model take this folder as `--workdir`."
 DTYPES = ("float16", "float32")
 """Types in which parameters are saved. Computations use float32."""
 _METADATA = "dclm_jax"
@@ -49,7 +52,8 @@ class Facts:
 
 class Contents(NamedTuple):
     """The contents of a saved model: the configuration of its run, the vocabulary, the text options
-    and the checksums of the training corpus, the parameters, and the facts of the run."""
+    and the checksums of the training corpus, the parameters, the facts of the run, and the section
+    of the card about the model from which training started (`base_section`)."""
 
     config: Mapping[str, Any]
     vocabulary: Vocabulary
@@ -57,6 +61,7 @@ class Contents(NamedTuple):
     corpus_checksums: dict[str, str]
     params: Params
     facts: Facts
+    base: str = ""
 
 
 def write_model(folder: storage.PathLike, contents: Contents, dtype: str, about: str) -> None:
@@ -65,7 +70,7 @@ def write_model(folder: storage.PathLike, contents: Contents, dtype: str, about:
     with files.writing(target), storage.reaching(target):
         if target.exists():
             raise InputError(f"{target} exists; choose a new folder")
-    config, vocabulary, text, corpus_checksums, params, facts = contents
+    config, vocabulary, text, corpus_checksums, params, facts, base = contents
     shared = {
         **config,
         "data": config["data"] | {"directory": ""},
@@ -78,7 +83,10 @@ def write_model(folder: storage.PathLike, contents: Contents, dtype: str, about:
         if corpus_checksums:
             files.write_json(new / CORPUS_FILE, corpus_checksums)
         with files.open_output(new / CARD_FILE) as file:
-            file.write(card(target.name, _facts_of(contents, dtype), about))
+            sections = filter(None, (about.strip(), base.strip()))
+            file.write(card(target.name, _facts_of(contents, dtype), "\n\n".join(sections)))
+        if base:
+            files.write_bytes(new / BASE_FILE, base.encode())
         files.write_json(new / CONFIG_FILE, shared)
 
 
@@ -186,5 +194,24 @@ documents = lm.documents("The first sentence. The second sentence.")
 print(lm.perplexity(documents))
 ```
 
-Commands that use a trained model take this folder as `--workdir`.
+{_USE}
 {about and f"{chr(10)}{about.strip()}{chr(10)}"}"""
+
+
+def base_section(folder: Path, name: str) -> str:
+    """The section of a model card about the run or saved model in `folder`, from which training
+    starts: its name, and what its own card says of its text, licences and limits."""
+    about = read_base(folder)
+    if (folder / PARAMS_FILE).exists() and (folder / CARD_FILE).exists():
+        _, _, about = (
+            files.read_bytes(folder / CARD_FILE).decode("utf-8", "replace").partition(_USE)
+        )
+    below = re.sub(r"^#", "##", about.strip(), flags=re.MULTILINE)
+    base = f"## Base model\n\nTraining started from the parameters of `{name}`.\n"
+    return f"{base}\n{below}\n" if below else base
+
+
+def read_base(folder: Path) -> str:
+    """The saved `base_section` of a run or a saved model; empty if it has none."""
+    path = folder / BASE_FILE
+    return files.read_bytes(path).decode("utf-8", "replace") if path.is_file() else ""

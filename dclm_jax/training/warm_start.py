@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from pathlib import PurePath
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -17,16 +18,19 @@ from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.reading.batch_elements import axes_of
 from dclm_jax.training.freezing import by_path, with_leaves
 from dclm_jax.training.parameter_table import count_parameters, shape_text
+from dclm_jax.training.saved_model import base_section
 from dclm_jax.training.workdir import RestoredRun, opened, read_config, restore_run
 
 
 class Start(NamedTuple):
-    """Initial parameters, the step of the other run (0 without another run), and notes by path: the
-    entries taken from the other run, or the reason why none were taken."""
+    """Initial parameters, the step of the other run (0 without another run), notes by path (the
+    entries taken from the other run, or the reason why none were taken), and the section of the
+    model card about the other run."""
 
     params: Params
     step: int = 0
     notes: Mapping[str, str] = MappingProxyType({})
+    base: str = ""
 
 
 def start_from(
@@ -52,7 +56,8 @@ def start_from(
                     f"{run} has a model {brief(name)}, which has no parameters; choose another run"
                 )
             source = restore_run(folder)
-        return _take(run, source, model, params, vocabulary)
+            base = base_section(folder, PurePath(str(run)).name)
+        return _take(run, source, model, params, vocabulary)._replace(base=base)
     except InputError as error:
         raise InputError(f"training.start_from: {error}") from error
 

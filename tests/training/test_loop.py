@@ -405,6 +405,18 @@ def test_options_of_contexts_without_effect_are_reported(data, tmp_path, caplog,
     assert line.startswith(f"{option} has no effect")
 
 
+@pytest.mark.parametrize(("warmup", "warned"), [(4, True), (3, False), (0, False)])
+def test_a_warmup_of_more_than_a_third_of_the_steps_is_warned_of(
+    data, tmp_path, caplog, warmup, warned
+):
+    values = {"training.max_steps": 9, "optimizer.warmup_steps": warmup}
+    loop.train(config(data, **values), tmp_path / "run")
+    warnings = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert bool(warnings) == warned
+    if warned:
+        assert "optimizer.warmup_steps is 4 of 9 steps; choose at most a third" in caplog.text
+
+
 @pytest.mark.parametrize("name", ["ccdclm", "rlm_bow_lf"])
 def test_segments_with_no_context_start_from_the_initial_context(data, name):
     """Every segment, so that the batches are those of training without carried context."""

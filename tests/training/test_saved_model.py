@@ -109,6 +109,32 @@ def test_training_starts_from_a_saved_model_and_does_not_resume_it(saved, data, 
     assert not (saved["float32"] / "lock").exists()
 
 
+def test_the_card_of_a_fine_tuned_model_has_what_the_cards_of_its_bases_say(saved, data, tmp_path):
+    """A run from a saved model, saved with and without a text about it; and a run from this run."""
+    first = tmp_path / "first"
+    train(support.config(data, **{"training.start_from": str(saved["float32"])}), first)
+    base = (
+        "## Base model\n\nTraining started from the parameters of `float32`.\n\nAbout this text.\n"
+    )
+    assert (first / "base.md").read_text() == base
+    dclm_jax.restore(first).save(tmp_path / "model", about="## Training text\n\nLetters.")
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert card.endswith(f"`--workdir`.\n\n## Training text\n\nLetters.\n\n{base}")
+    assert {path.name for path in (tmp_path / "model").iterdir()} == {*FILES, "base.md"}
+    assert dclm_jax.restore(tmp_path / "model").base == base
+    for source, inherited in (
+        ("first", base),
+        ("model", f"## Training text\n\nLetters.\n\n{base}"),
+    ):
+        second = tmp_path / f"from-{source}"
+        train(support.config(data, **{"training.start_from": str(tmp_path / source)}), second)
+        expected = f"## Base model\n\nTraining started from the parameters of `{source}`.\n\n"
+        expected += inherited.replace("## ", "### ")
+        dclm_jax.restore(second).save(tmp_path / f"saved-{source}")
+        assert (tmp_path / f"saved-{source}" / "README.md").read_text().endswith(f"\n\n{expected}")
+        assert str(tmp_path) not in (tmp_path / f"saved-{source}" / "README.md").read_text()
+
+
 def test_a_report_of_a_run_and_its_saved_model_compares_equal_recipes(saved, uninterrupted):
     models = [dclm_jax.restore(folder) for folder in (uninterrupted, saved["float32"])]
     trained, kept = (facts_of(lm, "") for lm in models)
