@@ -20,6 +20,7 @@ __all__ = [
     "Autoencoder",
     "Decoding",
     "LanguageModel",
+    "OtherContexts",
     "ScoringModel",
     "TextScorer",
     "mix",
@@ -36,6 +37,8 @@ def __getattr__(name: str) -> Any:
             from dclm_jax import text_scorer as module
         case "Decoding":
             from dclm_jax.decoding import choices as module
+        case "OtherContexts":
+            from dclm_jax.evaluation import other_contexts as module
         case "mix":
             from dclm_jax import mixture as module
         case "restore":

@@ -10,7 +10,7 @@ measures missing results first, all runs on the same corpus:
     perplexity         validation and test (Ji et al. 2015, Table 2), also by position in the
                        sentence and in the document
     coherence          bootstrap test (Ji et al. 2015, Table 3; launch.coherence --help)
-    context ablation   perplexity with context from other documents, with shuffled or no context
+    context ablation   perplexity with the context of other documents, with shuffled or no context
     learning curves    validation log-likelihood by training steps (Ji et al. 2015, Figure 3)
 
 Runs that differ only in training.seed are one row, with means and standard deviations over seeds.

@@ -5,10 +5,14 @@ import types
 import numpy as np
 import pytest
 
+import dclm_jax
+from dclm_jax.data.prepare import prepare
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.caches import CachedScorer, CacheSetting, unigram_cache
 from dclm_jax.evaluation.other_contexts import OtherContexts, has_others, in_other_contexts
 from dclm_jax.evaluation.scoring import Continuation, Scorer
+from dclm_jax.training.config import default_config
+from dclm_jax.training.loop import train
 from tests.evaluation.test_scoring import make_document, make_model
 from tests.exhaustive import also
 from tests.models.support import AUTOENCODERS, MODELS
@@ -126,3 +130,49 @@ def test_what_has_no_other_context_is_refused():
     for refused in (cached, autoencoder):
         with pytest.raises(InputError, match="autoencoders and models with test-time adaptation"):
             list(in_other_contexts(refused, two, OtherContexts()))
+
+
+K = 6
+
+
+def chain(rng, length):
+    """Sentences of one word: after cI comes wI; after all others, and first, any of cI, wI, n."""
+    sentences = []
+    for _ in range(length):
+        if sentences and sentences[-1].startswith("c"):
+            sentences.append(f"w{sentences[-1][1:]}")
+        else:
+            sentences.append(rng.choice([*(f"{kind}{i}" for kind in "cw" for i in range(K)), "n"]))
+    return sentences
+
+
+def test_contexts_that_tell_nothing_have_no_effect_and_the_own_context_has_its_entropy(tmp_path):
+    """A word depends on the sentence before, and not on being first: other contexts without a cue
+    are as good as no context, and the own cue saves the whole choice among 2 K + 1 words."""
+    rng = np.random.default_rng(0)
+    for split, number in {"train": 200, "valid": 20, "test": 20}.items():
+        documents = ("\n".join(chain(rng, 12)) for _ in range(number))
+        (tmp_path / f"{split}.txt").write_text("\n\n".join(documents) + "\n")
+    sources = {split: tmp_path / f"{split}.txt" for split in ("train", "valid", "test")}
+    prepare(sources, tmp_path / "data")
+    values = {"data.directory": str(tmp_path / "data"), "data.segment_length": 6}
+    values |= {"model.embedding_dim": 16, "model.hidden_dim": 16, "model.num_layers": 1}
+    values |= {"optimizer.name": "adam", "optimizer.learning_rate": 0.01, "training.epochs": 16}
+    config = default_config("drnnlm")
+    config.update_from_flattened_dict(values)
+    train(config, tmp_path / "run")
+    lm = dclm_jax.restore(tmp_path / "run")
+    pairs = [[f"c{i}", f"w{i}"] for i in range(K)]
+    pool = [[first, "n"] for first in ("n", *(f"w{i}" for i in range(K)))]
+    table = lm.surprisals(pairs, other_contexts=OtherContexts(7, pool), no_context_too=True)
+    is_word = (table["sentence"] == 2) & (table["position"] == 1)
+    own, other, none = (
+        table[name][is_word]
+        for name in ("surprisal", "surprisal_other_context", "surprisal_no_context")
+    )
+    entropy = np.log(2 * K + 1)
+    assert abs((none - other).mean()) < 0.1 and abs(other.mean() - entropy) < 0.15
+    assert abs((other - own).mean() - entropy) < 0.2
+    # The cue of another document tells the wrong word.
+    wrong = lm.surprisals(pairs, other_contexts=OtherContexts(K - 1))["surprisal_other_context"]
+    assert (wrong[is_word] > entropy + 1).all()
