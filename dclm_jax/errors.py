@@ -28,6 +28,15 @@ class DivergenceError(RuntimeError):
     print the message and exit with code 1."""
 
 
+class TrainingInterrupted(KeyboardInterrupt):
+    """SIGTERM or Ctrl-C stopped training after the step `step`, and the run is saved: the same call
+    resumes it."""
+
+    def __init__(self, step: int):
+        super().__init__(f"training was interrupted and saved at step {step}")
+        self.step = step
+
+
 @contextlib.contextmanager
 def importing(purpose: str, extra: str) -> Iterator[None]:
     """A context for imports of optional packages. If a package is missing, an `InputError` says

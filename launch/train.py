@@ -34,6 +34,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from dclm_jax.errors import TrainingInterrupted
 from dclm_jax.training.loop import train
 from launch import _app, _cluster, _training
 
@@ -50,8 +51,11 @@ def main(argv: Sequence[str]) -> int:
     del argv
     workdir = _app.required("workdir", "DIR, the directory of the run")
     _cluster.join(stops_together=True)
-    result = train(_training.config(), workdir)
-    return _app.EXIT_INTERRUPTED if result.ending == "interrupted" else 0
+    try:
+        train(_training.config(), workdir)
+    except TrainingInterrupted:
+        return _app.EXIT_INTERRUPTED
+    return 0
 
 
 if __name__ == "__main__":

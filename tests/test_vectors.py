@@ -9,8 +9,9 @@ import pytest
 from dclm_jax import language_model as module
 from dclm_jax.data.documents import Document
 from dclm_jax.errors import InputError
+from dclm_jax.reading.reader import Reader
 from tests.exhaustive import some
-from tests.models.support import AUTOENCODERS, MODELS, model_class
+from tests.models.support import AUTOENCODERS, MODELS, model_class, random_params, small_model
 from tests.test_read_document import language_model
 
 WITH_CONTEXT = [name for name in MODELS if model_class(name).context_order != 0]
@@ -86,3 +87,19 @@ def test_after_a_sentence_without_words_the_vector_is_the_one_before(name, warns
     reader: Any = lm.reader
     ((start, *_),) = reader.vectors_along([lm.encode(["the cat sat .", "it slept ."])])
     close(encoded.sentences[0], start)
+
+
+@pytest.mark.parametrize("name", ["rlm_seqbow_att_ef", "rlm_seqbow_att_lf"])
+def test_with_attention_the_vector_is_the_mean_over_the_sentences_that_exist(name):
+    """Of n = 2 sentences; fewer precede the second sentence of a document."""
+    model: Any = small_model(name)
+    reader = Reader(model, random_params(model))
+    first, second, third = (np.array(ids) for ids in ([3, 4, 5], [6], [4, 7]))
+    for sentences in ([first], [first, second], [first, second, third]):
+        state = reader.after([sentences])
+        states_CxZ = np.asarray(model.represent(reader.params, state.context))[:, 0]
+        expected = states_CxZ[-min(2, len(sentences)) :].mean(axis=0)
+        vectors = reader.vectors(state)
+        assert vectors is not None
+        close(vectors[0], expected)
+        assert abs(expected).max() > 1e-3

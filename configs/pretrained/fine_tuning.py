@@ -1,4 +1,4 @@
-"""A recipe that fine-tunes the pretrained model `english` on a small text, in minutes on a CPU core.
+"""A recipe that fine-tunes the pretrained model `english` on a small text.
 
     python -m launch.prepare --input=new.csv --lowercase --normalize --unicode=nfc \
         --vocabulary=english --output=data/tuning

@@ -1,6 +1,7 @@
 """Results of tests of coherence, for files and for people."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, Self, TypeVar
 
@@ -140,8 +141,9 @@ class OrderResult(Generic[ResultT]):
 
     @property
     def accuracies(self) -> np.ndarray:
-        """The accuracy on each tested document, float64 [D]."""
-        return np.array([outcome.correct / outcome.pairs for outcome in self.documents])
+        """The accuracy on each tested document, float64 [D]; NaN for a document that no test set
+        draws."""
+        return np.array([o.correct / o.pairs if o.pairs else math.nan for o in self.documents])
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], kind: Callable[..., ResultT]) -> Self:

@@ -152,15 +152,29 @@ def log_likelihoods(words: Mapping[str, np.ndarray], names: Sequence[str]) -> np
     """
     times_N, log_likelihoods_N = words["time"], np.zeros(len(words["time"]))
     predictors = [words[f"{name}{end}"] for name in names for end in ("", "_before")]
-    design_NxX = np.column_stack([np.ones(len(times_N)), *predictors])
+    design_NxX = np.column_stack(predictors)
     for story in np.unique(words["document"]):
         is_fitted_N = words["document"] != story
-        weights_X, *_ = np.linalg.lstsq(design_NxX[is_fitted_N], times_N[is_fitted_N], rcond=None)
-        means_N = design_NxX @ weights_X
+        standard_NxX = _standardized(design_NxX, is_fitted_N)
+        weights_X, *_ = np.linalg.lstsq(standard_NxX[is_fitted_N], times_N[is_fitted_N], rcond=None)
+        means_N = standard_NxX @ weights_X
         deviation = np.sqrt(np.mean((times_N - means_N)[is_fitted_N] ** 2))
         densities_N = stats.norm.logpdf(times_N, means_N, deviation)
         log_likelihoods_N = np.where(is_fitted_N, log_likelihoods_N, densities_N)
     return log_likelihoods_N
+
+
+def _standardized(design_NxX: np.ndarray, is_fitted_N: np.ndarray) -> np.ndarray:
+    """An intercept, and the predictors with mean 0 and deviation 1 over the fitted words, so that
+    units and origins have no effect on the least squares. A constant predictor becomes 0."""
+    fitted = design_NxX[is_fitted_N]
+    centred_NxX = design_NxX - fitted.mean(axis=0)
+    # The deviation of a constant is only rounding.
+    deviation_X = centred_NxX[is_fitted_N].std(axis=0)
+    is_constant_X = np.ptp(fitted, axis=0) == 0
+    scaled_NxX = centred_NxX / np.where(is_constant_X, 1, deviation_X)
+    scaled_NxX = np.where(is_constant_X, 0, scaled_NxX)
+    return np.column_stack([np.ones(len(scaled_NxX)), scaled_NxX])
 
 
 def gains_of(

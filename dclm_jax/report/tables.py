@@ -200,6 +200,9 @@ def _coherence(all_rows: Sequence[Row], compared: Compared) -> Table:
         "whether the accuracy is higher than the accuracy of the baseline. p does not depend on "
         "the number of test sets."
     )
+    results = next(filter(None, (row.results(lambda run: run.coherence) for row in all_rows)))
+    if undrawn := sum(outcome.pairs == 0 for outcome in results[0].documents):
+        about += f" p omits {counted(undrawn, 'document')} that no test set draws."
     if fixed:
         about += (
             f" The first {'sentence' if fixed == 1 else f'{fixed:,} sentences'} of each document "

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import urllib.parse
 from collections.abc import Iterator, Mapping
+from pathlib import PurePath
 from typing import Any
 
 import jax
@@ -21,6 +22,16 @@ from dclm_jax.log import logger
 
 KINDS = {"latest": ("state", "progress"), "best": ("params", "info")}
 """Names of arrays and values in the checkpoints for resuming, and in the best checkpoints."""
+
+
+def _is_not_of_orbax(record: logging.LogRecord) -> bool:
+    """Whether a record is kept. Orbax logs every save, and orbax and asyncio log every damaged
+    file; the run logs its own messages instead."""
+    paths, trace = [record.pathname], record.exc_info and record.exc_info[2]
+    while trace:
+        paths.append(trace.tb_frame.f_code.co_filename)
+        trace = trace.tb_next
+    return not any("orbax" in PurePath(path).parts for path in paths)
 
 
 def newest_step(folder: storage.PathLike, kind: str) -> int:
@@ -38,10 +49,8 @@ class Checkpoints:
 
     def __init__(self, folder: storage.PathLike, kind: str, *, read_only: bool = False):
         """Opens FOLDER/KIND, which is made unless `read_only`."""
-        # Orbax logs every save, and orbax and asyncio log every damaged file. The run prints its
-        # own messages instead.
         for name in ("absl", "asyncio"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)
+            logging.getLogger(name).addFilter(_is_not_of_orbax)
         self._directory = _directory(folder, kind)
         self._tree_name, self._values_name = KINDS[kind]
         options = ocp.CheckpointManagerOptions(

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,9 +15,13 @@ def interruption() -> Iterator[Callable[[], bool]]:
     """Turns the first SIGTERM or Ctrl-C into a flag, so that the work can be saved and stopped.
 
     A second signal acts as usual. In a job of several processes a signal to any process stops all
-    processes, and further signals are ignored. Yields a function, to be called after every step,
-    that returns whether to stop.
+    processes, and further signals are ignored. Only the main thread of Python receives signals; in
+    other threads nothing changes. Yields a function, to be called after every step, that returns
+    whether to stop.
     """
+    if threading.current_thread() is not threading.main_thread():
+        yield processes.stop_agreed if processes.count() > 1 else bool
+        return
     if processes.count() > 1:
         # JAX catches SIGTERM and notifies the other processes.
         handler = signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))

@@ -29,7 +29,7 @@ from dclm_jax.data.corpus import (
     statistics_table,
 )
 from dclm_jax.data.encoding import vocabulary_warning
-from dclm_jax.errors import DivergenceError
+from dclm_jax.errors import DivergenceError, TrainingInterrupted
 from dclm_jax.evaluation.datasets import documents_of
 from dclm_jax.evaluation.perplexity import Perplexity, perplexity_of
 from dclm_jax.evaluation.scoring import Scorer, SummedScorer
@@ -73,12 +73,14 @@ def train(
 
     Raises:
       DivergenceError: a loss or gradient is not finite; the last good checkpoint stays.
+      TrainingInterrupted: SIGTERM or Ctrl-C came, and the run is saved. Outside the main thread of
+        Python, which alone receives signals, training does not stop early.
     """
     processes.by_first(require_trainable)(workdir)
     job = processes.together(lambda: open_job(config))
     options = job.config.training
     evaluate_every = options.evaluate_every or job.batches.steps_per_epoch
-    ending = "finished"
+    ending, stop = "finished", False
     with RunWriter(workdir) as writer:
         run = _Run(job, writer)
         progress = run.progress
@@ -93,10 +95,15 @@ def train(
                 if evaluate or stop or run.step % options.checkpoint_every == 0:
                     run.save(evaluate)
                 if stop:
-                    ending = "interrupted"
                     break
         result = TrainingResult(ending, run.step, progress.best_step, progress.best_perplexity)
-        writer.finish(result)
+        writer.finish(None if stop else result)
+    if stop:
+        job_logger.info(
+            f"interrupted and saved at step {run.step}; the same command resumes the run; workdir "
+            f"{workdir}"
+        )
+        raise TrainingInterrupted(run.step)
     job_logger.info(f"{_ending(result, job)}; workdir {workdir}")
     return result
 
@@ -380,8 +387,6 @@ def _start_lines(job: Job, state: TrainState, start: Start) -> Iterator[str]:
 
 def _ending(result: TrainingResult, job: Job) -> str:
     best = f"best validation {job.measure} {result.best_perplexity:.2f} at step {result.best_step}"
-    if result.ending == "interrupted":
-        return f"interrupted and saved at step {result.step}; the same command resumes the run"
     if result.ending == "early_stop":
         return (
             f"stopped at step {result.step}, no gain for training.patience evaluations "

@@ -195,12 +195,12 @@ class RunWriter(contextlib.AbstractContextManager):
         self._best.save(step, params, info)
 
     @processes.by_first
-    def finish(self, result: TrainingResult) -> None:
-        """Waits until everything is on disk, then writes the result unless the run was
-        interrupted."""
+    def finish(self, result: TrainingResult | None) -> None:
+        """Waits until everything is on disk, then writes the result; None for an interrupted
+        run."""
         self._latest.wait()
         self._best.wait()
-        if result.ending != "interrupted":
+        if result is not None:
             files.write_json(self._folder / RESULT_FILE, dataclasses.asdict(result))
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:

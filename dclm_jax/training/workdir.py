@@ -38,7 +38,12 @@ def pretrained_models() -> list[str]:
 def located(run: storage.PathLike) -> storage.PathLike:
     """The workdir of a run, or the folder of a pretrained model in place of its name, unless the
     current directory has a run of this name. A path that is not UTF-8 is refused."""
-    name = os.fspath(run)
+    name = os.fspath(run) if isinstance(run, str | os.PathLike) else None
+    if not isinstance(name, str):
+        raise InputError(
+            f"the run is {brief(run)}; expected the path of a workdir or of a saved model, or the "
+            f"name of a pretrained model: {', '.join(pretrained_models())}"
+        )
     try:
         os.path.abspath(name).encode()
     except UnicodeEncodeError as error:
@@ -216,7 +221,7 @@ class TrainingResult:
     best_step, best_perplexity: step and value of the best validation perplexity.
     """
 
-    ending: Literal["finished", "early_stop", "interrupted"]
+    ending: Literal["finished", "early_stop"]
     step: files.Count
     best_step: files.Count
     best_perplexity: files.Positive
@@ -227,10 +232,7 @@ def read_result(workdir: Path) -> TrainingResult | None:
     path = workdir / RESULT_FILE
     if not path.exists():
         return None
-    result = files.read_json(path, TrainingResult, exact=True)
-    if result.ending == "interrupted":
-        raise InputError(f"{path}: ending is 'interrupted'; expected finished or early_stop")
-    return result
+    return files.read_json(path, TrainingResult, exact=True)
 
 
 def trained_steps(workdir: storage.Location) -> int:

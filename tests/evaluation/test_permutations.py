@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from dclm_jax.evaluation.permutations import Moves, Shuffle, numbered
+from dclm_jax.evaluation.permutations import Moves, Shuffle, first_moved, numbered
 
 PERMUTATION, SWAP = Shuffle(), Shuffle(swap=True)
 
@@ -98,3 +98,13 @@ def test_moves_put_every_sentence_at_every_position(fix_first):
     assert [reordered(text, order) for order in moves[:]] == expected
     assert len(moves) == len(expected)
     assert [reordered(text, order) for order in moves[3:7]] == expected[3:7]
+
+
+@pytest.mark.parametrize("text", ["abcde", "aabc", "aaab", "abab", "ab"])
+def test_the_first_sentence_moves_to_all_positions_that_make_another_text(text):
+    listed = {text[1:position] + text[0] + text[position:] for position in range(2, len(text) + 1)}
+    listed -= {text}
+    orders = first_moved(document(text), 99, np.random.default_rng(0))
+    assert {reordered(text, order) for order in orders} == listed
+    few = first_moved(document(text), 1, np.random.default_rng(1))
+    assert {reordered(text, order) for order in few} <= listed and len(few) == 1

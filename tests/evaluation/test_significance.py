@@ -105,6 +105,17 @@ def test_differences_of_runs_against_all_exchanges(at_once, monkeypatch):
     assert [comparison.p_holm for comparison in ordered] == pytest.approx(expected)
 
 
+def test_a_corrected_p_is_at_least_that_of_every_smaller_p():
+    """The third run differs equally from both others, which are the same: p, p and 1."""
+    first = np.arange(8.0)
+    third = first + [1.0, -0.5, 1.0, 1.0, -0.2, 1.0, 0.1, 1.0]
+    values = np.stack([first, first, third], axis=1)
+    same, *differing = differences(Sums(values, np.ones((8, 1))))
+    p, again = (pair.p for pair in differing)
+    assert p == again < 0.2
+    assert [pair.p_holm for pair in differing] == [3 * p, 3 * p] and same.p_holm == 1
+
+
 def test_p_counts_the_difference_itself_among_the_exchanges():
     """No exchange of thirty equal differences is as large as they are."""
     nll = np.stack([np.ones(30), np.zeros(30)], axis=1)

@@ -17,7 +17,7 @@ from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import significance
 from dclm_jax.evaluation.other_contexts import OtherContexts
-from dclm_jax.evaluation.reading_times import COMPARISONS, gains_of, word_table
+from dclm_jax.evaluation.reading_times import COMPARISONS, gains_of, log_likelihoods, word_table
 from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore
 from dclm_jax.language_model import LanguageModel
 from tests.launch.support import launch
@@ -138,6 +138,25 @@ def test_intervals_draw_sentences():
         expected = [gain_N.mean(), *np.percentile(means[:, 0], (2.5, 97.5))]
         actual = [gain[name] for name in ("mean", "low", "high")]
         np.testing.assert_allclose(actual, expected, rtol=1e-6)
+
+
+def test_units_and_origins_of_predictors_have_no_effect():
+    rng = np.random.default_rng(4)
+    words: dict[str, np.ndarray] = {"document": np.repeat(np.arange(3), 20)}
+    for name in ("length", "log_frequency", "stamp", "constant"):
+        words |= {f"{name}{end}": rng.standard_normal(60) for end in ("", "_before")}
+        if name == "constant":
+            words |= {f"{name}{end}": np.full(60, 0.1) for end in ("", "_before")}
+    words["time"] = 300 + 40 * words["stamp"] + rng.standard_normal(60)
+    names = ["length", "log_frequency", "stamp", "constant"]
+    expected = log_likelihoods(words, names)
+    np.testing.assert_allclose(expected, log_likelihoods(words, names[:-1]), atol=1e-9)
+    assert expected.mean() > log_likelihoods(words, names[:2]).mean() + 2
+    for scale, origin in ((1e3, 1.6e9), (1e-9, 0.0), (-1.0, -1e6)):
+        changed = dict(words)
+        for name in ("stamp", "stamp_before", "constant"):
+            changed[name] = origin + scale * words[name]
+        np.testing.assert_allclose(log_likelihoods(changed, names), expected, atol=1e-9)
 
 
 def test_rows_of_several_words_are_summed_and_follow_their_previous_row(monkeypatch):

@@ -35,6 +35,34 @@ def test_the_z_tests_by_hand():
     assert coherence_test(a, b) is None
 
 
+def test_documents_that_no_test_set_draws_are_not_compared():
+    """The second document has no outcome; the differences of the others are 0.2 and 0.1."""
+    base, other = (
+        with_outcomes(result(name), *outcomes)
+        for name, outcomes in (("drnnlm", (0.6, 0.8, 0.5)), ("ccdclm", (0.8, 0.8, 0.6)))
+    )
+    undrawn = [
+        dataclasses.replace(
+            run,
+            coherence=dataclasses.replace(
+                run.coherence,
+                documents=[
+                    dataclasses.replace(outcome, pairs=0, correct=0.0) if number == 1 else outcome
+                    for number, outcome in enumerate(run.coherence.documents)
+                ],
+            ),
+        )
+        for run in (base, other)
+        if run.coherence is not None
+    ]
+    drnnlm, ccdclm = rows_of(undrawn)
+    differences = np.array([0.2, 0.1])
+    z = differences.mean() / (differences.std(ddof=1) / math.sqrt(2))
+    assert z_of(coherence_test(ccdclm, drnnlm)) == pytest.approx(z)
+    cells = tables.tables([drnnlm, ccdclm], ["drnnlm"])["coherence"]
+    assert "p omits 1 document that no test set draws." in cells.about
+
+
 def with_outcomes(run: RunResults, *outcomes: float) -> RunResults:
     return dataclasses.replace(run, coherence=coherence(0.7, outcomes))
 

@@ -109,6 +109,18 @@ def test_viterbi_finds_the_best_of_all_ways(name, bonuses):
     assert 0 < choices.count(1) < len(choices)
 
 
+def test_viterbi_keeps_contexts_that_empty_hypotheses_do_not_change_apart():
+    """An empty hypothesis is no sentence: what follows it depends on the words before it."""
+    documents = random_documents(5, [4] * 8, -8.0)
+    silent = 0
+    for document, decoded in zip(
+        documents, search([reader("codclm")], documents, WEIGHTS, beam=None), strict=True
+    ):
+        assert_best_of_all("codclm", document, decoded)
+        silent += 1 in decoded.choices[1:-1]
+    assert silent > 2
+
+
 def test_a_beam_that_holds_all_ways_finds_the_best_and_its_features_are_those_of_the_best():
     name = "ccdclm"
     documents = random_documents(3, [3] * 6)

@@ -3,9 +3,13 @@
 import contextlib
 import dataclasses
 import json
+import logging
 import math
+import os
 import shutil
+import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +22,7 @@ from dclm_jax import files
 from dclm_jax.data.batches import TrainingBatches
 from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.prepare import PrepareOptions, prepare
-from dclm_jax.errors import DivergenceError, InputError
+from dclm_jax.errors import DivergenceError, InputError, TrainingInterrupted
 from dclm_jax.reading.likelihoods import batch_likelihood
 from dclm_jax.training import loop
 from dclm_jax.training.checkpoints import Checkpoints
@@ -31,6 +35,7 @@ from dclm_jax.training.workdir import (
     metrics_lines,
     read_result,
     restore_run,
+    trained_steps,
 )
 from tests.exhaustive import also
 from tests.launch.support import fingerprint
@@ -81,10 +86,10 @@ def compilations() -> Iterator[list[str]]:
 def test_interrupted_and_resumed_is_uninterrupted(
     data, uninterrupted, empty_cache, tmp_path, stop_at, caplog
 ):
-    with after_step(stop_at, terminate):
-        first = loop.train(config(data), tmp_path / "run")
-    assert first.ending == "interrupted"
-    assert stop_at <= first.step < 12
+    with after_step(stop_at, terminate), pytest.raises(TrainingInterrupted) as interrupted:
+        loop.train(config(data), tmp_path / "run")
+    first = interrupted.value
+    assert isinstance(first, KeyboardInterrupt) and stop_at <= first.step < 12
     assert read_result(tmp_path / "run") is None
     with compilations() as compiled:
         second = loop.train(config(data), tmp_path / "run")
@@ -95,6 +100,26 @@ def test_interrupted_and_resumed_is_uninterrupted(
     assert_same_bits(latest_state(tmp_path / "run", 12), latest_state(uninterrupted, 12))
     assert_same_bits(restore_run(tmp_path / "run").params, restore_run(uninterrupted).params)
     assert comparable(tmp_path / "run") == comparable(uninterrupted)
+
+
+def test_ctrl_c_ends_a_loop_over_runs_once_the_run_is_saved(data, tmp_path):
+    """The handler of the interpreter acts again after training."""
+    runs = []
+    with pytest.raises(KeyboardInterrupt):
+        for seed in range(3):
+            runs.append(tmp_path / f"run-{seed}")
+            with after_step(2, lambda run: os.kill(os.getpid(), signal.SIGINT)):
+                loop.train(config(data, **{"training.seed": seed}), runs[-1])
+    assert len(runs) == 1 and trained_steps(runs[0]) >= 2
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_training_in_a_thread_is_training(data, uninterrupted, tmp_path):
+    """Python allows handlers of signals only in the main thread."""
+    with ThreadPoolExecutor(1) as worker:
+        result = worker.submit(loop.train, config(data), tmp_path / "run").result()
+    assert (result.ending, result.step) == ("finished", 12)
+    assert_same_bits(restore_run(tmp_path / "run").params, restore_run(uninterrupted).params)
 
 
 def test_a_result_is_read_as_it_was_written_and_nothing_else(tmp_path):
@@ -128,6 +153,19 @@ def truncate(directory: Path) -> None:
     for file in directory.rglob("*"):
         if file.is_file() and "d" in [part.name for part in (file.parent,)]:
             file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def test_orbax_is_silent_and_the_user_s_log_is_not(uninterrupted, tmp_path, caplog):
+    """A damaged checkpoint, which orbax and asyncio log, and errors of the user."""
+    run = shutil.copytree(uninterrupted, tmp_path / "run")
+    truncate(run / "checkpoints" / "best")
+    with pytest.raises(InputError):
+        restore_run(run)
+    for name in ("absl", "asyncio"):
+        logging.getLogger(name).error(f"an error of the user of {name}")
+    others = [record for record in caplog.records if not record.name.startswith("dclm_jax")]
+    names = [record.name for record in others if record.levelno >= logging.ERROR]
+    assert names == ["absl", "asyncio"], caplog.text
 
 
 def test_truncated_checkpoints_fall_back_to_the_previous_and_say_so(

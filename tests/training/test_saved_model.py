@@ -85,6 +85,12 @@ def test_the_folder_has_plain_files_and_no_path_of_this_machine(saved, uninterru
     assert f"| validation perplexity in training | {lm.validation_perplexity:.2f} |" in card
 
 
+@pytest.mark.parametrize("run", [b"english", None, 5])
+def test_what_is_no_path_is_one_line(run):
+    with pytest.raises(InputError, match="^the run is .*; expected the path of a workdir or of a"):
+        dclm_jax.restore(run)
+
+
 def test_a_moved_read_only_folder_scores_alike_in_a_command(saved, uninterrupted, data, tmp_path):
     folder = shutil.copytree(saved["float32"], tmp_path / "moved" / "model")
     for path in (*folder.iterdir(), folder):
