@@ -108,7 +108,7 @@ _COLUMNS: dict[str, tuple[str, Callable[[Row], str]]] = {
     "coherence": ("coherence accuracy, % (sd)", _coherence),
     "own": ("original context", _context("own")),
     "shuffled": ("shuffled within the document", _context("shuffled")),
-    "mixed": ("mixed with other documents", _context("mixed")),
+    "mixed": ("sentences mixed between documents", _context("mixed")),
     "none": ("no context", _context("none")),
     "effect": ("original against no context", _effect),
 }
@@ -307,7 +307,7 @@ _SOURCES = {
 def _pretrained() -> dict[str, Cells]:
     """The pretrained model beside its baseline without context, by source of the test text."""
     header = ["test text", "documents", "targets", "OOV words, %", "`rnnlm`", "`english`"]
-    header += ["change", "95% interval", "no context", "mixed with other documents"]
+    header += ["change", "95% interval", "no context", "sentences mixed between documents"]
     sources = [[*header, "coherence accuracy, %"]]
     for source, name in _SOURCES.items():
         rows = {

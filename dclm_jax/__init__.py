@@ -3,7 +3,8 @@
 `restore(run)` returns a trained language model that scores and continues text; `restore("english")`
 returns the pretrained model. `restore(run, Autoencoder)` returns an autoencoder, and
 `restore(run, TextScorer)` a language model that may be an n-gram model. `Decoding` has the options
-of continuations, and `mix` combines two models: see `dclm_jax.language_model` and
+of continuations, `OtherContexts` the options of scores with the contexts of other documents, and
+`mix` combines two models: see `dclm_jax.language_model` and
 `dclm_jax.text_scorer`.
 """
 
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dclm_jax.decoding.choices import Decoding
+    from dclm_jax.evaluation.other_contexts import OtherContexts
     from dclm_jax.language_model import Autoencoder, LanguageModel
     from dclm_jax.mixture import mix
     from dclm_jax.runs import restore

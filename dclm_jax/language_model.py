@@ -139,7 +139,7 @@ class NeuralModel(ScoringModel):
       model, params: the model and its parameters.
       validation_perplexity: perplexity of the parameters on the validation split in training.
       corpus_checksums: checksums of the training corpus by file; empty if they are unknown.
-      base: the section of the model card about the model from which training started, if any.
+      base_card: the section of the model card about the model from which training started, if any.
     """
 
     model: DocumentModel
@@ -147,7 +147,7 @@ class NeuralModel(ScoringModel):
     step: int = 0
     validation_perplexity: float
     corpus_checksums: dict[str, str] = dataclasses.field(default_factory=dict)
-    base: str = ""
+    base_card: str = ""
 
     def _make_scorer(self) -> SummedScorer:
         scorer = Scorer(self.model, self.params, batch_size=self.batch_size)
@@ -314,7 +314,7 @@ class NeuralModel(ScoringModel):
             self.corpus_checksums,
             self.params,
             run,
-            self.base,
+            self.base_card,
         )
         saved_model.write_model(folder, contents, dtype, about)
 

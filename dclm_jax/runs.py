@@ -99,7 +99,7 @@ def _restored(folder: Path, batch_size: int, matmul_precision: str, workdir: str
         validation_perplexity=run.info["perplexity"],
         text=text,
         corpus_checksums=read_corpus_checksums(folder),
-        base=read_base(folder),
+        base_card=read_base(folder),
         model=dataclasses.replace(run.model, matmul_precision=matmul_precision),
         params=run.params,
         matmul_precision=matmul_precision,

@@ -41,7 +41,7 @@ from dclm_jax.evaluation.adaptation import Adaptation, Tuning
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.distributions import (
     DIVERGENCE,
-    OTHER_CONTEXT,
+    OTHER_COLUMNS,
     SURPRISAL,
     Measured,
     measure_columns,
@@ -273,8 +273,8 @@ class ScoringModel(abc.ABC):
             string of words separated by spaces, or a list of words. Scores are aligned one to one
             with documents and their sentences: a sentence without words has no targets and log P 0.
           other_contexts: scores every sentence also with the contexts of other documents
-            (`evaluation.other_contexts`). The surprisal with its own context minus this surprisal
-            is the effect of this context; None for no such scores.
+            (`evaluation.other_contexts`). This surprisal minus the surprisal with the own context
+            is the effect of this context. None for no such scores.
           no_context_too: whether to score every sentence also without context, as the first
             sentence of a document (`log_probs_no_context`).
           measures: names of `evaluation.distributions.WORD_MEASURES`; the surprisal is always
@@ -286,9 +286,14 @@ class ScoringModel(abc.ABC):
         """
         surprisals = surprisal_columns(no_context_too=no_context_too)
         others = measure_columns(measures, no_context_too=no_context_too)
-        names = [*surprisals, *others, *(OTHER_CONTEXT if other_contexts else ())]
+        names = [*surprisals, *others, *(OTHER_COLUMNS if other_contexts else ())]
         without_words = SentenceScore([], [], {name: [] for name in names})
         passed = self._encoded(documents)
+        if not isinstance(other_contexts, OtherContexts | None):
+            raise InputError(
+                f"other_contexts is {brief(other_contexts)}; expected an OtherContexts, such as "
+                "dclm_jax.OtherContexts(10)"
+            )
         if other_contexts is None:
             all_measured = self._measured(passed, surprisals, others)
         else:
@@ -331,14 +336,12 @@ class ScoringModel(abc.ABC):
         """Adds the surprisals with the contexts of other documents."""
         pool = None
         if options.documents is not None:
-            pool = self._dataset(options.documents).sentences
+            pool = list(self._dataset(options.documents).documents)
         scored = in_other_contexts(self.scorer, documents, options, pool)
         for (document, measured), (_, others) in zip(all_measured, scored, strict=True):
-            both = zip(measured, others, strict=True)
-            yield (
-                document,
-                [{**own, **dict(zip(OTHER_CONTEXT, of, strict=True))} for own, of in both],
-            )
+            columns = (dict(zip(OTHER_COLUMNS, values, strict=True)) for values in others)
+            both = zip(measured, columns, strict=True)
+            yield document, [{**measures, **added} for measures, added in both]
 
     def distributions(
         self, documents: Iterable[OfSentence], *, no_context_too: bool

@@ -32,7 +32,7 @@ EXIT_INTERRUPTED = 75
 """The system's code for "try again": training was interrupted and saved."""
 CONFIG_MODULE = "config_config"
 """Name under which ml_collections imports the file of --config."""
-_FILES = ("input", "output", "metrics", "words", "plot", "html")
+_FILES = ("input", "contexts_from", "output", "metrics", "words", "plot", "html")
 """Flags that name files to read or to write."""
 _OWN_FAULTS = ("RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "UNIMPLEMENTED")
 """Errors of a device that refuses a program, and would refuse it again."""

@@ -24,10 +24,10 @@ sentence of a document. "surprisal, contexts of other stories" is the mean surpr
 sentence with the contexts of up to ten other stories (launch.score --other_contexts). "surprisal
 beyond surprisal, contexts of other stories" compares a linear model with both surprisals with a
 linear model with only the latter: it is the gain from the story's own earlier sentences. The gain
-beyond the surprisal with no context is from any context. "divergence" is KL(with context ||
-with no context). Several runs, of one
-vocabulary, are compared by the gain of their surprisals (paired permutation test over sentences; p
-(Holm) is corrected for all pairs). Intervals and p describe other sentences of the same stories.
+beyond the surprisal with no context is from any context. "divergence" is KL(with context || with no
+context). Several runs, of one vocabulary, are compared by the gain of their surprisals (paired
+permutation test over sentences; p (Holm) is corrected for all pairs). Intervals and p describe
+other sentences of the same stories.
 
 The last line counts the words that remain, all words, and OOV words (rows with a word that the
 vocabulary lacks). These words are omitted: OOV words, words after an OOV word, first words of

@@ -36,12 +36,14 @@ or of --contexts_from, each with as many sentences as its own context. It adds
 surprisal_other_context, the mean over these contexts, and surprisal_other_context_sd, their
 standard deviation (jsonl: "surprisals_other_context", "surprisals_other_context_sd").
 surprisal_other_context - surprisal is the effect of this context on the word. A document with the
-same first sentence gives no other context. The effect is 0 in the first sentence of a document, and
+same first sentence gives no other context, and with --item=COLUMN a document with the same cell in
+this column gives none. Documents that differ only in the first sentence, such as conditions, get
+equal contexts, up to these exceptions. The effect is 0 in the first sentence of a document, and
 under a model without context. All documents are in memory.
 
 --no_context_too adds surprisal_no_context (jsonl: "surprisals_no_context"), the surprisal of a word
 given only the earlier words of its sentence. surprisal_no_context - surprisal is the surprisal
-reduction against no context. Any context may reduce surprisal: it tells that the sentence is not
+reduction against no context. Any context may reduce surprisal: it shows that the sentence is not
 the first of a document, and of which kind the text is.
 
 --measures adds measures of the distribution p of the next word over all entries of the vocabulary.
@@ -73,6 +75,7 @@ from absl import flags
 
 from dclm_jax.data.corpus import SPLITS
 from dclm_jax.data.joined_rows import noted_rows
+from dclm_jax.errors import InputError
 from dclm_jax.evaluation import score_files
 from dclm_jax.evaluation.distributions import (
     SURPRISAL,
@@ -82,7 +85,7 @@ from dclm_jax.evaluation.distributions import (
 )
 from dclm_jax.evaluation.other_contexts import OtherContexts
 from dclm_jax.evaluation.score_types import DocumentScore
-from dclm_jax.files import open_output
+from dclm_jax.files import STDOUT, open_output
 from dclm_jax.language_model import Autoencoder
 from dclm_jax.report import page
 from dclm_jax.text_scorer import ScoringModel
@@ -116,6 +119,12 @@ _CONTEXTS_FROM = flags.DEFINE_string(
     "Text of the documents that give other contexts: a file or a folder, or train, valid or test, "
     "a split of the prepared corpus. Default: the scored documents.",
 )
+_ITEM = flags.DEFINE_string(
+    "item",
+    "",
+    "Column of the input table; rows with equal cells in it, such as the conditions of an item, "
+    "give one another no other context.",
+)
 _SEED = flags.DEFINE_integer(
     "seed", 0, "Random seed for the choice of other documents.", lower_bound=0
 )
@@ -132,7 +141,7 @@ def main(argv: Sequence[str]) -> None:
     _cluster.join()
     _app.refuse_without("input", "join_rows")
     if not _OTHER_CONTEXTS.value:
-        _app.refuse_without("other_contexts", "contexts_from", "seed")
+        _app.refuse_without("other_contexts", "contexts_from", "item", "seed")
     _evaluation.check_data_flags(other_split=_CONTEXTS_FROM.value in SPLITS)
     file_format = _OUTPUT_FORMAT.value or _format_of(_OUTPUT.value)
     others = measure_columns(_MEASURES.value, no_context_too=_NO_CONTEXT.value)
@@ -172,9 +181,14 @@ def _other_contexts(lm: ScoringModel) -> OtherContexts | None:
     if not _OTHER_CONTEXTS.value:
         return None
     source, documents = _CONTEXTS_FROM.value, None
-    if source is not None:
-        documents = _evaluation.open_split([lm], source, None if source in SPLITS else source)
-    return OtherContexts(_OTHER_CONTEXTS.value, documents, _SEED.value)
+    if source in SPLITS:
+        documents = _evaluation.open_split([lm], source)
+    elif source == STDOUT:
+        raise InputError("--contexts_from=- is not supported; choose a file, a folder or a split")
+    elif source is not None:
+        reader = _evaluation.text_reader([lm], _JOIN.value)
+        documents = list(noted_rows(reader.documents(source), _JOIN.value))
+    return OtherContexts(_OTHER_CONTEXTS.value, documents, _ITEM.value, _SEED.value)
 
 
 def _format_of(path: str) -> str:

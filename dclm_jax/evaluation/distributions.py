@@ -43,7 +43,7 @@ GREATEST_RANK = "greatest_rank"
 """The greatest rank of the pieces of a word; not a measure of `WORD_MEASURES`."""
 NO_CONTEXT = "_no_context"
 """Ending of the name of a measure of q."""
-OTHER_CONTEXT = f"{SURPRISAL}_other_context", f"{SURPRISAL}_other_context_sd"
+OTHER_COLUMNS = f"{SURPRISAL}_other_context", f"{SURPRISAL}_other_context_sd"
 """The surprisal with the contexts of other documents: mean and standard deviation over contexts."""
 _FUNCTIONS = {
     no_context_too: BlockFunctions(
@@ -59,7 +59,7 @@ Measured = Mapping[str, np.ndarray]
 def surprisal_columns(*, no_context_too: bool, other_contexts: bool = False) -> list[str]:
     """The columns of surprisals: under p; with `other_contexts` with the contexts of other
     documents; and, if `no_context_too`, under q."""
-    names = [SURPRISAL, *(OTHER_CONTEXT if other_contexts else ())]
+    names = [SURPRISAL, *(OTHER_COLUMNS if other_contexts else ())]
     return [*names, f"{SURPRISAL}{NO_CONTEXT}"] if no_context_too else names
 
 

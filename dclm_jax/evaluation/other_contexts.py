@@ -1,26 +1,29 @@
-"""Scores of sentences in the contexts of other documents: what any context of this kind gives.
+"""Scores of sentences in the contexts of other documents: the effect that any context has.
 
 Sentence t of a document is scored given the first t - 1 sentences of another text, which begins
-with another document. If this document is shorter, the documents that follow it in the pool of
-documents continue the text, and after the last document the first. No text contains the scored
-document, or a document with the same first sentence, because such a document has the same context.
-A document's first sentence has no context, own or other.
+with another document. If this document is shorter, the text continues with the documents after it
+in the pool of documents, and after the last document with the first. Other documents have another
+first sentence, because the context of every sentence begins with it, and another item, if
+documents have items. The texts of a document begin with different sentences. A document's first
+sentence has no context, own or other.
 
 The effect of this context on a target is its surprisal with the contexts of other documents, the
 mean over these contexts, minus its surprisal with its own context. The surprisal with no context
-is no baseline for this effect: any context tells that a sentence is not the first of a document,
+is no baseline for this effect: any context shows that a sentence is not the first of a document,
 and of which kind the text is.
 """
 
-import collections
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from dclm_jax.errors import InputError
+from dclm_jax.data.documents import Document, value_text
+from dclm_jax.data.records import listed
+from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation.scoring import Continuation, SentenceScorer, sentences_to_score
 from dclm_jax.files import Count, Size, require_valid
 from dclm_jax.log import logger
@@ -38,15 +41,23 @@ class OtherContexts:
       number: number of other contexts per document; fewer if there are fewer other documents.
       documents: the pool of documents, as `LanguageModel.score` takes documents; None for the
         scored documents.
-      seed: random seed for the choice of other documents.
+      item: column of the documents' tables; documents with equal cells in it, such as the
+        conditions of an item, give one another no context. Empty for no column.
+      seed: random seed for the choice of other documents. Documents that differ only in their first
+        sentence, such as conditions with one target sentence, have equal choices.
     """
 
     number: Size = 10
     documents: Any = None
+    item: str = ""
     seed: Count = 0
 
     def __post_init__(self) -> None:
         require_valid(self)
+        if isinstance(self.documents, Iterator):
+            raise InputError(
+                "documents is an iterator, which can be read only once; pass a list of documents"
+            )
 
 
 class InOtherContexts(NamedTuple):
@@ -59,86 +70,102 @@ class InOtherContexts(NamedTuple):
 
 
 class _Pool:
-    """Documents, and what their contexts begin with."""
+    """Documents, each with its first sentence and its item as numbers."""
 
-    def __init__(self, documents: Sequence[Sentences]):
-        self._documents = [document for document in documents if document]
-        self._firsts = [_first(document) for document in self._documents]
-        self.counts = collections.Counter(self._firsts)
+    def __init__(self, documents: Sequence[Any], item: str):
+        pairs = [(sentences_to_score(document)[0], _cell(document, item)) for document in documents]
+        self._numbers: dict[Hashable, int] = {}
+        self._documents = [sentences for sentences, _ in pairs if sentences]
+        self._firsts = self._numbered(_first(sentences) for sentences, _ in pairs if sentences)
+        self._items = self._numbered(cell for sentences, cell in pairs if sentences)
 
-    def __len__(self) -> int:
-        return len(self._documents)
+    def _numbered(self, values: Iterator[Hashable]) -> np.ndarray:
+        return np.array([self._numbers.setdefault(value, len(self._numbers)) for value in values])
 
-    def num_others(self, document: Sentences) -> int:
-        """The number of documents with another first sentence."""
-        return len(self) - self.counts[_first(document)]
+    def is_other(self, sentences: Sentences, cell: str | None) -> np.ndarray:
+        """Whether each document is another document than one with these sentences and this item."""
+        is_other = self._firsts != self._numbers.get(_first(sentences), -1)
+        return is_other if cell is None else is_other & (self._items != self._numbers.get(cell, -1))
 
-    def contexts(
-        self, document: Sentences, number: int, rng: np.random.Generator
-    ) -> Iterator[Sentences]:
-        """Up to `number` other contexts of a document, as long as the document's own."""
-        first = _first(document)
-        # So many that enough remain without the documents of the same first sentence.
-        size = min(number + self.counts[first], len(self))
-        drawn = rng.choice(len(self), size, replace=False).tolist()
-        for begin in [index for index in drawn if self._firsts[index] != first][:number]:
-            order = itertools.chain(range(begin, len(self)), itertools.count())
-            others = (
-                self._documents[index % len(self)]
-                for index in order
-                if self._firsts[index % len(self)] != first
-            )
-            sentences = itertools.chain.from_iterable(others)
-            yield list(itertools.islice(sentences, len(document) - 1))
+    def draw(self, sentences: Sentences, is_other: np.ndarray, options: OtherContexts) -> list[int]:
+        """The indices of up to `options.number` other documents, with different first sentences."""
+        checksum = zlib.crc32(
+            b"\n".join(np.asarray(ids, np.int32).tobytes() for ids in sentences[1:])
+        )
+        order = np.random.default_rng([options.seed, checksum]).permutation(len(is_other))
+        drawn: dict[int, int] = {}
+        for index in order[is_other[order]].tolist():
+            drawn.setdefault(int(self._firsts[index]), index)
+            if len(drawn) == options.number:
+                break
+        return list(drawn.values())
+
+    def text(self, begin: int, is_other: np.ndarray, size: int) -> Sentences:
+        """`size` sentences from the beginning of a document on, only of other documents."""
+        indices = (index % len(is_other) for index in itertools.count(begin))
+        others = (self._documents[index] for index in indices if is_other[index])
+        return list(itertools.islice(itertools.chain.from_iterable(others), size))
 
 
 def has_others(documents: Sequence[Sentences]) -> bool:
-    """Whether documents are other documents of one another."""
-    return len({_first(document) for document in documents if document}) > 1
+    """Whether documents of sentences are other documents of one another."""
+    return len({_first(sentences) for sentences in documents if sentences}) > 1
 
 
-def _first(document: Sentences) -> bytes:
-    """What all contexts in a document begin with."""
-    return np.asarray(document[0], np.int32).tobytes()
+def _first(sentences: Sentences) -> bytes:
+    """The first sentence, with which the context of every later sentence begins."""
+    return np.asarray(sentences[0], np.int32).tobytes()
+
+
+def _cell(document: Any, item: str) -> str | None:
+    """The cell of a document in the column `item`; None without a cell."""
+    passed = getattr(document, "passed", None)
+    if not item or not isinstance(passed, Document) or not passed.rows:
+        return None
+    return value_text(passed.rows[0].get(item)) or None
 
 
 def in_other_contexts(
     scorer: SentenceScorer,
     documents: Sequence[Whole],
     options: OtherContexts,
-    pool: Sequence[Sentences] | None = None,
+    pool: Sequence[Any] | None = None,
 ) -> Iterator[tuple[Whole, list[InOtherContexts]]]:
     """Scores every sentence of documents in the contexts of other documents.
 
     Args:
       scorer: a scorer without test-time adaptation.
       documents: documents, all in memory.
-      options: the number of contexts and the seed.
+      options: the number of contexts, the column of items and the seed.
       pool: the documents of other contexts; None for `documents`.
     """
     sentences_of = [sentences_to_score(document)[0] for document in documents]
-    others = _Pool(sentences_of if pool is None else pool)
-    later = [sentences for sentences in sentences_of if len(sentences) > 1]
-    _require_others(later, others)
-    if scorer.context_order != 0:
-        _log_counts(sentences_of, later, others, options.number)
+    has_context = scorer.context_order != 0
+    others = _Pool(documents if pool is None else pool, options.item)
+    texts: dict[int, list[Sentences]] = {}
+    for index, sentences in enumerate(sentences_of):
+        if has_context and len(sentences) > 1:
+            is_other = others.is_other(sentences, _cell(documents[index], options.item))
+            begins = others.draw(sentences, is_other, options)
+            size = len(sentences) - 1
+            texts[index] = [others.text(begin, is_other, size) for begin in begins]
+    if has_context:
+        _require_items(documents, options.item)
+        _require_others(documents, texts)
+        _log_counts(sentences_of, texts, options.number)
 
     def requests() -> Iterator[Continuation]:
         """Requests for all sentences, the first of a document once."""
         for index, sentences in enumerate(sentences_of):
-            if len(sentences) < 2 or scorer.context_order == 0:
-                yield Continuation(sentences, None, index)
-                continue
-            rng = np.random.default_rng([options.seed, index])
             num_scored = None
-            for context in others.contexts(sentences, options.number, rng):
+            for context in texts.get(index, [None]):
                 yield Continuation(sentences, num_scored, index, context)
                 num_scored = len(sentences) - 1
 
     scores = itertools.groupby(scorer.score(requests()), lambda scored: scored[0].owner)
     for document, (_, of_contexts) in zip(documents, scores, strict=True):
         whole, *rest = (nll for _, nll in of_contexts)
-        num_equal = len(whole) if scorer.context_order == 0 else 1
+        num_equal = 1 if has_context else len(whole)
         equal = [InOtherContexts(nats, np.zeros(len(nats))) for nats in whole[:num_equal]]
         differing = zip(whole[num_equal:], *rest, strict=True)
         yield document, [*equal, *(_summary(np.stack(nats)) for nats in differing)]
@@ -151,17 +178,30 @@ def _summary(nats_CxM: np.ndarray) -> InOtherContexts:
     return InOtherContexts(nats_CxM.mean(axis=0), nats_CxM.std(axis=0, ddof=1))
 
 
-def _require_others(later: Sequence[Sentences], others: _Pool) -> None:
-    for sentences in later:
-        if not others.num_others(sentences):
+def _require_items(documents: Sequence[Any], item: str) -> None:
+    if item and documents and all(_cell(document, item) is None for document in documents):
+        tables = (getattr(getattr(d, "passed", None), "rows", ()) for d in documents)
+        rows = itertools.chain.from_iterable(tables)
+        names = listed(list(dict.fromkeys(name for row in rows for name in row)))
+        raise InputError(
+            f"no document has a cell in the column {brief(item)} of items; choose one of its "
+            f"columns: {names or 'the documents have none'}"
+        )
+
+
+def _require_others(documents: Sequence[Any], texts: dict[int, list[Sentences]]) -> None:
+    for index, contexts in texts.items():
+        if not contexts:
+            name = getattr(documents[index], "id", "") or index
             raise InputError(
-                "the contexts of other documents need a document with another first sentence; add "
-                "such documents, or choose other text for the contexts"
+                f"document {brief(name)} has no other document, with another first sentence (and "
+                "another item), whose context it could have; add documents, or take contexts from "
+                "other text (--contexts_from; OtherContexts(documents=...))"
             )
 
 
 def _log_counts(
-    documents: Sequence[Sentences], later: Sequence[Sentences], others: _Pool, number: int
+    documents: Sequence[Sentences], texts: dict[int, list[Sentences]], number: int
 ) -> None:
     """Logs the documents whose other contexts are not as requested."""
     single = sum(len(sentences) == 1 for sentences in documents)
@@ -170,15 +210,10 @@ def _log_counts(
             f"documents of one sentence: {single:,} of {len(documents):,}; their surprisals are "
             "equal in every context"
         )
-    fewest = min(map(others.num_others, later), default=number)
-    if fewest < number:
+    sizes = [len(contexts) for contexts in texts.values()]
+    if fewer := sum(size < number for size in sizes):
         logger.info(
-            f"contexts of other documents: {fewest:,} per document, because there are no more "
-            f"other documents ({number:,} requested)"
-        )
-    shared = sum(others.counts[_first(sentences)] > 1 for sentences in later)
-    if shared:
-        logger.info(
-            f"documents that share their first sentence: {shared:,} of {len(documents):,}; they "
-            "give one another no other context"
+            f"documents with fewer than {number:,} contexts of other documents: {fewer:,} of "
+            f"{len(documents):,}, at least {min(sizes):,} each; there are no more documents with "
+            "another first sentence (and another item)"
         )

@@ -17,6 +17,7 @@ from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation import significance
 from dclm_jax.evaluation.other_contexts import OtherContexts
+from dclm_jax.log import logger
 from dclm_jax.tables import present
 
 BASELINE = ("length", "log_frequency")
@@ -50,7 +51,7 @@ class SurprisalModel(Protocol):
         self,
         documents: Sequence[Document],
         *,
-        other_contexts: OtherContexts,
+        other_contexts: OtherContexts | None,
         no_context_too: bool,
         measures: Sequence[str],
     ) -> dict[str, np.ndarray]: ...
@@ -83,11 +84,18 @@ def word_table(
                 numbers.append([float(text or "nan") for text in texts])
             except ValueError as error:
                 raise InputError(f"{where}: {error}; correct or empty the cell") from None
+    firsts = {tuple(story.sentences[0]) for story in stories if story.sentences}
+    num_others = len(firsts) - 1
+    if num_others < 1:
+        logger.info(
+            "no story has another first sentence, so that no surprisal is measured with the "
+            "contexts of other stories"
+        )
     scores = {}
     for label, lm in models.items():
         of_run = lm.surprisals(
             numbered,
-            other_contexts=OtherContexts(max(1, min(_OTHER_STORIES, len(stories) - 1))),
+            other_contexts=OtherContexts(min(_OTHER_STORIES, num_others)) if num_others else None,
             no_context_too=True,
             measures=["entropy", "divergence"],
         )
@@ -109,7 +117,7 @@ def word_table(
     lengths_T = np.array([len(word) for word in tokens["word"]], float)
     predictors = {"length": np.add.reduceat(lengths_T, first_N), "log_frequency": frequency_N}
     for label, of_run in scores.items():
-        for name in (*_SURPRISALS, "divergence"):
+        for name in filter(of_run.__contains__, (*_SURPRISALS, "divergence")):
             predictors[f"{name}:{label}"] = np.add.reduceat(of_run[name], first_N)
         predictors[f"entropy:{label}"] = of_run["entropy"][first_N]
     times_N, *others = np.array(numbers).T
@@ -206,6 +214,7 @@ def gains_of(
         (label, comparison): tuple(f"{name}:{label}" for name in names)
         for comparison, names in COMPARISONS.items()
         for label in labels
+        if all(f"{name}:{label}" in words for name in names)
     }
     compared |= {(name, "column of the input"): (f"input_{name}",) for name in columns}
     sums_DxX = np.stack([sums(names) - sums(names[:-1]) for names in compared.values()], axis=1)

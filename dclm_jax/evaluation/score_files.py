@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from dclm_jax.data.documents import require_free_names
 from dclm_jax.data.records import listed
-from dclm_jax.evaluation.distributions import NO_CONTEXT, OTHER_CONTEXT, SURPRISAL, WORD_MEASURES
+from dclm_jax.evaluation.distributions import NO_CONTEXT, OTHER_COLUMNS, SURPRISAL, WORD_MEASURES
 from dclm_jax.evaluation.score_types import DocumentScore, common_columns
 from dclm_jax.files import json_text
 from dclm_jax.log import logger
@@ -16,7 +16,7 @@ from dclm_jax.tables import present, separated
 _TOKEN_COLUMNS = "document", "sentence", "position", "word"
 _SUM_COLUMNS = "sentence_log_prob", "document_log_prob"
 _COLUMNS = (*_TOKEN_COLUMNS, "known", *_SUM_COLUMNS, *WORD_MEASURES)
-RESULT_COLUMNS = (*_COLUMNS, *(f"{name}{NO_CONTEXT}" for name in _COLUMNS), *OTHER_CONTEXT)
+RESULT_COLUMNS = (*_COLUMNS, *(f"{name}{NO_CONTEXT}" for name in _COLUMNS), *OTHER_COLUMNS)
 """Names of columns of scores, which no column of the input may have."""
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from dclm_jax.data.documents import Columns
 from dclm_jax.data.vocabulary import END_TOKEN, Vocabulary
-from dclm_jax.evaluation.distributions import NO_CONTEXT, OTHER_CONTEXT, SURPRISAL
+from dclm_jax.evaluation.distributions import NO_CONTEXT, OTHER_COLUMNS, SURPRISAL
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +62,7 @@ class SentenceScore:
     def log_probs_other_context(self) -> list[float] | None:
         """`log_probs` with the contexts of other documents, the mean over contexts; None if not
         requested."""
-        values = self.measures.get(OTHER_CONTEXT[0])
+        values = self.measures.get(OTHER_COLUMNS[0])
         return None if values is None else [-value for value in values]
 
     @classmethod

@@ -155,11 +155,11 @@ class _Request(NamedTuple):
     nll: list[Any]
 
     def size(self, reads_source: bool) -> tuple[int, int, int]:
-        sizes = (
+        size, other_size = (
             blocks.size_of(sentences, reads_source=reads_source)
             for sentences in (self.sentences, self.contexts)
         )
-        return max(sizes)
+        return max(size[0], other_size[0]), max(size[1], other_size[1]), max(size[2], other_size[2])
 
 
 class BlockFunctions(NamedTuple):

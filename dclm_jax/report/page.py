@@ -17,7 +17,7 @@ from dclm_jax.data.documents import Document
 from dclm_jax.data.encoding import Encoded
 from dclm_jax.errors import importing, printable
 from dclm_jax.evaluation.datasets import Dataset
-from dclm_jax.evaluation.distributions import NO_CONTEXT, OTHER_CONTEXT
+from dclm_jax.evaluation.distributions import NO_CONTEXT, OTHER_COLUMNS
 from dclm_jax.evaluation.other_contexts import OtherContexts, has_others
 from dclm_jax.evaluation.perplexity import COUNTING_RULES
 from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore, common_columns
@@ -183,7 +183,7 @@ SURPRISAL = Scale("s", (1, 2, 4, 6, 8, 10))
 SAVED = Scale("d", (-2, -1, -0.25, 0.25, 1, 2))
 
 
-class Comparison(NamedTuple):
+class Reference(NamedTuple):
     """Surprisals with which the surprisals in the document are compared.
 
     Attributes:
@@ -199,15 +199,15 @@ class Comparison(NamedTuple):
     colour: str
 
 
-COMPARISONS = (
-    Comparison(
-        OTHER_CONTEXT[0],
+REFERENCES = (
+    Reference(
+        OTHER_COLUMNS[0],
         "contexts of other documents",
         "effect of this context",
         "effect of this context, in nats: the mean surprisal of the word with the contexts of "
         "other documents minus its surprisal in its document",
     ),
-    Comparison(
+    Reference(
         f"surprisal{NO_CONTEXT}",
         "no context",
         "surprisal reduction",
@@ -215,12 +215,12 @@ COMPARISONS = (
         "context minus its surprisal in its document; any context may reduce it",
     ),
 )
-"""Words are coloured by the first of these comparisons whose surprisals are known."""
+"""Words are coloured by the first of these references whose surprisals are known."""
 
 
-def compared(measures: Collection[str]) -> list[Comparison]:
-    """The comparisons whose surprisals are among the measures."""
-    return [comparison for comparison in COMPARISONS if comparison.measure in measures]
+def references_in(measures: Collection[str]) -> list[Reference]:
+    """The references whose surprisals are among the measures."""
+    return [reference for reference in REFERENCES if reference.measure in measures]
 
 
 class Word(NamedTuple):
@@ -233,14 +233,14 @@ class Word(NamedTuple):
 
 
 def _words(score: SentenceScore, columns: Mapping[str, Sequence[str | None]]) -> list[Word]:
-    """The targets of a sentence, coloured by the first of `compared`, else by surprisal. The
+    """The targets of a sentence, coloured by the first of `references_in`, else by surprisal. The
     surprisal and, if it exists, the difference are below the word.
 
     Args:
       score: score of the sentence.
       columns: cells of every target by column, for its title.
     """
-    comparisons, tokens = compared(score.measures), []
+    references, tokens = references_in(score.measures), []
     rows = zip(score.tokens, score.log_probs, score.known, strict=True)
     for index, (token, log_prob, known) in enumerate(rows):
         if math.isnan(log_prob):
@@ -248,13 +248,13 @@ def _words(score: SentenceScore, columns: Mapping[str, Sequence[str | None]]) ->
             continue
         classes, numbers = SURPRISAL.of(-log_prob), [f"{-log_prob:.1f}"]
         title = f"{-log_prob:.2f} nats"
-        for comparison in comparisons:
-            title += f", {comparison.name} {score.measures[comparison.measure][index]:.2f}"
-        for comparison in comparisons[:1]:
-            saved = log_prob + score.measures[comparison.measure][index]
+        for reference in references:
+            title += f", {reference.name} {score.measures[reference.measure][index]:.2f}"
+        for reference in references[:1]:
+            saved = log_prob + score.measures[reference.measure][index]
             classes = SAVED.of(saved)
             numbers.append(f"{round(saved, 1) + 0.0:+.1f}".replace("-", "−"))
-            title += f"; {_difference(comparison, saved)} nats"
+            title += f"; {_difference(reference, saved)} nats"
         for name, values in score.measures.items():
             # END has no entropy reduction.
             if not name.startswith("surprisal") and not math.isnan(values[index]):
@@ -267,9 +267,9 @@ def _words(score: SentenceScore, columns: Mapping[str, Sequence[str | None]]) ->
     return tokens
 
 
-def _difference(comparison: Comparison, nats: float) -> str:
+def _difference(reference: Reference, nats: float) -> str:
     """A difference as text; negative if the document's context increases the surprisal."""
-    return f"{comparison.difference} {round(nats, 2) + 0.0:.2f}".replace("-", "−")
+    return f"{reference.difference} {round(nats, 2) + 0.0:.2f}".replace("-", "−")
 
 
 def head(title: str, measures: Collection[str]) -> str:
@@ -280,9 +280,9 @@ def head(title: str, measures: Collection[str]) -> str:
       measures: names of the measures of every target.
     """
     colour = "surprisal in nats, −log P(word | all words before it in the document)"
-    for comparison in compared(measures)[:1]:
-        colour = comparison.colour
-    scale = SAVED if compared(measures) else SURPRISAL
+    for reference in references_in(measures)[:1]:
+        colour = reference.colour
+    scale = SAVED if references_in(measures) else SURPRISAL
     return _document_parts().head(title, _source("page.css"), colour, scale)
 
 
@@ -330,10 +330,10 @@ def _mean(score: DocumentScore) -> str:
     if not num_targets:
         return "no words"
     text = f"{num_targets:,} targets, {mean('surprisal'):.2f} nats per target"
-    comparisons = compared(next(iter(score.sentences)).measures)
-    for comparison in comparisons:
-        text += f", {comparison.name} {mean(comparison.measure):.2f}"
-    for comparison in comparisons[:1]:
-        saved = mean(comparison.measure) - mean("surprisal")
-        text += f"; {_difference(comparison, saved)} nats per target"
+    references = references_in(next(iter(score.sentences)).measures)
+    for reference in references:
+        text += f", {reference.name} {mean(reference.measure):.2f}"
+    for reference in references[:1]:
+        saved = mean(reference.measure) - mean("surprisal")
+        text += f"; {_difference(reference, saved)} nats per target"
     return text

@@ -25,14 +25,14 @@ def _verdict(row: Row, rows: Sequence[Row]) -> str:
     pair = next(filter(None, (_with_baseline(row, rows, name) for name in _baselines(rows))), None)
     if pair is not None:
         # All claims are about the runs that are compared.
-        row, other, comparison, ends = pair
+        row, baseline, comparison, ends = pair
         sign = -1 if comparison.ratio < 1 else 1
         low, high = sorted(round(sign * end, 1) + 0.0 for end in ends)
         claims.append(
             f"{_text(comparison.ratio, 1)} than {comparison.baseline} [{low:.1f}%, {high:.1f}%]"
         )
         changes.append(ends)
-        first_sentences = _of_first_sentences(row, other)
+        first_sentences = _of_first_sentences(row, baseline, comparison.ratio)
     original = row.mean(lambda run: run.test and run.test.perplexity.perplexity)
     others = row.mean(lambda run: run.contexts and run.contexts.other)
     if (
@@ -40,7 +40,7 @@ def _verdict(row: Row, rows: Sequence[Row]) -> str:
         and others is not None
         and 0 < (ablation := original / others) < math.inf
     ):
-        claims.append(f"{_text(ablation, 0)} than with the context of other documents")
+        claims.insert(0, f"{_text(ablation, 0)} than with the context of other documents")
         changes.append((_change(ablation), _change(ablation)))
     if not claims:
         return ""
@@ -73,14 +73,20 @@ def _with_baseline(
     return pair.row, pair.other, comparison, (low, high)
 
 
-def _of_first_sentences(row: Row, other: Row) -> list[str]:
-    """The claim about first sentences of documents; none unless both rows have measured some."""
+def _of_first_sentences(row: Row, baseline: Row, ratio: float) -> list[str]:
+    """The claim about first sentences of documents, given the ratio of perplexities of all
+    sentences; none unless both rows have measured some."""
     (grouping,) = [grouping for grouping in GROUPINGS if grouping.name == "by_sentence"]
-    ours, theirs = (rows.group_perplexities(grouping)[grouping.groups[0]] for rows in (row, other))
-    if ours is None or theirs is None or not 0 < (ratio := ours / theirs) < math.inf:
+    first, of_baseline = (
+        rows.group_perplexities(grouping)[grouping.groups[0]] for rows in (row, baseline)
+    )
+    if not first or not of_baseline or not 0 < (first_ratio := first / of_baseline) < math.inf:
         return []
-    too = ", too" if ratio < 1 else ""
-    return [f"first sentences, which have no context, have a {_text(ratio, 0)} perplexity{too}"]
+    change = f"a {_text(first_ratio, 0)}"
+    if change.startswith("a 0%"):
+        change = "an equal"
+    too = ", too" if max(ratio, first_ratio) < 1 and change != "an equal" else ""
+    return [f"first sentences, which have no context, have {change} perplexity{too}"]
 
 
 def _answer(changes: Sequence[tuple[float, float]]) -> str:

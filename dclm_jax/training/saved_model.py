@@ -201,11 +201,13 @@ print(lm.perplexity(documents))
 def base_section(folder: Path, name: str) -> str:
     """The section of a model card about the run or saved model in `folder`, from which training
     starts: its name, and what its own card says of its text, licences and limits."""
-    about = read_base(folder)
+    about = inherited = read_base(folder)
     if (folder / PARAMS_FILE).exists() and (folder / CARD_FILE).exists():
-        _, _, about = (
-            files.read_bytes(folder / CARD_FILE).decode("utf-8", "replace").partition(_USE)
-        )
+        text = files.read_bytes(folder / CARD_FILE).decode("utf-8", "replace")
+        # An edited card may lack the end of the generated part; it counts whole.
+        about = text.partition(_USE)[2] if _USE in text else text
+        if inherited.strip() not in about:
+            about = f"{about.strip()}\n\n{inherited}"
     below = re.sub(r"^#", "##", about.strip(), flags=re.MULTILINE)
     base = f"## Base model\n\nTraining started from the parameters of `{name}`.\n"
     return f"{base}\n{below}\n" if below else base

@@ -1,6 +1,7 @@
 """Initialization of a run with the parameters of another run."""
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from pathlib import PurePath
 from types import MappingProxyType
@@ -56,7 +57,7 @@ def start_from(
                     f"{run} has a model {brief(name)}, which has no parameters; choose another run"
                 )
             source = restore_run(folder)
-            base = base_section(folder, PurePath(str(run)).name)
+            base = base_section(folder, PurePath(os.path.abspath(run)).name)
         return _take(run, source, model, params, vocabulary)._replace(base=base)
     except InputError as error:
         raise InputError(f"training.start_from: {error}") from error

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 import dclm_jax
+from dclm_jax.data.documents import Document
+from dclm_jax.data.encoding import Encoded
 from dclm_jax.data.prepare import prepare
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.caches import CachedScorer, CacheSetting, unigram_cache
 from dclm_jax.evaluation.other_contexts import OtherContexts, has_others, in_other_contexts
-from dclm_jax.evaluation.scoring import Continuation, Scorer
+from dclm_jax.evaluation.scoring import Continuation, Scorer, _Request
 from dclm_jax.training.config import default_config
 from dclm_jax.training.loop import train
 from tests.evaluation.test_scoring import make_document, make_model
@@ -67,57 +69,107 @@ def test_other_text_gives_contexts_and_numbers_and_seeds_choose_from_it():
     pool = [make_document(np.random.default_rng(seed), [seed + 1] * 4) for seed in range(9)]
     each = by_hand(scorer, documents, 2, pool)
 
-    def means(number, seed, pool=pool):
+    def scored(number, seed, pool=pool):
         options = OtherContexts(number, seed=seed)
-        scored = list(in_other_contexts(scorer, documents, options, pool))
-        return [got.mean for got in scored[2][1]], [got.deviation for got in scored[2][1]]
+        return list(in_other_contexts(scorer, documents, options, pool))[2][1]
 
-    singles = [means(1, seed) for seed in range(12)]
     drawn = set()
-    for single, deviations in singles:
-        (row,) = [row for row, nats in enumerate(each[3]) if np.allclose(nats, single[3], 1e-4)]
+    for seed in range(12):
+        single = scored(1, seed)
+        (row,) = [
+            row for row, nats in enumerate(each[3]) if np.allclose(nats, single[3].mean, 1e-4)
+        ]
         drawn.add(row)
         for t, nats in enumerate(each):
-            np.testing.assert_allclose(single[t], nats[row], rtol=2e-5, atol=1e-6)
-        assert not deviations[0].any() and np.isnan(np.concatenate(deviations[1:])).all()
+            np.testing.assert_allclose(single[t].mean, nats[row], rtol=2e-5, atol=1e-6)
+            assert not single[t].deviation.any() if t == 0 else np.isnan(single[t].deviation).all()
     assert len(drawn) > 3
-    np.testing.assert_array_equal(means(3, 5)[0][4], means(3, 5)[0][4])
-    assert not np.array_equal(means(3, 5)[0][4], means(3, 6)[0][4])
-    of_all, _ = means(9, 1)
-    np.testing.assert_allclose(of_all[4], each[4].mean(axis=0), rtol=2e-5)
+    np.testing.assert_array_equal(scored(3, 5)[4].mean, scored(3, 5)[4].mean)
+    assert not np.array_equal(scored(3, 5)[4].mean, scored(3, 6)[4].mean)
+    # A document that is in the pool twice is one context.
+    for whole in (pool, [*pool, pool[3]]):
+        of_all = scored(10, 1, whole)
+        np.testing.assert_allclose(of_all[1].mean, each[1].mean(axis=0), rtol=2e-5)
+        deviation = each[1].std(axis=0, ddof=1)
+        np.testing.assert_allclose(of_all[1].deviation, deviation, rtol=1e-3, atol=2e-6)
 
 
-def test_a_document_with_the_same_first_sentence_gives_no_context(caplog):
+def test_conditions_with_one_target_have_equal_choices_wherever_they_are():
+    model, params = make_model("ccdclm")
+    scorer, rng = Scorer(model, params), np.random.default_rng(3)
+    target, other_target, *firsts = make_document(rng, [4, 5, *[3] * 9])
+    pool = [[first] for first in firsts[:7]]
+    a, b, c = [firsts[7], target], [firsts[8], target], [firsts[7], other_target]
+
+    def means(documents):
+        scored = in_other_contexts(scorer, documents, OtherContexts(2), pool)
+        return [scores[1].mean for _, scores in scored]
+
+    together = means([a, b, c])
+    np.testing.assert_allclose(together[0], together[1], rtol=1e-5)
+    for document, mean in zip((a, b, c), together, strict=True):
+        np.testing.assert_allclose(means([document])[0], mean, rtol=1e-5)
+
+
+def test_a_document_with_the_same_first_sentence_or_item_gives_no_context(caplog):
     """Not to the other one, and not as what follows a shorter document."""
     model, params = make_model("ccdclm")
     scorer, rng = Scorer(model, params), np.random.default_rng(1)
     first, *others = make_document(rng, [3, 4, 5, 6, 2, 7])
     documents = [[first, others[0]], [others[1]], [first, *others[2:4]], [others[4], others[3]]]
-    scored = list(in_other_contexts(scorer, documents, OtherContexts(2)))
-    for index in (0, 2):
-        expected = by_hand(scorer, documents, index, [documents[1], documents[3]])
+
+    def assert_means(scored, index, pool):
+        expected = by_hand(scorer, documents, index, pool)
         for got, nats in zip(scored[index][1], expected, strict=True):
             np.testing.assert_allclose(got.mean, nats.mean(axis=0), rtol=2e-5)
+
+    scored = list(in_other_contexts(scorer, documents, OtherContexts(2)))
+    for index in (0, 2):
+        assert_means(scored, index, [documents[1], documents[3]])
+    assert_means(scored, 3, documents[:2])
     messages = "\n".join(caplog.messages)
-    assert "documents of one sentence: 1 of 4;" in messages
-    assert "documents that share their first sentence: 2 of 4;" in messages
-    assert "per document, because" not in messages
+    assert "documents of one sentence: 1 of 4;" in messages and "fewer than" not in messages
     caplog.clear()
     list(in_other_contexts(scorer, documents, OtherContexts(3)))
-    assert "contexts of other documents: 2 per document" in caplog.text
+    assert "fewer than 3 contexts of other documents: 3 of 4, at least 2 each" in caplog.text
+
+    cells = ["x", "y", "y", "x"]
+    encoded = [
+        Encoded(document, id=cell, passed=Document(cell, [], rows=[{"it": cell}]))
+        for document, cell in zip(documents, cells, strict=True)
+    ]
+    scored = list(in_other_contexts(scorer, encoded, OtherContexts(3, item="it")))
+    assert_means(scored, 0, [documents[1]])
+    assert_means(scored, 2, [documents[3]])
+    assert_means(scored, 3, [documents[1], documents[2]])
+    with pytest.raises(InputError, match="no document has a cell in the column 'item' of items"):
+        list(in_other_contexts(scorer, encoded, OtherContexts(3, item="item")))
 
 
 def test_what_has_no_other_context_is_refused():
     model, params = make_model("ccdclm")
     scorer = Scorer(model, params)
-    (document,) = [make_document(np.random.default_rng(1), [3, 4])]
+    document = make_document(np.random.default_rng(1), [3, 4])
     for documents in ([document], [document, document]):
         assert not has_others(documents)
-        with pytest.raises(InputError, match="need a document with another first sentence"):
+        with pytest.raises(
+            InputError, match="document 0 has no other document, with another first"
+        ):
             list(in_other_contexts(scorer, documents, OtherContexts()))
     assert len(list(in_other_contexts(scorer, [document[:1]], OtherContexts()))) == 1
+    # Without context there is nothing to choose.
+    plain = Scorer(*make_model("rnnlm"))
+    ((_, scores),) = in_other_contexts(plain, [document], OtherContexts())
+    for got, nats in zip(scores, next(plain.score([document]))[1], strict=True):
+        assert got.mean.tolist() == nats.tolist() and not got.deviation.any()
     with pytest.raises(InputError, match="number"):
         OtherContexts(0)
+    with pytest.raises(InputError, match="documents is an iterator, which can be read only once"):
+        OtherContexts(documents=iter([]))
+    with pytest.raises(
+        InputError, match="other_contexts is 10; expected an OtherContexts, such as"
+    ):
+        list(dclm_jax.restore("english").score([["a ."]], other_contexts=10))  # pyright: ignore
     two = make_documents()[:3]
     cache = types.SimpleNamespace(score=scorer.score, first_word_end=3)
     cached = CachedScorer(
@@ -130,6 +182,13 @@ def test_what_has_no_other_context_is_refused():
     for refused in (cached, autoencoder):
         with pytest.raises(InputError, match="autoencoders and models with test-time adaptation"):
             list(in_other_contexts(refused, two, OtherContexts()))
+
+
+def test_a_long_sentence_of_another_document_counts_for_the_size_of_a_block():
+    short, long = [np.zeros(5, np.int32)] * 3, [np.zeros(20_000, np.int32)] * 2
+    request = _Request(None, short, long, 0, [])
+    assert request.size(False) == (3, 20_000, 32_768)
+    assert _Request(None, short, short, 0, []).size(False) == (3, 5, 8)
 
 
 K = 6

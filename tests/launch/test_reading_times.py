@@ -140,6 +140,23 @@ def test_intervals_draw_sentences():
         np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
 
+def test_stories_with_one_first_sentence_have_no_contexts_of_other_stories(caplog):
+    lm = dclm_jax.restore("english")
+    words = ["The", "cat", "sat", ".", "It", "was", "late", "."]
+    rows = [{"time": str(300 + n)} for n in range(8)]
+    places = [[0, 1, 2, 3], [4, 5, 6, 7]]
+    lower = [word.lower() for word in words]
+    stories = [
+        Document(name, [lower[:4], lower[4:]], rows=rows, row_of_word=places) for name in "st"
+    ]
+    table = word_table({"a": lm}, stories, "time")
+    assert "surprisal:a" in table and "surprisal_other_context:a" not in table
+    assert "no story has another first sentence" in caplog.text
+    other = stories[1]._replace(sentences=[["a", *lower[1:4]], lower[4:]])
+    table = word_table({"a": lm}, [stories[0], other], "time")
+    assert "surprisal_other_context:a" in table
+
+
 def test_units_and_origins_of_predictors_have_no_effect():
     rng = np.random.default_rng(4)
     words: dict[str, np.ndarray] = {"document": np.repeat(np.arange(3), 20)}
@@ -191,7 +208,8 @@ def test_rows_of_several_words_are_summed_and_follow_their_previous_row(monkeypa
         ),
     )
     story = Document("s", texts, rows=[{"time": t, "x": x} for t, x in cells], row_of_word=rows)
-    kept = word_table({"a": lm}, [story, story._replace(id="t")], "time", ["x"])
+    other = story._replace(id="t", sentences=[["B", *texts[0][1:]], *texts[1:]])
+    kept = word_table({"a": lm}, [story, other], "time", ["x"])
     # Rows 3 and 4 are OOV or follow an OOV word, row 5 has no time, and 6 and 7 have no x, or the
     # row before has none.
     places = {name: kept.pop(name).tolist() for name in list(kept)[:5]}

@@ -1,6 +1,7 @@
 """launch.score: documents, splits, unknown words, no context, measures, columns, HTML."""
 
 import csv
+import functools
 import io
 import json
 import re
@@ -118,11 +119,11 @@ def test_words_are_scored_with_the_contexts_of_other_documents_too(space, tmp_pa
     values = {}
     for source, pool in {
         "": None,
-        space.text["valid"]: read_documents(space.text["valid"]),
+        space.text["valid"]: list(read_documents(space.text["valid"])),
         "valid": datasets.open_split(lm.vocabulary, space.corpus, "valid"),
     }.items():
         contexts = [f"--contexts_from={source}", "--seed=3"] if source else []
-        options = OtherContexts(2, pool, 3 if source else 0)
+        options = OtherContexts(2, pool, seed=3 if source else 0)
         scores = list(lm.score(documents, other_contexts=options))
         assert_scores(scored(*flags, *contexts, quiet=False), scores)
         table = table_of(*flags, *contexts)
@@ -141,7 +142,39 @@ def test_words_are_scored_with_the_contexts_of_other_documents_too(space, tmp_pa
     assert "no effect without --other_contexts" in refuse("score", *flags[:2], "--seed=1")
     single = ["--input=-", "--other_contexts=1"]
     message = refuse("score", flags[0], *single, stdin="w1\nw2\n")
-    assert "need a document with another first sentence" in message
+    assert "document '-:1' has no other document, with another first sentence" in message
+    assert "--contexts_from=- is not supported" in refuse("score", *flags, "--contexts_from=-")
+    same = refuse("score", *flags, f"--contexts_from={page}", f"--output={page}")
+    assert f"--contexts_from and --output are both {page}" in same
+
+
+def test_rows_are_joined_in_the_text_of_other_contexts_too(space, tmp_path, caplog):
+    """Two items in two conditions of two rows; contexts of other items, here and in a file. The
+    points are OOV."""
+    header = "item,condition,text\n"
+    rows = "{0},a,w1 w2 .\n{0},a,w3 .\n{0},b,w4 .\n{0},b,w3 w5 .\n"
+    for name, text in {
+        "input": rows.format(1) + rows.format(2).replace("w1", "w6").replace("w4", "w7"),
+        "pool": rows.format(3).replace("w1", "w8").replace("w4", "w9"),
+    }.items():
+        (tmp_path / f"{name}.csv").write_text(header + text)
+    lm = dclm_jax.restore(space.run)
+    join, format_of_text = ["item", "condition"], TextOptions(format="prose")
+    read = functools.partial(read_documents, options=format_of_text, joined_by=join)
+    documents, pool = (list(read(tmp_path / f"{name}.csv")) for name in ("input", "pool"))
+    assert len(documents) == 4 and len(pool) == 2
+    flags = [f"--workdir={space.run}", f"--input={tmp_path / 'input.csv'}", "--format=prose"]
+    flags += ["--join_rows=item,condition", "--other_contexts=2"]
+    for options, added in (
+        (OtherContexts(2, item="item"), ["--item=item"]),
+        (OtherContexts(2, pool), [f"--contexts_from={tmp_path / 'pool.csv'}"]),
+    ):
+        scores = list(lm.score(documents, other_contexts=options))
+        assert_scores(scored(*flags, *added, quiet=False), scores)
+        nats = [list(score.sentences[1].log_probs_other_context or ()) for score in scores]
+        # Conditions of one item have equal targets and equal contexts.
+        close(nats[0], nats[2] if added[0] != "--item=item" else nats[0])
+        assert "fewer than" not in launch("score", *flags, *added, quiet=False).stderr
 
 
 def test_tsv_of_quotes_tabs_and_missing_values_is_read_back_whole(space, tmp_path):

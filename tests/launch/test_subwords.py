@@ -152,7 +152,7 @@ def test_reading_times_keep_all_words(pieces, tmp_path):
         rows += [f"{story},{'zebra' if n == 5 else f'w{n}'},{300 + n % 7}" for n in range(40)]
     (tmp_path / "times.csv").write_text("\n".join(rows) + "\n")
     flags = [f"--workdir={pieces.run}", f"--input={tmp_path / 'times.csv'}"]
-    printed = launch("reading_times", *flags).stdout
+    printed = launch("reading_times", *flags, quiet=False).stdout
     # The first word of a story has no word before it.
     assert "117 of 120 words; OOV words: 0" in printed
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from dclm_jax.evaluation.distributions import NO_CONTEXT, OTHER_CONTEXT, SURPRISAL
+from dclm_jax.evaluation.distributions import NO_CONTEXT, OTHER_COLUMNS, SURPRISAL
 from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore
 from dclm_jax.report import page as pages_of
 from dclm_jax.report.results import RunResults
@@ -59,10 +59,11 @@ def test_options_that_differ_are_apart():
 
 def test_examples_are_the_first_documents_with_two_or_more_sentences():
     all_rows, two, nine = pages.rows(), [np.array([3]), np.array([4])], [np.array([5])] * 9
+    requested: list[dict[str, Any]] = []
     models: Any = [
         types.SimpleNamespace(
             vocabulary=types.SimpleNamespace(decode=lambda ids: list(map(str, ids))),
-            score=lambda documents, **kinds: iter(documents),
+            score=lambda documents, **kinds: requested.append(kinds) or iter(documents),
             workdir=row.facts.workdir,
         )
         for row in all_rows
@@ -75,6 +76,13 @@ def test_examples_are_the_first_documents_with_two_or_more_sentences():
         ["Test document 4"] * 2,
     ]
     assert [len(scores[0].sentences) for scores in read] == [2, 8, 2]
+    # The other test documents give contexts, if there are any.
+    for kinds in requested:
+        pool = kinds["other_contexts"].documents.sentences
+        assert [len(document) for document in pool] == [1, 2, 9, 2, 2]
+    requested.clear()
+    assert len(list(pages_of.example_scores(all_rows, models, [two, two]))) == 2
+    assert [kinds["other_contexts"] for kinds in requested] == [None] * 4
     assert [row.label for row in pages_of.example_rows(all_rows[:1])] == ["rnnlm"]
 
 
@@ -130,7 +138,7 @@ class Parsed(html.parser.HTMLParser):
 def score(log_probs, alone=None, other=None, known=(True, False, True, True)):
     measures = {SURPRISAL: np.negative(log_probs).tolist()}
     if other is not None:
-        measures[OTHER_CONTEXT[0]] = np.negative(other).tolist()
+        measures[OTHER_COLUMNS[0]] = np.negative(other).tolist()
     if alone is not None:
         measures[f"{SURPRISAL}{NO_CONTEXT}"] = np.negative(alone).tolist()
     sentence = SentenceScore(TOKENS, list(known), measures)
@@ -200,6 +208,6 @@ def test_the_effect_of_this_context_is_shown_before_the_reduction_against_no_con
 
 
 def test_nothing_is_loaded():
-    whole = pages_of.head("", [OTHER_CONTEXT[0]]) + pages_of.foot()
+    whole = pages_of.head("", [OTHER_COLUMNS[0]]) + pages_of.foot()
     assert not re.search(r"(src=|href=|url\(|@import|https?:)", whole)
     assert 'name="viewport" content="width=device-width' in whole

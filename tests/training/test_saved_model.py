@@ -17,7 +17,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.report.results import facts_of
 from dclm_jax.runs import corpus_of
 from dclm_jax.training.loop import train
-from dclm_jax.training.saved_model import PARAMS_FILE
+from dclm_jax.training.saved_model import PARAMS_FILE, base_section
 from dclm_jax.training.workdir import pretrained_models
 from tests.launch.support import launch
 from tests.training import support
@@ -127,7 +127,7 @@ def test_the_card_of_a_fine_tuned_model_has_what_the_cards_of_its_bases_say(save
     card = (tmp_path / "model" / "README.md").read_text()
     assert card.endswith(f"`--workdir`.\n\n## Training text\n\nLetters.\n\n{base}")
     assert {path.name for path in (tmp_path / "model").iterdir()} == {*FILES, "base.md"}
-    assert dclm_jax.restore(tmp_path / "model").base == base
+    assert dclm_jax.restore(tmp_path / "model").base_card == base
     for source, inherited in (
         ("first", base),
         ("model", f"## Training text\n\nLetters.\n\n{base}"),
@@ -139,6 +139,15 @@ def test_the_card_of_a_fine_tuned_model_has_what_the_cards_of_its_bases_say(save
         dclm_jax.restore(second).save(tmp_path / f"saved-{source}")
         assert (tmp_path / f"saved-{source}" / "README.md").read_text().endswith(f"\n\n{expected}")
         assert str(tmp_path) not in (tmp_path / f"saved-{source}" / "README.md").read_text()
+
+
+def test_an_edited_card_and_what_it_lacks_are_inherited(folder):
+    (folder / "README.md").write_text("# Mine\n\nLetters, CC BY-SA.\n")
+    (folder / "base.md").write_text("## Base model\n\nDigits, CC BY.\n")
+    assert base_section(folder, "mine") == (
+        "## Base model\n\nTraining started from the parameters of `mine`.\n\n## Mine\n\nLetters, "
+        "CC BY-SA.\n\n### Base model\n\nDigits, CC BY.\n"
+    )
 
 
 def test_a_report_of_a_run_and_its_saved_model_compares_equal_recipes(saved, uninterrupted):
