@@ -339,9 +339,8 @@ class ScoringModel(abc.ABC):
             pool = list(self._dataset(options.documents).documents)
         scored = in_other_contexts(self.scorer, documents, options, pool)
         for (document, measured), (_, others) in zip(all_measured, scored, strict=True):
-            columns = (dict(zip(OTHER_COLUMNS, values, strict=True)) for values in others)
-            both = zip(measured, columns, strict=True)
-            yield document, [{**measures, **added} for measures, added in both]
+            both = zip(measured, others, strict=True)
+            yield document, [{**measures, **scores.columns()} for measures, scores in both]
 
     def distributions(
         self, documents: Iterable[OfSentence], *, no_context_too: bool

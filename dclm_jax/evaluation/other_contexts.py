@@ -21,9 +21,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from dclm_jax.data.documents import Document, value_text
+from dclm_jax.data.documents import Document, column_names, value_text
 from dclm_jax.data.records import listed
 from dclm_jax.errors import InputError, brief
+from dclm_jax.evaluation.distributions import OTHER_COLUMNS, Measured
 from dclm_jax.evaluation.scoring import Continuation, SentenceScorer, sentences_to_score
 from dclm_jax.files import Count, Size, require_valid
 from dclm_jax.log import logger
@@ -67,6 +68,10 @@ class InOtherContexts(NamedTuple):
 
     mean: np.ndarray
     deviation: np.ndarray
+
+    def columns(self) -> Measured:
+        """The mean and the deviation by the names of their columns."""
+        return dict(zip(OTHER_COLUMNS, self, strict=True))
 
 
 class _Pool:
@@ -180,12 +185,12 @@ def _summary(nats_CxM: np.ndarray) -> InOtherContexts:
 
 def _require_items(documents: Sequence[Any], item: str) -> None:
     if item and documents and all(_cell(document, item) is None for document in documents):
-        tables = (getattr(getattr(d, "passed", None), "rows", ()) for d in documents)
-        rows = itertools.chain.from_iterable(tables)
-        names = listed(list(dict.fromkeys(name for row in rows for name in row)))
+        passed = [getattr(document, "passed", None) for document in documents]
+        named = [column_names(document) for document in passed if isinstance(document, Document)]
+        names = listed(list(dict.fromkeys(itertools.chain(*named))))
         raise InputError(
             f"no document has a cell in the column {brief(item)} of items; choose one of its "
-            f"columns: {names or 'the documents have none'}"
+            f"columns: {names}"
         )
 
 
