@@ -136,6 +136,14 @@ def present(cell: str | None) -> str | None:
     return None if cell in _MISSING else cell
 
 
+def has_text(cell: Any) -> bool:
+    """Whether the cell of a column of text has text. A missing value has none: an empty string, one
+    of `_MISSING` except None, which is a word, and None, NaN and NA of Python and pandas."""
+    if isinstance(cell, str):
+        return bool(cell.strip()) and (cell == "None" or present(cell) is not None)
+    return present(str(cell)) is not None
+
+
 def text_cell(text: str) -> str:
     """The cell of a string, before quoting. It gets one more backslash if the string, without its
     leading backslashes, is one of `_MISSING`."""

@@ -59,9 +59,11 @@ from dclm_jax.evaluation.scoring import (
     with_no_context,
 )
 from dclm_jax.evaluation.target_sums import Targets, TargetSums
+from dclm_jax.log import logger
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.ngram import NGramScorer
 from dclm_jax.reading.continuations import SentenceReader
+from dclm_jax.tables import has_text
 
 OfTest = TypeVar("OfTest")
 DEFAULT_BATCH_SIZE = 32
@@ -191,15 +193,28 @@ class ScoringModel(abc.ABC):
             )
         options = options or self.string_options()
         documents: dict[str, Document] = {}
+        empty = []
         for key, string in texts:
-            if not isinstance(string, str):
+            if not (isinstance(text, str) or has_text(string)):
+                empty.append(key)
+                parsed = [Document(str(key), [])]
+            elif isinstance(string, str):
+                parsed = parse_documents(string, options, str(key))
+            else:
                 raise InputError(f"text {brief(key)} is {brief(string)}; expected a string")
-            for document in parse_documents(string, options, str(key)):
+            for document in parsed:
                 if document.id in documents:
                     raise InputError(
                         f"two documents are named {brief(document.id)}; give each text its own name"
                     )
                 documents[document.id] = document
+        if documents and len(empty) == len(documents):
+            raise InputError("no text of the texts has words; expected text")
+        if empty:
+            logger.warning(
+                f"texts without text (empty, NA, NaN, None and similar): {len(empty):,}, such as "
+                f"{brief(empty[0])}; their documents have no words"
+            )
         return list(documents.values())
 
     def string_options(self) -> TextOptions:

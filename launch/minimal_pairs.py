@@ -15,7 +15,8 @@ and per target (a word or <END>). If k alternatives share the highest log P, and
 among them, the pair counts 1/k. Pairs whose right alternative differs from another only in OOV
 words are excluded from the accuracy; the table has their number. An OOV word has the probability of
 UNKNOWN, which stands for all rare words: a row has the accuracy of the pairs without OOV words.
-With a vocabulary of subwords no word is OOV, and every pair counts.
+With a vocabulary of subwords no word is OOV, and every pair counts. Pairs whose alternatives are
+equal are left out, and a note counts them. An empty context is no context.
 
 --by=UID,field measures each group of pairs with equal cells in these columns. Intervals are from a
 bootstrap over pairs. Several runs are compared by a paired permutation test over pairs; p (Holm) is

@@ -13,6 +13,7 @@ import pytest
 import dclm_jax
 from dclm_jax.data.corpus import TrainingText
 from dclm_jax.data.documents import Document, TextOptions
+from dclm_jax.data.readers import read_documents
 from dclm_jax.errors import InputError
 from tests.test_read_document import TEXT, language_model
 
@@ -257,10 +258,57 @@ def test_texts_are_named_by_their_index_and_otherwise_differ():
     assert len({*names("the cat"), *names("the cat"), *names(texts[1])}) == 4
     with pytest.raises(InputError, match="two documents are named 'a'; give each text its own"):
         names(Series("aba", texts))
-    with pytest.raises(InputError, match="^text 'b' is nan; expected a string$"):
-        names(Series("ab", ["the cat", math.nan]))
+    with pytest.raises(InputError, match="^text 'b' is 3; expected a string$"):
+        names(Series("ab", ["the cat", 3]))
     with pytest.raises(InputError, match="expected a string, or several strings without a name"):
         lm.documents(texts, name="a")
+
+
+def test_documents_of_equal_names_in_one_call_are_warned_of(warns):
+    """The documents of two lists of texts are both named 0, 1, ..."""
+    lm = language_model("ccdclm")
+    first, second = lm.documents(["the cat", "it sat"]), lm.documents(["dogs", "it slept", "cat"])
+    message = "documents with the name of an earlier document: 2, such as '0'; sums by document mix"
+    with warns(message):
+        assert [score.id for score in lm.score(first + second)] == ["0", "1", "0", "1", "2"]
+    with warns(message):
+        lm.surprisals(first + second)
+    with warns(message):
+        list(lm.vectors(first + second))
+    assert len(list(lm.score([["the cat"], ["the cat"]]))) == 2
+
+
+class MissingValue:
+    """pandas.NA: its comparisons are neither true nor false."""
+
+    def __repr__(self):
+        return "<NA>"
+
+    def __bool__(self):
+        raise TypeError("boolean value of NA is ambiguous")
+
+
+def test_missing_values_are_documents_without_words_as_in_tables(tmp_path, warns, caplog):
+    """As `pandas.read_csv` reads them. None is a word, and so is NA within a text."""
+    lm = language_model("ccdclm")
+    missing = ["", " ", "NA", "NaN", "null", math.nan, None, MissingValue()]
+    texts = ["the cat", "None", "NA sat ."]
+    with warns("texts without text \\(empty, NA, NaN, None and similar\\): 8, such as 0;"):
+        documents = lm.documents([*missing, *texts])
+    assert [len(document.sentences) for document in documents] == [0] * 8 + [1] * 3
+    assert [document.id for document in documents] == [str(number) for number in range(11)]
+    with pytest.raises(InputError, match="no text of the texts has words"):
+        lm.documents(missing)
+    path = tmp_path / "texts.csv"
+    rows = ["" if value is None else str(value) for value in [*missing, *texts]]
+    path.write_text("text\n" + "".join(f'"{row}"\n' for row in rows))
+    read = list(read_documents(path, TextOptions(format="prose"), keep_empty=True))
+    assert [len(document.sentences) for document in read] == [0] * 8 + [1] * 3
+    assert "rows whose text is NA, NaN, null or another missing value: 5, such as" in caplog.text
+    # Each row is a word of a text.
+    path.write_text("story,text\na,The\na,NA\na,null\n")
+    (story,) = read_documents(path, TextOptions(format="prose"), joined_by=["story"])
+    assert story.sentences == [["The", "NA", "null"]]
 
 
 def test_a_string_has_no_tags_though_the_training_text_had():

@@ -93,16 +93,22 @@ class Encoder:
         """Documents with word ids, streamed, with their ids or their positions from 0 as names.
 
         At the end a warning counts omitted sentences without words and, unless `keep_empty`,
-        omitted documents; another message describes the OOV words. If no document remains there is
-        no warning about omissions, because the caller raises an error.
+        omitted documents; another warning counts documents with the name of an earlier document,
+        and another message describes the OOV words. If no document remains there is no warning
+        about omissions, because the caller raises an error.
         """
         if isinstance(documents, str) or not isinstance(documents, Iterable):
             raise InputError(
                 f"documents are {brief(documents)}; expected a list of documents (for raw text: "
                 "score(documents(text)))"
             )
-        num_documents = empty_sentences = empty_documents = 0
+        num_documents = empty_sentences = empty_documents = num_repeated = 0
+        names, repeated = set[str](), ""
         for index, document in enumerate(documents):
+            name = document.id if isinstance(document, Document) else str(index)
+            if name in names:
+                num_repeated, repeated = num_repeated + 1, repeated or name
+            names.add(name)
             words = words_of(document)
             with_words = [sentence for sentence in words if sentence]
             empty_sentences += len(words) - len(with_words)
@@ -114,11 +120,16 @@ class Encoder:
                 [self.encode(sentence) for sentence in with_words],
                 tags=document.tags if isinstance(document, Document) else None,
                 characters=self._characters(with_words),
-                id=document.id if isinstance(document, Document) else str(index),
+                id=name,
                 words=words,
                 passed=document,
             )
         self.log_oov()
+        if num_repeated:
+            logger.warning(
+                f"documents with the name of an earlier document: {num_repeated:,}, such as "
+                f"{brief(repeated)}; sums by document mix them: give each document its own name"
+            )
         if num_documents and (empty_sentences or empty_documents):
             note = f"; documents without words: {empty_documents:,}" if empty_documents else ""
             logger.warning(f"sentences without words omitted: {empty_sentences:,}{note}")

@@ -22,6 +22,7 @@ from dclm_jax.data.records import (
 )
 from dclm_jax.data.text_files import TextLine
 from dclm_jax.errors import InputError, brief
+from dclm_jax.tables import has_text
 
 RAW = ("prose", *TABLES)
 """Formats of raw text. JSON lines have raw or tokenized text."""
@@ -279,6 +280,10 @@ def _with_raw_text(text: Text, kind: str, record: Record) -> Record:
         )
     if not isinstance(cells[key], str):
         raise InputError(f"{where}: {brief(key)} is {brief(cells[key])}; write a string")
+    # A row that is joined may be a word of a text.
+    if is_table and not text.joined_by and cells[key].strip() and not has_text(cells[key]):
+        text.notes.add("no text", where)
+        cells = {**cells, key: ""}
     cells = {**cells, key: text.cleaned(cells[key])}
     require_columns(text.joined_by, cells, where)
     if text.joined_by and not any(composed(cells[key].split(), text.options.unicode)):

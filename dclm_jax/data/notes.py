@@ -22,6 +22,8 @@ _NOTES = {
     "--format=prose",
     "long cell": "cells over several lines: {count:,}, the longest in {example}; check for a "
     "missing closing quotation mark",
+    "no text": "rows whose text is NA, NaN, null or another missing value: {count:,}, such as "
+    "{example}; their documents have no words",
     "quoted cell": "cells in quotation marks, which are read as part of the text: {count:,} "
     "(only CSV has quoted cells)",
     "unseen": "words with invisible characters or decomposed accents: {count:,}, such as {example} "

@@ -38,7 +38,8 @@ from dclm_jax.evaluation.significance import (
     interval_text,
     means_to_json,
 )
-from dclm_jax.tables import aligned, present, separated
+from dclm_jax.log import logger
+from dclm_jax.tables import aligned, has_text, present, separated
 
 TOTAL, PER_TARGET = CRITERIA = ("log P", "log P per target")
 _PAIR, _EXCLUDED = "pair", "excluded"
@@ -69,7 +70,9 @@ def read_alternatives(path: str, names: Sequence[str], reader: TextReader) -> It
     """The records of a table or of JSON lines, streamed.
 
     Cells are raw text, as for `readers.read_documents`: the tokenizer divides the alternatives, and
-    the context, if the record has one, into sentences and words.
+    the context, if the record has one, into sentences and words. An empty context is no context.
+    Records whose first alternative is equal to another alternative, word by word, are left out,
+    and a note counts them.
 
     Args:
       path: a file, a folder, or "-" for standard input; the extension of a file sets its format,
@@ -78,6 +81,7 @@ def read_alternatives(path: str, names: Sequence[str], reader: TextReader) -> It
       reader: an unused reader.
     """
     tokenizer, count = reader.tokenizer, 0
+    equal: list[str] = []
 
     def read(name: str, text: str) -> list[list[str]]:
         sentences = tokenizer.sentences(formats.paragraphs(reader.cleaned(text)))
@@ -94,11 +98,19 @@ def read_alternatives(path: str, names: Sequence[str], reader: TextReader) -> It
             if not isinstance(text, str):
                 raise InputError(f"{where}: {brief(name)} is {brief(text)}; write text")
         alternatives = [read(name, texts[name]) for name in names]
-        context = read(CONTEXT, texts[CONTEXT]) if CONTEXT in texts else []
+        if alternatives[0] in alternatives[1:]:
+            equal.append(where)
+            continue
+        context = read(CONTEXT, texts[CONTEXT]) if has_text(texts.get(CONTEXT, "")) else []
         columns = {name: value_text(cells[name]) for name in cells if name not in texts}
         yield Choice(alternatives, context, columns, where, texts)
     if not count:
         raise InputError(f"{path} has no records; add one record per pair")
+    if equal:
+        logger.info(
+            f"records whose alternatives are equal: {len(equal):,} of {count:,}, such as "
+            f"{equal[0]}; they are left out"
+        )
     reader.finish(path)
 
 

@@ -132,6 +132,25 @@ def test_a_later_record_may_be_the_first_with_a_context(tmp_path):
     assert [record.columns for record in records] == [{}, {}]
 
 
+def test_equal_pairs_are_left_out_and_an_empty_context_is_none(tmp_path, caplog):
+    """Equal as written, and equal in lower case."""
+    path = tmp_path / "pairs.csv"
+    rows = ["a b.,a b.,x", "A b.,a b.,x", "a c.,a b.,", "a d.,a b.,NA", "a e.,a b.,x y"]
+    path.write_text("good,bad,context\n" + "".join(f"{row}\n" for row in rows))
+    columns = ["good", "bad"]
+    for lowercase, count in ((False, 1), (True, 2)):
+        caplog.clear()
+        reader = TextReader(TextOptions(lowercase=lowercase))
+        records = list(read_alternatives(str(path), columns, reader))
+        assert len(records) == 5 - count
+        assert [record.context for record in records[-3:]] == [[], [], [["x", "y"]]]
+        (note,) = caplog.messages
+        assert note == (
+            f"records whose alternatives are equal: {count} of 5, such as {path}:2; they are left "
+            "out"
+        )
+
+
 def test_unusual_text_is_reported(tmp_path, caplog):
     path = tmp_path / "pairs.tsv"
     path.write_text("good\tbad\nwe\u200b go\tgo we\u200b\u200b\n")
@@ -148,7 +167,6 @@ def test_unusual_text_is_reported(tmp_path, caplog):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("x y", " ", "pairs.jsonl:1: 'context' has no words; add its text"),
         ('"x y"', "3", "pairs.jsonl:1: 'context' is 3; write text"),
         ("a c", " ", "pairs.jsonl:1: 'bad' has no words; add its text"),
         (PAIR, "", "pairs.jsonl: is empty"),
