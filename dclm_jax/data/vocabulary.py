@@ -57,6 +57,10 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.entries)
 
+    def __contains__(self, word: object) -> bool:
+        """Whether a word is in the vocabulary, so that its probability is its own."""
+        return isinstance(word, str) and bool(word) and not self.is_unknown([word])[0]
+
     @property
     def size(self) -> str:
         """The number of entries and their kind, for messages."""

@@ -79,8 +79,11 @@ class Perplexity:
 
     @property
     def bits_per_character(self) -> float | None:
-        """Bits of all targets per character; None if `characters` is not known."""
-        return self.nll / math.log(2) / self.characters if self.characters else None
+        """Bits of all targets per character; None if `characters` is not known, or if words are
+        OOV, whose letters UNKNOWN does not spell."""
+        if not self.characters or self.oov_words:
+            return None
+        return self.nll / math.log(2) / self.characters
 
     @property
     def original_perplexity(self) -> float | None:

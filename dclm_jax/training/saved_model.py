@@ -144,6 +144,11 @@ def read_params(path: Path, template: Params) -> tuple[Params, Facts]:
             arrays = {name: file.get_tensor(name) for name in file.keys()}
     # Damaged files and types that NumPy lacks raise various exceptions.
     except Exception as error:
+        if path.is_file() and path.read_bytes().startswith(b"version https://git-lfs"):
+            raise InputError(
+                f"{path}: is a pointer of Git LFS in place of the file; fetch the file by "
+                "`git lfs pull`"
+            ) from error
         reason = " ".join(str(error).split())
         raise InputError(f"{path}: cannot be read as safetensors ({reason}); {repair}") from error
     if _METADATA not in saved:

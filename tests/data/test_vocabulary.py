@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from dclm_jax.data import subwords
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.errors import InputError
 
@@ -94,3 +95,14 @@ def test_bad_files_are_refused(tmp_path, content, message):
 def test_missing_file_is_refused(tmp_path):
     with pytest.raises(InputError, match="none.tsv: no such file"):
         Vocabulary.load(tmp_path / "none.tsv")
+
+
+def test_a_word_is_in_a_vocabulary_if_its_probability_is_its_own():
+    words = Vocabulary((*SPECIAL_TOKENS, "a", "b"), (0,) * 5, "<unk>")
+    pieces = subwords.learn({"ab": 9, "ba": 5}, 260, 1, "<unk>")
+    for known in ("a", "b"):
+        assert known in words and known in pieces
+    for unknown in ("zebra", "<UNKNOWN>"):
+        assert unknown not in words and unknown in pieces
+    for neither in ("<unk>", "", 3, None):
+        assert neither not in words and neither not in pieces

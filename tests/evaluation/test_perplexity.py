@@ -33,14 +33,23 @@ def fake_scorer(nll, objective="words") -> Any:
 
 def test_characters_are_those_of_the_text_and_one_after_each_word():
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "cat", "the"), (0,) * 5)
+    documents = list(Encoder(vocabulary).documents([["the cat", "cat cat the"]]))
+    assert documents[0].characters == len("the cat\ncat cat the\n")
+    nll = [[np.array([1, 2, 3], np.float32), np.array([4, 5, 6, 7], np.float32)]]
+    result = perplexity_of(fake_scorer(nll), documents)
+    assert result.bits_per_character == pytest.approx(28 / math.log(2) / 20)
+    assert f"{28 / math.log(2) / 20:.4f} bits per character" in str(result)
+
+
+def test_there_are_no_bits_per_character_with_oov_words():
+    """UNKNOWN does not spell their letters."""
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "cat", "the"), (0,) * 5)
     documents = list(Encoder(vocabulary).documents([["the cat", "unknown cat ."]]))
-    assert documents[0].characters == len("the cat\nunknown cat .\n")
     assert [ids.tolist() for ids in documents[0].sentences] == [[4, 3], [2, 3, 2]]
     nll = [[np.array([1, 2, 3], np.float32), np.array([4, 5, 6, 7], np.float32)]]
     result = perplexity_of(fake_scorer(nll), documents)
-    assert result.bits_per_character == pytest.approx(28 / math.log(2) / 22)
     assert (result.known_nll, result.known_tokens) == (28 - 4 - 6, 5)
-    assert f"{28 / math.log(2) / 22:.4f} bits per character" in str(result)
+    assert result.bits_per_character is None and "character" not in str(result)
 
 
 def test_the_oov_rate_of_the_run_is_beside_the_one_of_the_text():

@@ -141,6 +141,13 @@ def test_the_card_of_a_fine_tuned_model_has_what_the_cards_of_its_bases_say(save
         assert str(tmp_path) not in (tmp_path / f"saved-{source}" / "README.md").read_text()
 
 
+def test_a_pointer_of_git_lfs_is_named(folder):
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+    (folder / PARAMS_FILE).write_text(pointer)
+    with pytest.raises(InputError, match=f"{PARAMS_FILE}: is a pointer of Git LFS in place of the"):
+        dclm_jax.restore(folder)
+
+
 def test_an_edited_card_and_what_it_lacks_are_inherited(folder):
     (folder / "README.md").write_text("# Mine\n\nLetters, CC BY-SA.\n")
     (folder / "base.md").write_text("## Base model\n\nDigits, CC BY.\n")
