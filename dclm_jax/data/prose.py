@@ -95,14 +95,24 @@ class Tokenizer:
         # sacremoses deletes control characters and uses "DOTMULTI" as an internal mark.
         spaced = text.split()
         tokens = list(self._moses.tokenize(text, escape=False))
-        # sacremoses splits an apostrophe from a word only before another character.
+        # sacremoses splits an apostrophe from a word only between two characters.
         if tokens and len(tokens[-1]) > 1 and tokens[-1].endswith("'"):
             tokens[-1:] = tokens[-1][:-1], "'"
+        if tokens and tokens[0].startswith("'") and not _ELISION.fullmatch(tokens[0]):
+            tokens[:1] = filter(None, ("'", tokens[0][1:]))
         if "".join(tokens) == "".join(spaced):
             return tokens
         if len(spaced) == 1:
             return spaced
         return [token for word in spaced for token in self._lossless(word)]
+
+
+_ELISION = re.compile(
+    r"'(\w|\d.*|em|tis|twas|twere|twill|twould|til|cause|bout|round|cept|neath|nother|tween|"
+    r"twenties|thirties|forties|fifties|sixties|seventies|eighties|nineties|ll|re|ve|ns)",
+    re.IGNORECASE,
+)
+"""Words that begin with an apostrophe, as the first word of a text."""
 
 
 def _parts(text: str, max_words: int) -> Iterator[str]:

@@ -61,6 +61,29 @@ def test_an_apostrophe_at_the_end_is_a_word_as_within_the_text(tmp_path, text, w
     assert sentences_of(write(tmp_path / "t.jsonl", record)) == [[words]]
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("'It is cold,' she said.", ["'", "It", "is", "cold", ",", "'", "she", "said", "."]),
+        ("\u2018Sarah\u2019 left.", ["'", "Sarah", "'", "left", "."]),
+        ("'No'", ["'", "No", "'"]),
+        # Words that begin with an apostrophe.
+        ("'Twas cold.", ["'Twas", "cold", "."]),
+        ("'em too.", ["'em", "too", "."]),
+        ("'nineties music.", ["'nineties", "music", "."]),
+        ("'90s music.", ["'90s", "music", "."]),
+        ("'s morgens.", ["'s", "morgens", "."]),
+    ],
+)
+def test_an_opening_quote_at_the_beginning_is_a_word_as_within_the_text(tmp_path, text, words):
+    assert sentences_of(write(tmp_path / "t.txt", f"{text}\n"), "prose", normalize=True) == [
+        [words]
+    ]
+    if not words[0][1:]:
+        within = sentences_of(write(tmp_path / "t.txt", f"So {text}\n"), "prose", normalize=True)
+        assert within == [[["So", *words]]]
+
+
 def test_a_note_says_what_divides_prose(tmp_path, caplog):
     path = write(tmp_path / "t.txt", "It was. We left.\n\nIt slept.\n=\nYes.\n")
     assert len(read(path, "prose")) == 2
