@@ -32,7 +32,7 @@ the effect of this context, or with --no_context_too by the surprisal reduction 
 Hover over a word to see its values.
 
 --other_contexts=N scores every sentence also with the contexts of N other documents of the input,
-or of --contexts_from, each with as many sentences as its own context. It adds
+or of --contexts_from, each with the number of sentences of its own context. It adds
 surprisal_other_context, the mean over these contexts, and surprisal_other_context_sd, their
 standard deviation (jsonl: "surprisals_other_context", "surprisals_other_context_sd").
 surprisal_other_context - surprisal is the effect of this context on the word. A document with the
@@ -44,7 +44,7 @@ under a model without context. All documents are in memory.
 --no_context_too adds surprisal_no_context (jsonl: "surprisals_no_context"), the surprisal of a word
 given only the earlier words of its sentence. surprisal_no_context - surprisal is the surprisal
 reduction against no context. Any context may reduce surprisal: it shows that the sentence is not
-the first of a document, and of which kind the text is.
+the first of a document, and the kind of text.
 
 --measures adds measures of the distribution p of the next word over all entries of the vocabulary.
 With a vocabulary of subwords, p is the distribution of the word's first piece (or END) over all

@@ -10,7 +10,7 @@ sentence has no context, own or other.
 The effect of this context on a target is its surprisal with the contexts of other documents, the
 mean over these contexts, minus its surprisal with its own context. The surprisal with no context
 is no baseline for this effect: any context shows that a sentence is not the first of a document,
-and of which kind the text is.
+and the kind of text.
 """
 
 import dataclasses

@@ -31,10 +31,10 @@ def make_documents():
 def by_hand(scorer, documents, index, pool):
     """The nats [contexts, M + 1] of every sentence of a document in the context of each other
     document of the pool and of the documents after it."""
-    own = documents[index]
-    others = [document for document in pool if document and list(document[0]) != list(own[0])]
+    scored = documents[index]
+    others = [document for document in pool if document and list(document[0]) != list(scored[0])]
     of_sentences = []
-    for t, sentence in enumerate(own):
+    for t, sentence in enumerate(scored):
         requests = []
         for begin, _ in enumerate(others):
             text = [*others[begin:], *others[:begin]] * 5
