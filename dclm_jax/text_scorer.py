@@ -289,7 +289,7 @@ class ScoringModel(abc.ABC):
             with documents and their sentences: a sentence without words has no targets and log P 0.
           other_contexts: scores every sentence also with the contexts of other documents
             (`evaluation.other_contexts`). This surprisal minus the surprisal with the own context
-            is the effect of this context. None for no such scores.
+            is the effect of this context (`log_probs_other_context`). None for no such scores.
           no_context_too: whether to score every sentence also without context, as the first
             sentence of a document (`log_probs_no_context`).
           measures: names of `evaluation.distributions.WORD_MEASURES`; the surprisal is always

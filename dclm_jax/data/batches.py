@@ -125,6 +125,22 @@ def pack_sentences(rows: Sequence[Sequence[np.ndarray]], num_sentences: int, len
     return _fill(words, lengths_BxS, length)
 
 
+class Earlier(NamedTuple):
+    """The sentences before a segment, the batch's `earlier`.
+
+    Attributes:
+      sentences: C, their number.
+      no_context_share: share of the segments with earlier sentences whose earlier sentences are
+        left out; they are drawn anew in every epoch.
+    """
+
+    sentences: int = 0
+    no_context_share: float = 0.0
+
+
+NO_EARLIER = Earlier()
+
+
 class TrainingBatches:
     """Segments of at most L consecutive sentences of a document, shuffled into batches.
 
@@ -144,8 +160,7 @@ class TrainingBatches:
         batch_size: int,
         seed: int,
         max_sentence_length: int = 0,
-        earlier_sentences: int = 0,
-        no_context_share: float = 0.0,
+        earlier: Earlier = NO_EARLIER,
         has_source: bool = False,
     ):
         """Indexes the corpus. The words of a batch are read when the batch is requested.
@@ -158,13 +173,11 @@ class TrainingBatches:
           seed: random seed, 0 or more.
           max_sentence_length: maximum number of words, or of pieces of words, per sentence; longer
             sentences are omitted, also from contexts. 0 for no maximum.
-          earlier_sentences: C, the number of sentences before each segment, the batch's `earlier`.
-          no_context_share: share of the segments, among those with earlier sentences, whose earlier
-            sentences are left out; they are drawn anew in every epoch.
+          earlier: the sentences before each segment.
           has_source: whether each segment is its own source, the batch's `source`.
         """
         self.seed = seed
-        self.earlier_sentences, self.has_source = earlier_sentences, has_source
+        self.earlier_sentences, self.has_source = earlier.sentences, has_source
         self._text = text = _Sentences.of(corpus, max_sentence_length)
         counts = np.diff(text.document_offsets)
         max_sentences = segment_length or int(counts.max())
@@ -178,13 +191,13 @@ class TrainingBatches:
         count = np.minimum(max_sentences, text.document_offsets[document + 1] - first)
         # reduceat needs segments without gaps.
         longest = np.maximum.reduceat(text.lengths, first)
-        for distance in range(1, earlier_sentences + 1):
+        for distance in range(1, earlier.sentences + 1):
             sentence = first - distance
             exists = sentence >= self._document_first
             lengths = text.lengths[np.maximum(sentence, 0)]
             longest = np.maximum(longest, np.where(exists, lengths, 0))
         self._segments = _Segments.in_buckets(first, count, longest, max_sentences)
-        self._no_context_share = no_context_share
+        self._no_context_share = earlier.no_context_share
         # An epoch's order costs a sort of all segments; steps are consecutive.
         self._epoch_order = functools.lru_cache(maxsize=2)(self._shuffle)
         self._has_no_context = functools.lru_cache(maxsize=2)(self._without_context)

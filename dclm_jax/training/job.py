@@ -9,7 +9,7 @@ import jax
 from ml_collections import ConfigDict
 
 from dclm_jax import models
-from dclm_jax.data.batches import TrainingBatches
+from dclm_jax.data.batches import Earlier, TrainingBatches
 from dclm_jax.data.corpus import Corpus, open_corpus
 from dclm_jax.errors import InputError
 from dclm_jax.models.base import DocumentModel
@@ -64,10 +64,10 @@ def open_job(config: ConfigDict | Mapping[str, Any]) -> Job:
         batch_size=settings.data.batch_size,
         seed=settings.training.seed,
         max_sentence_length=settings.data.max_sentence_length,
-        earlier_sentences=earlier_sentences(
-            model, segment_length if settings.data.carry_context else 0
+        earlier=Earlier(
+            earlier_sentences(model, segment_length if settings.data.carry_context else 0),
+            settings.data.no_context_share,
         ),
-        no_context_share=settings.data.no_context_share,
         has_source=model.reads_source,
     )
     total_steps = settings.training.epochs * batches.steps_per_epoch

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from dclm_jax.data.batches import Shape, TrainingBatches, length_bucket, pack_sentences
+from dclm_jax.data.batches import Earlier, Shape, TrainingBatches, length_bucket, pack_sentences
 from dclm_jax.errors import InputError
 from tests.data.support import corpus_of
 
@@ -147,7 +147,7 @@ def test_sentences_before_a_segment_come_along(corpus):
         for i in range(0, len(document), L):
             expected[tuple(document[i : i + L])] = tuple(document[max(0, i - 4) : i])
     seen = {}
-    for batch in an_epoch(make(corpus, earlier_sentences=4)):
+    for batch in an_epoch(make(corpus, earlier=Earlier(4))):
         assert batch.earlier is not None
         assert batch.earlier.tokens_BxSxN.shape[1] == 4
         assert batch.earlier.tokens_BxSxN.shape[2] == batch.tokens_BxSxN.shape[2]
@@ -163,9 +163,7 @@ def test_sentences_before_a_segment_come_along(corpus):
 def test_a_share_of_segments_loses_the_sentences_before_it(corpus):
     """Drawn anew in every epoch from the segments that have sentences before them; nothing else of
     a batch differs."""
-    complete, shared = (
-        make(corpus, earlier_sentences=4, no_context_share=share) for share in (0.0, 0.4)
-    )
+    complete, shared = (make(corpus, earlier=Earlier(4, share)) for share in (0.0, 0.4))
     lost = []
     for step in range(60 * complete.steps_per_epoch):
         before, after = complete(step), shared(step)
@@ -184,13 +182,13 @@ def test_a_share_of_segments_loses_the_sentences_before_it(corpus):
     assert set.union(*of_epochs) == with_earlier and of_epochs[0] != of_epochs[1]
 
 
-@pytest.mark.parametrize("options", [{"has_source": True}, {"earlier_sentences": 0}])
+@pytest.mark.parametrize("options", [{"has_source": True}, {}])
 def test_a_share_has_no_effect_where_no_sentence_is_before_a_segment(corpus, options):
     for step in range(3):
-        batches = [make(corpus, no_context_share=share, **options)(step) for share in (0.0, 1.0)]
+        batches = [make(corpus, earlier=Earlier(0, share), **options)(step) for share in (0.0, 1.0)]
         for got, expected in zip(*map(jax.tree.leaves, batches), strict=True):
             np.testing.assert_array_equal(got, expected)
-    every = make(corpus, earlier_sentences=2, no_context_share=1.0)
+    every = make(corpus, earlier=Earlier(2, 1.0))
     for batch in an_epoch(every):
         assert batch.earlier is not None and not batch.earlier.mask_BxSxN.any()
 
@@ -198,7 +196,7 @@ def test_a_share_has_no_effect_where_no_sentence_is_before_a_segment(corpus, opt
 def test_more_sentences_before_than_the_text_has(tmp_path):
     corpus = corpus_of(tmp_path, "a b\nc\nd e f g h\n")
     sizes = {"segment_length": 1, "batch_size": 3, "max_sentence_length": 2}
-    batch = make(corpus, earlier_sentences=8, **sizes)(0)
+    batch = make(corpus, earlier=Earlier(8), **sizes)(0)
     assert batch.earlier is not None
     rows = dict(zip(unpack(batch), unpack(batch.earlier), strict=True))
     first, second = (tuple(map(tuple, [sentence])) for sentence in corpus.document(0)[:2])
@@ -209,7 +207,7 @@ def test_more_sentences_before_than_the_text_has(tmp_path):
     "options",
     [
         {"segment_length": L},
-        {"segment_length": L, "earlier_sentences": 2},
+        {"segment_length": L, "earlier": Earlier(2)},
         {"segment_length": 0, "has_source": True},
     ],
 )
