@@ -7,7 +7,8 @@ not white space becomes part of a word.
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from dclm_jax.data.documents import PLAIN, TextOptions
@@ -20,6 +21,8 @@ WordLists = list[list[str]]
 # The time of sacremoses grows with the square of the number of words, and the time of sentencex
 # with the square of the number of unclosed quotations.
 _SENTENCE_WORDS, _PARAGRAPH_WORDS = 1_000, 5_000
+_MARKS = {"Mn", "Mc", "Me", "Cf"}
+"""Categories of accents, vowel signs and format characters; they are read as letters."""
 _LETTERS = [chr(number) for number in range(0x250, 0x2B0)]
 """Rare letters; one stands for the unknown token while a sentence is tokenized."""
 
@@ -34,11 +37,13 @@ class Tokenizer:
 
     def __init__(self, options: TextOptions = PLAIN):
         with importing("raw prose", "text"):
+            import regex
             import sacremoses
             import sentencex
         self._language, self._unicode = options.language, options.unicode
         self._lowercase = options.lowercase
         self._segment = cast(Any, sentencex).segment
+        self._clusters = regex.compile(r"\X").findall
         self._moses = sacremoses.MosesTokenizer(options.language)
         self._normalize = str
         if options.normalize:
@@ -86,8 +91,19 @@ class Tokenizer:
         return [word.replace(letter, str(self._unknown)) for word in words]
 
     def _tokens(self, sentence: str) -> list[str]:
-        parts = _parts(sentence, _SENTENCE_WORDS)
-        return [word for part in parts for word in self._lossless(part)]
+        characters = list(map(self._characters, sentence.split()))
+        plain = " ".join("".join(map(_base, word)) for word in characters)
+        parts = _parts(plain, _SENTENCE_WORDS)
+        tokens = [word for part in parts for word in self._lossless(part)]
+        if plain == sentence:
+            return tokens
+        whole = itertools.chain.from_iterable(characters)
+        return ["".join(itertools.islice(whole, len(token))) for token in tokens]
+
+    def _characters(self, word: str) -> Sequence[str]:
+        """The grapheme clusters of a word, such as a letter with its accents and joiners, or an
+        emoji of several code points. sacremoses would divide words at accents and joiners."""
+        return word if word.isascii() else self._clusters(word)
 
     def _lossless(self, text: str) -> list[str]:
         """The tokens of a text, or its words between white space where tokenizing lost a
@@ -113,6 +129,13 @@ _ELISION = re.compile(
     re.IGNORECASE,
 )
 """Words that begin with an apostrophe, as the first word of a text."""
+
+
+def _base(character: str) -> str:
+    """One code point that is tokenized like a grapheme cluster."""
+    composed = unicodedata.normalize("NFC", character)
+    first = next(filter(str.isalnum, composed), composed[0])
+    return "x" if unicodedata.category(first) in _MARKS else first
 
 
 def _parts(text: str, max_words: int) -> Iterator[str]:

@@ -1,7 +1,9 @@
 """Raw prose, divided into sentences and words, and the embedded addresses."""
 
 import dataclasses
+import itertools
 import json
+import unicodedata
 
 import pytest
 
@@ -82,6 +84,47 @@ def test_an_opening_quote_at_the_beginning_is_a_word_as_within_the_text(tmp_path
     if not words[0][1:]:
         within = sentences_of(write(tmp_path / "t.txt", f"So {text}\n"), "prose", normalize=True)
         assert within == [[["So", *words]]]
+
+
+WHOLE_WORDS = [
+    ("\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u062f", "Persian, with a joiner that separates"),
+    ("\u0dc1\u0dca\u200d\u0dbb\u0dd3", "Sinhala, with a joiner"),
+    ("k\u1ecd\u0301e\u0323\u0300k\u1ecd\u0301", "Yoruba, some accents without a composed letter"),
+    ("\u0437\u0430\u0301\u043c\u043e\u043a", "Russian, with its stress"),
+    ("\u05e9\u05b8\u05c1\u05dc\u05d5\u05b9\u05dd", "Hebrew, with vowel points"),
+    ("ex\u00adam\u200bple", "invisible characters"),
+    ("\U0001f469\U0001f3fd\u200d\U0001f680", "an emoji with a skin tone and a joiner"),
+    ("\u2764\ufe0f", "an emoji with a variation selector"),
+    ("1\ufe0f\u20e3", "a keycap"),
+    ("\U0001f1f3\U0001f1ec", "a flag"),
+]
+
+
+@pytest.mark.parametrize("form", ["none", "nfc"])
+@pytest.mark.parametrize(("word", "kind"), WHOLE_WORDS, ids=[kind for _, kind in WHOLE_WORDS])
+def test_accents_and_joiners_stay_in_their_words(tmp_path, word, kind, form):
+    path = write(tmp_path / "t.txt", f'He said "{word}", ({word}) and {word}.\n{word}')
+    written = unicodedata.normalize("NFC", word) if form == "nfc" else word
+    words = ["He", "said", '"', written, '"', ",", "(", written, ")", "and", written, ".", written]
+    (sentences,) = sentences_of(path, "prose", unicode=form)
+    assert list(itertools.chain.from_iterable(sentences)) == words
+    assert sentences_of(write(path, '"\u0301ab\n'), "prose", unicode=form) == [[['"\u0301', "ab"]]]
+    raw = write(tmp_path / "t.csv", f"text\n{word}\n")
+    assert sentences_of(raw, "csv", unicode=form) == [[[written]]]
+
+
+@pytest.mark.parametrize("language", ["en", "fr"])
+def test_decomposed_text_has_the_words_of_composed_text(tmp_path, language):
+    text = (
+        "Caf\u00e9 \u00ab d\u00e9j\u00e0-vu \u00bb l'\u00e9t\u00e9, \u00c5. Dr. \u00c9. \u00dcz!\n"
+    )
+    composed = write(tmp_path / "c.txt", text)
+    decomposed = write(tmp_path / "d.txt", unicodedata.normalize("NFD", text))
+    read_as = lambda path: sentences_of(path, "prose", language=language)  # noqa: E731
+    words = json.loads(
+        unicodedata.normalize("NFC", json.dumps(read_as(decomposed), ensure_ascii=False))
+    )
+    assert words == read_as(composed)
 
 
 def test_a_note_says_what_divides_prose(tmp_path, caplog):
