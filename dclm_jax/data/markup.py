@@ -1,79 +1,110 @@
 """HTML in text: tags and character references such as &amp;."""
 
-import html.entities
-import html.parser
+import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
-_TAGS = (
-    "a abbr b big blockquote body br center code dd del div dl dt em font footer form h1 h2 h3 h4 "
-    "h5 h6 head header hr html i iframe img input ins label li link meta nav ol option p pre q "
-    "script section small span strike strong style sub sup table tbody td th thead title tr tt u "
-    "ul"
-).split()
-"""Usual tags of HTML. No text marks sentences or OOV words by these tags."""
-_MARKUP = re.compile(
-    rf"</?(?:{'|'.join(_TAGS)})(?:\s[^<>]*)?/?>|<!--|&(?:#\d+|#[xX][\da-fA-F]+|[a-zA-Z]\w*);",
-    re.IGNORECASE,
+from dclm_jax.data.notes import Notes
+
+_BLOCKS = frozenset(
+    (
+        "address article aside blockquote body canvas caption center col colgroup dd details "
+        "dialog dir div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 "
+        "h6 head header hgroup hr html iframe legend li link main menu meta nav noframes noscript "
+        "ol optgroup option p pre script section select style summary table tbody td textarea "
+        "tfoot th thead title tr ul"
+    ).split()
 )
-_INLINE = {
-    *"a abbr acronym b bdi bdo big cite code del dfn em font i ins kbd label mark q s samp".split(),
-    *"small span strike strong sub sup time tt u var wbr".split(),
-}
-"""Tags within sentences and words; any other tag ends a paragraph, except br, which ends a line."""
+"""Tags of HTML that end a paragraph."""
+_INLINE = frozenset(
+    (
+        "a abbr acronym area audio b base basefont bdi bdo big br button cite code data datalist "
+        "del dfn em embed font i img input ins kbd label map mark marquee meter nobr object output "
+        "param picture progress q rb rp rt rtc ruby s samp slot small source span strike strong "
+        "sub sup svg template time track tt u var video wbr"
+    ).split()
+)
+"""Tags of HTML within sentences and words; of these br ends a line."""
+_TAG = re.compile(
+    r"<(?P<end>/?)(?P<name>[A-Za-z](?:[\w.:-]*\w)?)"
+    r"""(?P<attributes>(?:[\s/](?:=\s*(?:"[^"<]*"|'[^'<]*')|[^<>])*+)?)>"""
+)
+_END = re.compile(r"</([\w.:-]+)\s*>")
+_QUOTED_VALUE = re.compile(r"""=\s*["']""")
+_REFERENCE = re.compile(r"&(?:#\d+|#[xX][\da-fA-F]+|[a-zA-Z]\w*);")
+_OTHER = re.compile(r"<!--.*?-->|<![a-zA-Z][^<>]*>|<\?[^<>]*>", re.DOTALL)
+"""Comments, declarations and processing instructions."""
+_CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _PROGRAM = re.compile(r"<(script|style)\b[^>]*>.*?</\1\s*>", re.IGNORECASE | re.DOTALL)
+_TOKENS = frozenset("unk unknown oov num bos eos pad mask sep cls".split())
+"""Names of tokens that language models write like tags."""
 
 
 def html_markup(text: str) -> Iterator[str]:
-    """The tags and character references of HTML in a text."""
-    if "<" in text or "&" in text:
-        for match in _MARKUP.finditer(text):
-            markup = match[0]
-            if markup[0] == "<" or markup[1] == "#" or markup[1:] in html.entities.html5:
-                yield markup
+    """The tags of HTML, comments and character references in a text."""
+    if "<" in text:
+        for tag in _TAG.finditer(text):
+            # Tokenized text may mark sentences by <s>.
+            if _is_of_html(tag) and tag["name"] != "s":
+                yield tag[0]
+        yield from _OTHER.findall(text)
+    yield from _references(text)
 
 
-def without_html(text: str, unknown_token: str | None = None) -> str:
+def without_html(text: str, notes: Notes, unknown_token: str | None = None) -> str:
     """A text without tags, comments, scripts and style sheets, with the characters that references
-    name. A tag that is not within a sentence becomes a paragraph break, and br a line break.
+    name.
+
+    A tag that HTML uses between paragraphs becomes a paragraph break, and br a line break. Other
+    tags, also of other XML, leave nothing: a word with a tag inside stays one word.
 
     Args:
       text: the text.
+      notes: notes of the text, which count tags that are not HTML's and references that remain.
       unknown_token: token for OOV words, which stays even if it has the form of a tag.
     """
-    parser = _Parser(unknown_token)
-    # The parser refuses some declarations that begin like this.
-    parser.feed(_PROGRAM.sub("\n\n", text).replace("<![", "&lt;!["))
-    parser.close()
-    return "".join(parser.pieces)
+
+    def replaced(tag: re.Match[str]) -> str:
+        if tag[0].lower() == (unknown_token or "").lower():
+            return tag[0]
+        if not _is_of_html(tag):
+            if not _is_of_xml(tag, ended):
+                return tag[0]
+            notes.add_tag(tag["name"])
+        name = tag["name"].lower()
+        return "\n\n" if name in _BLOCKS else "\n" if name == "br" else ""
+
+    if "<" in text:
+        text = _CDATA.sub(lambda match: html.escape(match[1]), _PROGRAM.sub("\n\n", text))
+        text = _OTHER.sub("", text)
+        ended = set(_END.findall(text))
+        text = _TAG.sub(replaced, text)
+    text = html.unescape(text)
+    for reference in _references(text):
+        notes.add("reference", reference)
+    return text
 
 
-class _Parser(html.parser.HTMLParser):
-    """Collects the text of HTML in `pieces`."""
+def _is_of_html(tag: re.Match[str]) -> bool:
+    """Whether a match of _TAG is a tag of HTML, and no comparison such as a<b and c>d."""
+    name, attributes = tag["name"].lower(), tag["attributes"]
+    is_comparison = len(name) == 1 and attributes.strip(" /") and "=" not in attributes
+    return (name in _BLOCKS or name in _INLINE) and not is_comparison
 
-    def __init__(self, unknown_token: str | None):
-        super().__init__(convert_charrefs=True)
-        self.pieces: list[str] = []
-        self._unknown_token = (unknown_token or "").lower()
 
-    def set_cdata_mode(self, elem: str, **options: bool) -> None:
-        """Keeps reading: without its end a tag such as <style> would hide the rest of the text."""
+def _is_of_xml(tag: re.Match[str], ended: Set[str]) -> bool:
+    """Whether a match of _TAG is a tag of XML, and no text such as vector<int>, x<y and y>z or
+    <unk>. `ended` has the names of the text's end tags."""
+    name, attributes = tag["name"], tag["attributes"]
+    if tag["end"] or name in ended or attributes.endswith("/") or _QUOTED_VALUE.search(attributes):
+        return True
+    is_in_word = tag.string[tag.start() - 1 : tag.start()].isalnum()
+    return not (attributes.strip() or is_in_word or name.lower() in _TOKENS)
 
-    def handle_data(self, data: str) -> None:
-        self.pieces.append(data)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        spelling = self.get_starttag_text() or ""
-        if spelling.lower() == self._unknown_token:
-            self.pieces.append(spelling)
-        else:
-            self._end(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-
-    def handle_endtag(self, tag: str) -> None:
-        self._end(tag)
-
-    def _end(self, tag: str) -> None:
-        self.pieces.append("" if tag in _INLINE else "\n" if tag == "br" else "\n\n")
+def _references(text: str) -> Iterator[str]:
+    """The character references in a text."""
+    if "&" in text:
+        for reference in _REFERENCE.findall(text):
+            if html.unescape(reference) != reference:
+                yield reference

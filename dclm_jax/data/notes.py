@@ -22,6 +22,8 @@ _NOTES = {
     "--format=prose",
     "long cell": "cells over several lines: {count:,}, the longest in {example}; check for a "
     "missing closing quotation mark",
+    "reference": "character references that remain after one pass: {count:,}, such as {example}; "
+    "the text was escaped twice, so that one more pass is needed before it is read",
     "no text": "rows whose text is NA, NaN, null or another missing value: {count:,}, such as "
     "{example}; their documents have no words",
     "quoted cell": "cells in quotation marks, which are read as part of the text: {count:,} "
@@ -38,6 +40,7 @@ Chinese."""
 _UNSPACED_SHARE, _UNDIVIDED_LETTERS = 0.5, 6
 """Minimum share of these letters in the characters of a text of such a language, and a mean number
 of these letters per word that is above the mean of each language."""
+_MOST_TAGS = 8
 _LEAST_MARKUP, _MARKUP_SHARE = 3, 1e-3
 """Minimum number of HTML tags, in total and per word, of a warning."""
 
@@ -54,6 +57,7 @@ class Notes:
         self._counts: collections.Counter[str] = collections.Counter()
         self._sizes: collections.Counter[str] = collections.Counter()
         self._largest: dict[str, tuple[int, str]] = {}
+        self._tags: collections.Counter[str] = collections.Counter()
 
     def add(self, kind: str, example: str = "", size: int = 1) -> None:
         """Counts a kind, a key of _NOTES, "markup" or "unspaced"; the largest is the example."""
@@ -61,6 +65,10 @@ class Notes:
         self._sizes[kind] += size
         if size > self._largest.get(kind, (0, ""))[0]:
             self._largest[kind] = size, example
+
+    def add_tag(self, name: str) -> None:
+        """Counts a tag that was removed although it is not HTML's."""
+        self._tags[name] += 1
 
     def warnings(self, num_words: int, num_characters: int, *, is_raw: bool) -> Iterator[str]:
         """Warnings of frequent HTML and of text that is not divided into words.
@@ -92,6 +100,14 @@ class Notes:
             if count := self._counts[kind]:
                 size, (_, example) = self._sizes[kind], self._largest[kind]
                 yield note.format(count=count, size=size, example=example)
+        if self._tags:
+            names = ", ".join(
+                f"<{name[:40]}> {count:,}" for name, count in self._tags.most_common(_MOST_TAGS)
+            )
+            yield (
+                f"removed tags that are not HTML's: {self._tags.total():,}, most often {names}; "
+                "they divide no words and no sentences"
+            )
 
 
 def as_words(words: Iterable[str], options: TextOptions) -> list[str]:

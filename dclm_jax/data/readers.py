@@ -154,7 +154,7 @@ class TextReader:
     def cleaned(self, text: str) -> str:
         """A text without HTML, if the options say so; otherwise notes count its HTML."""
         if self.options.strip_html:
-            return without_html(text, self.options.unknown_token)
+            return without_html(text, self.notes, self.options.unknown_token)
         for markup in html_markup(text):
             self.notes.add("markup", markup)
         return text

@@ -6,6 +6,7 @@ import pytest
 
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.markup import html_markup, without_html
+from dclm_jax.data.notes import Notes
 from dclm_jax.data.readers import read_documents
 from tests.data.support import read, sentences_of, write
 
@@ -34,12 +35,61 @@ SENTENCES = [
     ],
 )
 def test_html_is_removed(text, plain):
-    assert without_html(text, "<unk>") == plain
+    assert without_html(text, Notes(), "<unk>") == plain
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        # Tags of the BNC and of TEI.
+        (
+            '<s n="1"><w c5="AT0" hw="the">The </w><w c5="NN1">river </w><c c5="PUN">.</c></s>',
+            "The river .",
+        ),
+        ("the <name>River <hi rend='it'>Th</hi>ames</name>", "the River Thames"),
+        ("yes <laughter> no <vocal desc='cough'/>", "yes  no "),
+        ('a<img alt="a > b">b <nobr>c</nobr> <ruby>d<rt>e</rt></ruby>', "ab c de"),
+        ('<TEI xmlns="http://x.org"><div1>a</div1><p>b</p>', "a\n\nb\n\n"),
+        ('<?xml version="1.0"?><!DOCTYPE html>a<![CDATA[b < <i>c</i>]]>', "ab < <i>c</i>"),
+        ('<td width="10%"">a<a href="x"title="y">b</a>', "\n\nab"),
+    ],
+)
+def test_tags_that_are_not_blocks_join(text, plain):
+    assert without_html(text, Notes()) == plain
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x<y and y>z",
+        "a<b and c>d",
+        "a vector<string> of <unk> and <UNK>",
+        "mail <ann@x.org> or <http://x.org/a>",
+        "if x<y then",
+        "a <- b, <3, c -> d and <p class='x",
+        "<!-- open",
+    ],
+)
+def test_what_is_no_tag_stays(text):
+    assert without_html(text, Notes()) == text
+
+
+def test_tags_of_other_xml_and_remaining_references_are_said(tmp_path, caplog):
+    pytest.importorskip("sacremoses")
+    text = "<u>The<w>x</w> <W>y</W></u> <pause/>fish&amp;nbsp;and &amp;amp; chips.\n"
+    path = write(tmp_path / "t.txt", text)
+    read(path, "prose", strip_html=True)
+    assert caplog.messages == [
+        f"{path}: character references that remain after one pass: 2, such as &nbsp;; the text was "
+        "escaped twice, so that one more pass is needed before it is read",
+        f"{path}: removed tags that are not HTML's: 5, most often <w> 2, <W> 2, <pause> 1; "
+        "they divide no words and no sentences",
+    ]
 
 
 def test_html_is_found():
     text = 'a<br/><P x="1">&amp;&nbsp;&#39;</p><!-- x --><unk> <s> a<y & c>d AT&T; <3 &what;'
-    markup = ["<br/>", '<P x="1">', "&amp;", "&nbsp;", "&#39;", "</p>", "<!--"]
+    markup = ["<br/>", '<P x="1">', "</p>", "<!-- x -->", "&amp;", "&nbsp;", "&#39;"]
     assert list(html_markup(text)) == markup
 
 
