@@ -33,7 +33,8 @@ which can be compared with other models of the harness if few words are OOV.
 
 Under a vocabulary of words every other word is UNKNOWN, whose probability does not say which word
 follows. Answers that differ only in such words have equal log-likelihoods, so that accuracy on them
-is chance; a warning counts the items. An OOV word is never greedy. Under a vocabulary of subwords
+is chance; and UNKNOWN, whose probability all OOV words share, favours answers with OOV words.
+Warnings count the items of both kinds. An OOV word is never greedy. Under a vocabulary of subwords
 no word is OOV, and a continuation is greedy if each of its pieces is the likeliest.
 """
 
@@ -131,7 +132,8 @@ model_registry.register(NAME, target=f"dclm_jax.lm_eval:{HarnessModel.__name__}"
 def _unknown_answers(
     requests: Sequence[Instance], scores: Sequence[ContinuationScore]
 ) -> Iterator[str]:
-    """A warning for each task with items whose answers OOV words make equal for the model."""
+    """A warning for each task with items whose answers OOV words make equal for the model, or whose
+    likeliest answer has more OOV words than another answer."""
     items: dict[str, dict[Any, list[ContinuationScore]]] = collections.defaultdict(dict)
     for request, score in zip(requests, scores, strict=True):
         task = items[str(request.task_name)]
@@ -144,6 +146,12 @@ def _unknown_answers(
                 "model, because they differ only in words outside its vocabulary (OOV); accuracy "
                 "on these items is chance"
             )
+        if count := sum(map(_is_favoured, answers.values())):
+            yield (
+                f"{task}: in {count:,} of {len(answers):,} items the likeliest answer has more OOV "
+                "words than another; the probability of UNKNOWN, which all OOV words share, "
+                "favours such answers"
+            )
 
 
 def _is_chance(answers: Sequence[ContinuationScore]) -> bool:
@@ -152,6 +160,12 @@ def _is_chance(answers: Sequence[ContinuationScore]) -> bool:
     if len(answers) == 1:
         return answers[0].is_unknown
     return len({answer.ids for answer in answers}) == 1
+
+
+def _is_favoured(answers: Sequence[ContinuationScore]) -> bool:
+    """Whether the likeliest answer of an item has more OOV words than another answer."""
+    likeliest = max(answers, key=lambda answer: answer.log_prob)
+    return likeliest.num_unknown > min(answer.num_unknown for answer in answers)
 
 
 def main() -> None:

@@ -54,6 +54,11 @@ class ContinuationScore(NamedTuple):
     ids: tuple[int, ...]
 
     @property
+    def num_unknown(self) -> int:
+        """The number of OOV words among the targets."""
+        return self.ids.count(UNKNOWN)
+
+    @property
     def is_unknown(self) -> bool:
         """Whether all words of the continuation are OOV."""
         return {*self.ids} - {END} == {UNKNOWN}

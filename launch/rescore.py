@@ -16,7 +16,9 @@ it in its document. launch/text.md describes the formats of --nbest.
 
 The score of a hypothesis is a weighted sum of log P (nats) under each model, the decoder's total
 `score`, the features of the list, and `words`, the number of words. By default the weights of
-models and `score` are 1, and all other weights are 0. --tune finds weights by minimum error rate
+models and `score` are 1, and all other weights are 0. Under a vocabulary of words the feature `oov`
+counts the words outside the vocabulary (OOV), with the weight -10: UNKNOWN, whose probability all
+OOV words share, would favour misspelled hypotheses. --tune finds weights by minimum error rate
 training (Och 2003) on a validation list.
 
 With --references a table compares the 1-best, a random hypothesis, the chosen hypotheses
@@ -125,6 +127,7 @@ def main(argv: Sequence[str]) -> None:
         ).weights
     show("weights: " + ", ".join(map("{} {:.4g}".format, rescorer.names, weights)))
     choices, _ = decode(weights)
+    rescorer.note_oov(choices)
     value: dict[str, Any] = {
         "nbest": lists.path,
         "segments": len(lists.segments),

@@ -183,9 +183,11 @@ def test_answers_of_unknown_words_are_named(harness, runs, tmp_path, caplog):
         record.getMessage() for record in caplog.records if record.name == "dclm_jax.lm_eval"
     ]
     equal = "items the answers are equal for the model, because they differ only in words outside"
-    assert len(messages) == 2
+    assert len(messages) == 3
     assert messages[0].startswith(f"chance: in 2 of 2 {equal}")
-    assert messages[1].startswith(f"last: in 1 of 2 {equal}")
+    likeliest = "items the likeliest answer has more OOV words than another; the probability of"
+    assert messages[1].startswith(f"known: in 1 of 1 {likeliest}")
+    assert messages[2].startswith(f"last: in 1 of 2 {equal}")
 
 
 @pytest.mark.parametrize(

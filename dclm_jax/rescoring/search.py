@@ -16,6 +16,9 @@ advantage of CODCLM.
 
 Each partial document reads its history once, not once per hypothesis.
 
+Under a vocabulary of words a hypothesis with an OOV word has the probability of UNKNOWN, which all
+OOV words share, and a misspelled hypothesis could win. The feature `oov` counts its OOV words.
+
 A hypothesis without words (silence) has only the log P of END. An empty hypothesis does not enter
 the history, because models are trained on documents without empty sentences. The next segment is
 scored given the chosen hypotheses with words, and `context_order` counts only these hypotheses.
@@ -32,7 +35,9 @@ from dclm_jax import files
 from dclm_jax.data.documents import PLAIN, OnDocument, TextOptions
 from dclm_jax.data.encoding import Encoder
 from dclm_jax.data.notes import as_words
+from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError, brief, require_at_least
+from dclm_jax.log import logger
 from dclm_jax.reading.continuations import (
     SentenceReader,
     StateT,
@@ -46,6 +51,9 @@ _DOCUMENTS = 256
 """Maximum number of documents that are read at once."""
 _WORDS = "words"
 """The name of the feature with the number of words of a hypothesis."""
+_OOV, _OOV_WEIGHT = "oov", -10.0
+"""The name of the feature with the number of OOV words, and its default weight: the log-probability
+of an OOV word after UNKNOWN, as if 22,000 OOV words were equally frequent."""
 
 SegmentedDocument = Sequence[Segment[np.ndarray]]
 
@@ -78,9 +86,11 @@ class Rescorer:
     """Language models with one vocabulary that choose the hypotheses of a list.
 
     Attributes:
-      names: the names of all L + F features: L models, the features of the list, and "words", the
-        number of words, if the list has no feature of this name.
-      default_weights: float64 [L + F], 1 for models and the decoder's score, 0 for other features.
+      names: the names of all L + F features: L models, the features of the list, "words", the
+        number of words, and under a vocabulary of words "oov", the number of OOV words, except the
+        text's own spelling of OOV words. The list's own features replace those of the same name.
+      default_weights: float64 [L + F], 1 for models and the decoder's score, -10 for the number of
+        OOV words, 0 for other features.
       segments: the segments of the list, with hypotheses as word ids and F features.
     """
 
@@ -104,23 +114,31 @@ class Rescorer:
         """
         self._readers = list(readers.values())
         self._division = division or [range(len(nbest.segments))]
-        counted = [] if _WORDS in nbest.names else [_WORDS]
+        vocabulary = encoder.vocabulary
+        counts = {_WORDS: len}
+        if not vocabulary.has_pieces:
+            counts[_OOV] = lambda words: _num_oov(words, vocabulary)
+        counted = [name for name in counts if name not in nbest.names]
         self.names = [*readers, *nbest.names, *counted]
         if repeated := readers.keys() & {*nbest.names, *counted}:
             raise InputError(
                 f"{nbest.path}: {brief(min(repeated))} is the name of a feature and of a run; "
                 "rename the feature"
             )
-        self.default_weights = np.array([float(name in [*readers, SCORE]) for name in self.names])
+        defaults = dict.fromkeys([*readers, SCORE], 1.0)
+        defaults |= {_OOV: _OOV_WEIGHT} if _OOV in counted else {}
+        self.default_weights = np.array([defaults.get(name, 0.0) for name in self.names])
+        self._oov: list[np.ndarray] = []
         self.segments = []
         for segment in nbest.segments:
-            hypotheses = [
-                encoder.encode(list(filter(None, as_words(words, options))))
-                for words in segment.hypotheses
-            ]
-            counts = [list(map(len, segment.hypotheses)) for _ in counted]
-            features_KxF = np.column_stack([segment.features_KxF, *counts])
+            written = [list(filter(None, as_words(words, options))) for words in segment.hypotheses]
+            numbers = {name: list(map(count, written)) for name, count in counts.items()}
+            features_KxF = np.column_stack(
+                [segment.features_KxF, *(numbers[name] for name in counted)]
+            )
+            hypotheses = list(map(encoder.encode, written))
             self.segments.append(Segment(hypotheses, features_KxF, segment.id))
+            self._oov.append(np.array(numbers.get(_OOV, [0] * len(written))))
         encoder.log_oov()
 
     def weights(self, path: str) -> np.ndarray:
@@ -148,6 +166,20 @@ class Rescorer:
         choices = itertools.chain.from_iterable(document.choices for document in decoded)
         features = itertools.chain.from_iterable(document.features for document in decoded)
         return list(choices), list(features)
+
+    def note_oov(self, choices: Sequence[int]) -> None:
+        """Logs how many of the chosen hypotheses have more OOV words than the 1-best."""
+        pairs = zip(self._oov, choices, strict=True)
+        if count := sum(oov_K[choice] > oov_K[0] for oov_K, choice in pairs):
+            logger.info(
+                f"chosen hypotheses with more OOV words than the 1-best: {count:,} of "
+                f"{len(choices):,}; the weight of {_OOV} lowers their score"
+            )
+
+
+def _num_oov(words: Sequence[str], vocabulary: Vocabulary) -> int:
+    known = [word for word in words if word != vocabulary.unknown_token]
+    return int(vocabulary.is_unknown(known).sum())
 
 
 def search(

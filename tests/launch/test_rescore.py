@@ -44,7 +44,14 @@ def test_a_list_is_rescored_as_in_python_and_measured(space, lists, tmp_path):
     flags = [*flags_of(lists), f"--nbest={path}", f"--output={best}", "--metrics=-"]
     flags += [f"--workdirs={space.run},{space.rnnlm}"]
     value = json.loads(launch("rescore", *flags).stdout)
-    assert value["weights"] == {"ccdclm": 1, "rnnlm": 1, "score": 1, "LM": 0, "words": 0}
+    assert value["weights"] == {
+        "ccdclm": 1,
+        "rnnlm": 1,
+        "score": 1,
+        "LM": 0,
+        "words": 0,
+        "oov": -10,
+    }
     assert value["rows"]["oracle"]["right"] == 1 and value["rows"]["oracle"]["wer"]["value"] == 0
 
     models = [dclm_jax.restore(space.run), dclm_jax.restore(space.rnnlm)]
@@ -64,12 +71,12 @@ def test_weights_are_tuned_and_read_back_from_the_file(space, lists, tmp_path):
     tuned, best = tmp_path / "tuned.json", tmp_path / "best.txt"
     command = ["rescore", f"--workdirs={space.run},{space.rnnlm}", *flags_of(lists)]
     options = ["--tune", "--objective=wer", f"--metrics={tuned}"]
-    printed = launch(*command, *options, f"--output={best}").stdout
+    printed = launch(*command, *options, f"--output={best}", quiet=False).stdout
     first = json.loads(tuned.read_text())
     assert f"{first['rows']['rescored']['bleu']['value']:.2f}" in printed and "round 1: " in printed
-    assert set(first["weights"]) == {"ccdclm", "rnnlm", "score", "words"}
+    assert set(first["weights"]) == {"ccdclm", "rnnlm", "score", "words", "oov"}
     options = [f"--weights={tuned}", "--metrics=-", f"--baseline={best}"]
-    again = json.loads(launch(*command, *options).stdout)
+    again = json.loads(launch(*command, *options, quiet=False).stdout)
     assert again["compared_with"] == "baseline"
     for row in ("rescored", "baseline"):
         for metric in ("bleu", "wer"):
@@ -104,7 +111,7 @@ def test_silence_and_sparse_features_are_scored(space, tmp_path):
     references, metrics = tmp_path / "references.txt", tmp_path / "metrics.json"
     references.write_text("w1 w2 w3 w4\n\nw9\n")
     options = [f"--output={output}", f"--references={references}", f"--metrics={metrics}"]
-    names = ("ccdclm", "score", "LM", "TM.1", "TM.2", "words")
+    names = ("ccdclm", "score", "LM", "TM.1", "TM.2", "words", "oov")
     weights = tmp_path / "weights.json"
     weights.write_text(json.dumps({"weights": {name: float(name == "score") for name in names}}))
     flags = [f"--workdir={space.run}", f"--nbest={path}", f"--weights={weights}"]

@@ -6,12 +6,15 @@ import itertools
 import numpy as np
 import pytest
 
+from dclm_jax.data.documents import TextOptions
+from dclm_jax.data.encoding import Encoder
+from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.ngram import NGramScorer
 from dclm_jax.reading.reader import Reader
 from dclm_jax.rescoring import search as module
-from dclm_jax.rescoring.nbest import Segment
-from dclm_jax.rescoring.search import search
+from dclm_jax.rescoring.nbest import NBestList, Segment
+from dclm_jax.rescoring.search import Rescorer, search
 from tests.exhaustive import some
 from tests.models.support import LANGUAGE_MODELS, VOCAB, pack, random_params, scores, small_model
 
@@ -199,3 +202,33 @@ def test_documents_that_are_read_in_turns_are_found_as_when_read_at_once(monkeyp
 def test_searches_that_cannot_be_made_are_refused(name, beam, message):
     with pytest.raises(InputError, match=message):
         search([reader(name)], [], WEIGHTS, beam=beam)
+
+
+def test_oov_words_are_counted_and_weighted(caplog):
+    caplog.set_level("INFO", "dclm_jax")
+    words = [f"w{number}" for number in range(VOCAB - 3)]
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, *words), (0,) * VOCAB, unknown_token="<unk>")
+    lists = [[["w1"], ["W2", "Xq"], ["w3", "xq"]], [["<unk>", "w4"], ["w5"]]]
+    segments = [
+        Segment(hypotheses, np.zeros((len(hypotheses), 0)), str(number))
+        for number, hypotheses in enumerate(lists)
+    ]
+    nbest = NBestList("list", segments, ())
+    options = TextOptions(lowercase=True)
+    readers = {"lm": reader("rnnlm")}
+    rescorer = Rescorer(readers, Encoder(vocabulary), nbest, options=options)
+    assert rescorer.names == ["lm", "words", "oov"]
+    assert rescorer.default_weights.tolist() == [1, 0, -10]
+    counts = [segment.features_KxF.tolist() for segment in rescorer.segments]
+    assert counts == [[[1, 0], [2, 1], [2, 1]], [[2, 0], [1, 0]]]
+    # Only a weight far above 0 chooses an OOV word here.
+    choices, _ = rescorer.decode(np.array([1.0, 0, 99]))
+    rescorer.note_oov(choices)
+    assert choices[0] in (1, 2) and caplog.messages[-1].startswith(
+        "chosen hypotheses with more OOV words than the 1-best: 1 of 2;"
+    )
+    assert rescorer.decode(rescorer.default_weights)[0][0] == 0
+    # A list with a feature of this name keeps its own.
+    own = NBestList("list", [segments[0]._replace(features_KxF=np.ones((3, 1)))], ("oov",))
+    again = Rescorer(readers, Encoder(vocabulary), own, options=options)
+    assert again.names == ["lm", "oov", "words"] and again.default_weights.tolist() == [1, 0, 0]
