@@ -66,12 +66,13 @@ def noted_rows(documents: Iterable[Document], joined_by: Sequence[str]) -> Itera
     suspicious = returning | {
         name: example for name, example in repeating.items() if name in distinct
     }
+    named = [name for name, (_, examples) in returning.items() if not _are_numbers(name, examples)]
     for name, (where, examples) in suspicious.items():
-        missing = _missing(name, joined_by, examples)
-        columns = [_cells(rows, name) for rows in examples]
+        missing = _missing([name, *named], joined_by, examples)
+        missing = missing or _missing([name], joined_by, examples)
         # Numbers may repeat by chance.
-        is_of_numbers = all(map(_is_number, itertools.chain(*columns)))
-        if is_of_numbers and not missing and not all(map(_is_periodic, columns)):
+        is_periodic = all(_is_periodic(_cells(rows, name)) for rows in examples)
+        if _are_numbers(name, examples) and not missing and not is_periodic:
             continue
         change = "come back" if name in returning else "repeat"
         remedy = f"sort the rows by {name} and add it to --join_rows"
@@ -84,25 +85,34 @@ def noted_rows(documents: Iterable[Document], joined_by: Sequence[str]) -> Itera
         return
 
 
-def _missing(name: str, joined_by: Sequence[str], examples: Sequence[Rows]) -> Sequence[str]:
-    """The fewest further columns that join rows into documents in which the values of a column
-    differ; empty without such columns."""
-    names = dict.fromkeys(key for rows in examples for row in rows for key in row)
-    others = [key for key in names if key != name and key not in joined_by]
+def _missing(names: Sequence[str], joined_by: Sequence[str], examples: Sequence[Rows]) -> list[str]:
+    """The fewest further columns that join rows into documents in which no value of the columns
+    `names` occurs twice; empty without such columns."""
+    columns = dict.fromkeys(key for rows in examples for row in rows for key in row)
+    others = [key for key in columns if key not in joined_by]
     for missing in itertools.chain.from_iterable(
-        itertools.combinations(others, size) for size in (1, 2)
+        itertools.combinations(others, size) for size in (1, 2, 3)
     ):
-        if all(_tells_apart(name, missing, rows) for rows in examples):
-            return missing
-    return ()
+        if all(_tells_apart(names, missing, rows) for rows in examples):
+            return list(missing)
+    return []
 
 
-def _tells_apart(name: str, missing: Sequence[str], rows: Rows) -> bool:
-    """Whether the values of a column differ among rows with equal cells in the columns `missing`,
-    and several groups of such rows have several rows."""
+def _tells_apart(names: Sequence[str], missing: Sequence[str], rows: Rows) -> bool:
+    """Whether consecutive rows with equal cells in the columns `missing` are documents of several
+    rows, each with its own cells, in which the values of the other columns `names` differ."""
     keys = list(zip(*(_cells(rows, key) for key in missing), strict=True))
-    pairs = set(zip(keys, _cells(rows, name), strict=True))
-    return len(pairs) == len(rows) and len(set(keys)) * 2 <= len(rows)
+    num_documents = len(set(keys))
+    if sum(1 for _ in itertools.groupby(keys)) > num_documents or num_documents * 2 > len(rows):
+        return False
+    others = [name for name in names if name not in missing]
+    return all(
+        len(set(zip(keys, _cells(rows, name), strict=True))) == len(rows) for name in others
+    )
+
+
+def _are_numbers(name: str, examples: Sequence[Rows]) -> bool:
+    return all(_is_number(cell) for rows in examples for cell in _cells(rows, name))
 
 
 def _cells(rows: Rows, name: str) -> list[str]:

@@ -63,7 +63,12 @@ def test_rows_are_counted_and_documents_of_one_stimulus_are_not_warned_of(caplog
         (
             "item condition noun region",
             "'noun' come back within documents, such as 's' in '1'",
-            "add condition and region",
+            "add condition and noun to --join_rows",
+        ),
+        (
+            "item list condition region",
+            "'condition' come back within documents, such as 'x' in '1'",
+            "add list and condition to --join_rows",
         ),
         (
             "item condition position",
@@ -73,7 +78,7 @@ def test_rows_are_counted_and_documents_of_one_stimulus_are_not_warned_of(caplog
     ],
 )
 def test_a_missing_column_is_named(caplog, columns, where, remedy):
-    rows = table(*columns.split(), noun=["s", "p"], position=list("123"))
+    rows = table(*columns.split(), noun=["s", "p"], list=["a", "b", "c"], position=list("123"))
     notes, (warning,) = messages(caplog, rows, "item")
     assert notes == [f"{len(rows)} rows joined into 2 documents"]
     assert warning.startswith(f"values of the column {where}; if a document has several texts, ")
