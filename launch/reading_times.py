@@ -5,10 +5,12 @@
         --metrics=gains.json --words=words.tsv
 
 --input is a table with one row per word, in the order of the text: the word with its punctuation
-(--text_key), its story (--story), and its mean reading time (--time). --predictors names further
-columns of numbers that are predictors. Rows are tokenized as raw text; a row may become several
-words, whose surprisals and divergences are added. The entropy of a row is the
-entropy before its first word.
+(--text_key), its story (--story), and its mean reading time (--time). With --subject=COLUMN it has
+one row per word and subject, sorted by story and then by subject; every subject has all words of a
+story, with an empty time where one is missing, and linear models predict the mean times of words.
+--predictors names further columns of numbers that are predictors. Rows are tokenized as raw text;
+a row may become several words, whose surprisals and divergences are added. The entropy of a row is
+the entropy before its first word.
 
 A linear model predicts the reading time of a word from predictors of this word and of the word
 before it: the length (characters, punctuation included), the log frequency (of the rarest word or
@@ -34,11 +36,13 @@ vocabulary lacks). These words are omitted: OOV words, words after an OOV word, 
 stories, words without a reading time (an empty cell or NA), and words for which, or before which, a
 --predictors column is empty.
 
---words=FILE writes the words that the linear models predict as TSV: document (the story), sentence
-and position as in the output of launch.score, word, time (in the unit of --input), length
-(characters), log_frequency (natural logarithm), surprisal:RUN, surprisal_other_context:RUN,
-surprisal_no_context:RUN, divergence:RUN and entropy:RUN (nats), and input_NAME of each column of
---predictors. NAME_before is the value of the previous word.
+--words=FILE writes all rows of --input as TSV, for other models: row (its number, from 1), document
+(the story), sentence and position as in the output of launch.score, word, known (0 if it has an OOV
+word), fitted (1 if the linear models predict it), time (the mean over subjects, in the unit of
+--input), length (characters), log_frequency (natural logarithm), surprisal:RUN,
+surprisal_other_context:RUN, surprisal_no_context:RUN, divergence:RUN and entropy:RUN (nats), and
+input_NAME of each other column of --input, such as the subject. NAME_before is the value of the
+previous word.
 """
 
 import sys
@@ -49,6 +53,7 @@ from absl import flags
 from dclm_jax import files
 from dclm_jax.evaluation import reading_times
 from dclm_jax.evaluation.significance import interval_text
+from dclm_jax.evaluation.stories import read_stories
 from dclm_jax.runs import run_json
 from dclm_jax.tables import aligned, separated
 from dclm_jax.text_scorer import TextScorer
@@ -58,8 +63,11 @@ from launch._flags import define_metrics
 _evaluation.declare_flags()
 _evaluation.define_workdirs()
 _INPUT = flags.DEFINE_string("input", None, "Table of words: a file, or '-' for standard input.")
-_STORY = flags.DEFINE_string("story", "story", "Column that identifies the story.")
-_TIME = flags.DEFINE_string("time", "time", "Column of the mean reading times, in any unit.")
+_STORY = flags.DEFINE_list("story", ["story"], "Columns that identify the story.")
+_SUBJECT = flags.DEFINE_string(
+    "subject", None, "Column of subjects, if the table has a row per word and subject."
+)
+_TIME = flags.DEFINE_string("time", "time", "Column of the reading times, in any unit.")
 _PREDICTORS = flags.DEFINE_list("predictors", [], "Columns of further predictors.")
 _METRICS = define_metrics()
 _WORDS = flags.DEFINE_string(
@@ -71,10 +79,15 @@ def main(argv: Sequence[str]) -> None:
     del argv
     path = _app.required("input", "PATH, a table of words")
     models = _evaluation.restore_all(TextScorer)
-    reader = _evaluation.text_reader([*models.values()], [_STORY.value])
-    stories = list(reader.documents(path))
-    words = reading_times.word_table(models, stories, _TIME.value, _PREDICTORS.value)
-    gains, differences = reading_times.gains_of(words, list(models), _TIME.value, _PREDICTORS.value)
+    identifying = [*_STORY.value, *filter(None, [_SUBJECT.value])]
+    reader = _evaluation.text_reader([*models.values()], identifying)
+    columns = [_TIME.value, *_PREDICTORS.value]
+    stories = read_stories(reader.documents(path), _STORY.value, _SUBJECT.value, columns)
+    words = reading_times.word_table(models, stories, _PREDICTORS.value)
+    fitted = reading_times.fitted(words)
+    gains, differences = reading_times.gains_of(
+        fitted, list(models), _TIME.value, _PREDICTORS.value
+    )
     table = [("predictor", "run", "nats per 1,000 words [95% interval]", "p (Holm)")]
     for gain in gains:
         values = [1e3 * gain[name] for name in ("mean", "low", "high")]
@@ -86,19 +99,18 @@ def main(argv: Sequence[str]) -> None:
     to_stderr = files.STDOUT in (_WORDS.value, _METRICS.value)
     stream = sys.stderr if to_stderr else sys.stdout
     print(*aligned(table), sep="\n", file=stream)
-    vocabulary = next(iter(models.values())).vocabulary
-    num_oov = reading_times.num_oov_rows(stories, vocabulary)
-    num_rows = sum(len(story.rows) for story in stories)
-    print(f"{len(words['word']):,} of {num_rows:,} words; OOV words: {num_oov:,}", file=stream)
+    num_words, num_rows = len(fitted["word"]), len(words["word"])
+    num_oov = int((words["known"] == 0).sum())
+    print(f"{num_words:,} of {num_rows:,} words; OOV words: {num_oov:,}", file=stream)
     if _WORDS.value:
         with files.open_output(_WORDS.value) as file:
-            rows = zip(*(column.tolist() for column in words.values()), strict=True)
-            file.writelines(map(separated, [words, *rows]))
+            table = reading_times.lines(words, stories, _PREDICTORS.value)
+            file.writelines(map(separated, [table, *zip(*table.values(), strict=True)]))
     if _METRICS.value:
         value = {
             "runs": list(map(run_json, models.values())),
             "input": path,
-            "words": len(words["word"]),
+            "words": num_words,
             "rows": num_rows,
             "oov_rows": num_oov,
             "gains": gains,

@@ -106,9 +106,7 @@ def _tells_apart(names: Sequence[str], missing: Sequence[str], rows: Rows) -> bo
     if sum(1 for _ in itertools.groupby(keys)) > num_documents or num_documents * 2 > len(rows):
         return False
     others = [name for name in names if name not in missing]
-    return all(
-        len(set(zip(keys, _cells(rows, name), strict=True))) == len(rows) for name in others
-    )
+    return all(len(set(zip(keys, _cells(rows, name), strict=True))) == len(rows) for name in others)
 
 
 def _are_numbers(name: str, examples: Sequence[Rows]) -> bool:

@@ -4,7 +4,7 @@ Shapes: T tokens, N words (rows of the input, of one or more tokens), X predicto
 """
 
 import functools
-import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -12,11 +12,11 @@ import numpy as np
 from scipy import stats
 
 from dclm_jax.data.documents import Document, value_text
-from dclm_jax.data.records import require_columns
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation import significance
 from dclm_jax.evaluation.other_contexts import OtherContexts
+from dclm_jax.evaluation.stories import Story
 from dclm_jax.log import logger
 from dclm_jax.tables import present
 
@@ -59,32 +59,19 @@ class SurprisalModel(Protocol):
 
 def word_table(
     models: Mapping[str, SurprisalModel],
-    stories: Sequence[Document],
-    time: str,
+    stories: Sequence[Story],
     columns: Sequence[str] = (),
 ) -> dict[str, np.ndarray]:
-    """The columns [N] of `launch.reading_times --words` by name, of the words with a reading time
-    that, like the word before them, are in the vocabulary and have a number in all `columns`.
+    """The columns [N] of all words by name: their places, predictors and times, and "fitted",
+    whether they and the word before them are in the vocabulary and have all numbers.
 
     Args:
       models: language models with one vocabulary, by the labels of their runs.
-      stories: documents joined from rows of a table, each row a word.
-      time: column of the mean reading times.
+      stories: stories whose numbers are the reading times and those of `columns`.
       columns: columns of further predictors.
     """
-    numbers, numbered = [], []
-    for story in stories:
-        rows = [{"row": str(len(numbers) + index)} for index in range(len(story.rows))]
-        numbered.append(story._replace(rows=rows))
-        for number, cells in enumerate(story.rows, start=1):
-            where = f"story {brief(story.id)}, row {number}"
-            require_columns([time, *columns], cells, where)
-            texts = [present(value_text(cells[name])) for name in (time, *columns)]
-            try:
-                numbers.append([float(text or "nan") for text in texts])
-            except ValueError as error:
-                raise InputError(f"{where}: {error}; correct or empty the cell") from None
-    firsts = {tuple(story.sentences[0]) for story in stories if story.sentences}
+    documents = [story.document for story in stories]
+    firsts = {tuple(document.sentences[0]) for document in documents if document.sentences}
     num_others = len(firsts) - 1
     if num_others < 1:
         logger.info(
@@ -94,7 +81,7 @@ def word_table(
     scores = {}
     for label, lm in models.items():
         of_run = lm.surprisals(
-            numbered,
+            documents,
             other_contexts=OtherContexts(min(_OTHER_STORIES, num_others)) if num_others else None,
             no_context_too=True,
             measures=["entropy", "divergence"],
@@ -120,7 +107,8 @@ def word_table(
         for name in filter(of_run.__contains__, (*_SURPRISALS, "divergence")):
             predictors[f"{name}:{label}"] = np.add.reduceat(of_run[name], first_N)
         predictors[f"entropy:{label}"] = of_run["entropy"][first_N]
-    times_N, *others = np.array(numbers).T
+    frequency_N = np.where(np.isfinite(frequency_N), frequency_N, np.nan)
+    times_N, *others = np.concatenate([story.numbers_NxY for story in stories]).T
     predictors |= {f"input_{name}": column for name, column in zip(columns, others, strict=True)}
     predictors = {
         f"{name}{end}": np.roll(column, shift)
@@ -128,23 +116,43 @@ def word_table(
         for shift, end in enumerate(("", "_before"))
     }
     # The first word of a story has no word before.
-    remains_N = ~_changes(tokens["document"][first_N])
-    remains_N &= np.isfinite([times_N, *predictors.values()]).all(axis=0)
+    is_first_N = _changes(tokens["document"][first_N])
+    for name, column in predictors.items():
+        if name.endswith("_before"):
+            column[is_first_N] = np.nan
     table = {name: tokens[name][first_N] for name in ("document", "sentence", "position")}
     table["word"] = np.array([" ".join(part) for part in np.split(tokens["word"], first_N[1:])])
-    table |= {"time": times_N, **predictors}
-    return {name: column[remains_N] for name, column in table.items()}
+    table["known"] = np.minimum.reduceat(tokens["known"].astype(int), first_N)
+    fitted_N = np.isfinite([times_N, *predictors.values()]).all(axis=0)
+    return {**table, "fitted": fitted_N.astype(int), "time": times_N, **predictors}
 
 
-def num_oov_rows(stories: Sequence[Document], vocabulary: Vocabulary) -> int:
-    """The number of rows of stories with an OOV word."""
-    rows = set()
+def fitted(words: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The rows of a table of words that linear models are fitted to."""
+    return {name: column[words["fitted"] == 1] for name, column in words.items()}
+
+
+def lines(
+    words: Mapping[str, np.ndarray], stories: Sequence[Story], columns: Sequence[str]
+) -> dict[str, list[Any]]:
+    """The columns of `launch.reading_times --words`: those of the words of all rows of the input,
+    with the numbers of the rows, and further columns of the input, other than predictors."""
+    names = dict.fromkeys(name for story in stories for rows in story.readings for name in rows[0])
+    others = [name for name in names if name not in columns]
+    table: dict[str, list[Any]] = {name: [] for name in ("row", *words)}
+    table |= {f"input_{name}": [] for name in others}
+    columns_of_words, first = {name: column.tolist() for name, column in words.items()}, 0
     for story in stories:
-        rows_of_words = story.row_of_word or [[0] * len(words) for words in story.sentences]
-        for words, row_of_word in zip(story.sentences, rows_of_words, strict=True):
-            is_oov = vocabulary.is_unknown(words)
-            rows |= {(story.id, row) for row in itertools.compress(row_of_word, is_oov)}
-    return len(rows)
+        for word, row, cells in story.lines():
+            table["row"].append(row)
+            for name, values in columns_of_words.items():
+                value = values[first + word]
+                is_missing = isinstance(value, float) and math.isnan(value)
+                table[name].append(None if is_missing else value)
+            for name in others:
+                table[f"input_{name}"].append(present(value_text(cells.get(name))))
+        first += len(story.numbers_NxY)
+    return table
 
 
 def _changes(column_N: np.ndarray) -> np.ndarray:

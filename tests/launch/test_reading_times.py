@@ -17,8 +17,15 @@ from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import significance
 from dclm_jax.evaluation.other_contexts import OtherContexts
-from dclm_jax.evaluation.reading_times import COMPARISONS, gains_of, log_likelihoods, word_table
+from dclm_jax.evaluation.reading_times import (
+    COMPARISONS,
+    fitted,
+    gains_of,
+    log_likelihoods,
+    word_table,
+)
 from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore
+from dclm_jax.evaluation.stories import read_stories
 from dclm_jax.language_model import LanguageModel
 from tests.launch.support import launch
 
@@ -82,7 +89,13 @@ def test_gains_are_those_of_the_words(space, times, tmp_path):
 
     # The table of words has what the linear models are fitted to, at the places of the scores.
     with table.open(newline="") as file:
-        rows = list(csv.DictReader(file, delimiter="\t"))
+        lines = list(csv.DictReader(file, delimiter="\t"))
+    assert [line["row"] for line in lines] == [str(n) for n in range(1, 121)]
+    assert sum(line["known"] == "0" for line in lines) == saved["oov_rows"]
+    assert [line["input_story"] for line in lines] == [
+        story for story in STORIES for _ in range(40)
+    ]
+    rows = [line for line in lines if line["fitted"] == "1"]
     lm = dclm_jax.restore(space.run)
     with times.open(newline="") as file:
         texts = [row["text"].removesuffix(".") for row in csv.DictReader(file)]
@@ -147,13 +160,19 @@ def test_stories_with_one_first_sentence_have_no_contexts_of_other_stories(caplo
     places = [[0, 1, 2, 3], [4, 5, 6, 7]]
     lower = [word.lower() for word in words]
     stories = [
-        Document(name, [lower[:4], lower[4:]], rows=rows, row_of_word=places) for name in "st"
+        Document(
+            name,
+            [lower[:4], lower[4:]],
+            rows=[row | {"n": name} for row in rows],
+            row_of_word=places,
+        )
+        for name in "st"
     ]
-    table = word_table({"a": lm}, stories, "time")
+    table = word_table({"a": lm}, read_stories(stories, ["n"], None, ["time"]))
     assert "surprisal:a" in table and "surprisal_other_context:a" not in table
     assert "no story has another first sentence" in caplog.text
     other = stories[1]._replace(sentences=[["a", *lower[1:4]], lower[4:]])
-    table = word_table({"a": lm}, [stories[0], other], "time")
+    table = word_table({"a": lm}, read_stories([stories[0], other], ["n"], None, ["time"]))
     assert "surprisal_other_context:a" in table
 
 
@@ -207,9 +226,18 @@ def test_rows_of_several_words_are_summed_and_follow_their_previous_row(monkeypa
             DocumentScore(document.id, scores, columns(document)) for document in documents
         ),
     )
-    story = Document("s", texts, rows=[{"time": t, "x": x} for t, x in cells], row_of_word=rows)
-    other = story._replace(id="t", sentences=[["B", *texts[0][1:]], *texts[1:]])
-    kept = word_table({"a": lm}, [story, other], "time", ["x"])
+    story, other = (
+        Document(
+            name, texts, rows=[{"n": name, "time": t, "x": x} for t, x in cells], row_of_word=rows
+        )
+        for name in "st"
+    )
+    other = other._replace(sentences=[["B", *texts[0][1:]], *texts[1:]])
+    stories = read_stories([story, other], ["n"], None, ["time", "x"])
+    table = word_table({"a": lm}, stories, ["x"])
+    assert table["known"].tolist() == [1, 1, 0, 1, 1, 1, 1] * 2
+    kept = fitted(table)
+    assert kept.pop("fitted").tolist() == kept.pop("known").tolist() == [1, 1]
     # Rows 3 and 4 are OOV or follow an OOV word, row 5 has no time, and 6 and 7 have no x, or the
     # row before has none.
     places = {name: kept.pop(name).tolist() for name in list(kept)[:5]}
@@ -230,16 +258,27 @@ def test_rows_of_several_words_are_summed_and_follow_their_previous_row(monkeypa
         np.testing.assert_allclose([kept[name][0], kept[f"{name}_before"][0]], values)
 
 
+STORY = "".join(f"a,w{n + 1},3\n" for n in range(20))
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ("a,w1 w2,3\nb,w1,fast\n", "story 'b', row 1: could not convert string to float: 'fast'"),
-        ("a,w1,3\n" * 20, "the reading times of 19 words in 1 stories are too few for linear"),
+        ("a,w1 w2,3\nb,w1,fast\n", "row 2: could not convert string to float: 'fast'"),
+        (STORY, "the reading times of 17 words in 1 stories are too few for linear"),
         (
-            "a,w1,0\n" * 20 + "b,w1,0\n" * 20,
+            STORY + STORY,
+            "the story 'a' has its text several times, so that all but the first would",
+        ),
+        (
+            STORY.replace(",3", ",0") + STORY.replace("a,", "b,").replace(",3", ",0"),
             "the reading times in the column 'time' are equal in all stories other than 'a', so",
         ),
-        ("a,unheard,3\n" * 9 + "b,w1,3\n" * 9, "the reading times of 8 words in 1 stories"),
+        (
+            "".join(f"a,unheard{n},3\n" for n in range(9))
+            + "".join(STORY.splitlines(True)[:9]).replace("a,", "b,"),
+            "the reading times of 8 words in 1 stories",
+        ),
     ],
 )
 def test_wrong_tables_are_refused(space, tmp_path, rows, message):
@@ -303,3 +342,65 @@ def test_rows_of_natural_stories_are_sorted(tmp_path):
         "2\t1\twe\t301\t2.000000\n",
         "2\t2\t'Ah\t300.5\t1.500000\n",
     ]
+
+
+def of_subjects(condition: str = "x") -> list[str]:
+    """Rows of two stories, each read by two subjects; s2 lacks the times of some words."""
+    rng = np.random.default_rng(5)
+    rows = []
+    for story in "ab":
+        words = [f"w{n}" for n in rng.integers(1, 60, 30)]
+        for subject in ("s1", "s2"):
+            for n, word in enumerate(words):
+                time = "" if subject == "s2" and n % 7 == 3 else f"{rng.integers(200, 500)}"
+                rows.append(f"{story},{subject},{condition},{word},{time}\n")
+    return ["story,subject,condition,text,time\n", *rows]
+
+
+def test_times_of_subjects_are_averaged_and_all_rows_written(space, tmp_path):
+    rows = of_subjects()
+    table, lines, means = tmp_path / "t.csv", tmp_path / "lines.tsv", tmp_path / "means.csv"
+    table.write_text("".join(rows))
+    flags = ["reading_times", f"--workdir={space.run}", "--subject=subject"]
+    printed = launch(*flags, f"--input={table}", f"--words={lines}", "--metrics=-", quiet=False)
+    with lines.open(newline="") as file:
+        written = list(csv.DictReader(file, delimiter="\t"))
+    cells = [row.strip("\n").split(",") for row in rows[1:]]
+    assert [line["input_subject"] for line in written] == [row[1] for row in cells]
+    assert [line["input_time"] for line in written] == [row[4] for row in cells]
+    # The means, and the gains of a table that has them.
+    expected = []
+    for n, row in enumerate(cells):
+        other = cells[n + 30] if row[1] == "s1" else cells[n - 30]
+        expected.append(np.mean([float(time) for time in (row[4], other[4]) if time]))
+    assert [float(line["time"]) for line in written] == pytest.approx(expected)
+    of_one = [
+        f"{row[0]},{row[3]},{mean}\n"
+        for row, mean in zip(cells, expected, strict=True)
+        if row[1] == "s1"
+    ]
+    means.write_text("story,text,time\n" + "".join(of_one))
+    options = ["reading_times", f"--workdir={space.run}", f"--input={means}", "--metrics=-"]
+    again = json.loads(launch(*options, quiet=False).stdout)
+    assert json.loads(printed.stdout)["gains"] == again["gains"]
+
+
+def test_several_texts_in_a_story_are_refused_with_the_column_that_is_missing(space, tmp_path):
+    table = tmp_path / "t.csv"
+
+    def message(rows: list[str], *flags: str) -> str:
+        table.write_text("".join(rows))
+        options = ["reading_times", f"--workdir={space.run}", f"--input={table}", *flags]
+        return launch(*options, code=2).stderr.splitlines()[-1]
+
+    rows = of_subjects()
+    assert "add --subject=subject if subjects read one text" in message(rows)
+    shortened = [row for n, row in enumerate(rows) if n != 40]
+    assert "has its text several times" in message(shortened)
+    assert "row 40: " in message(shortened, "--subject=subject")
+    assert "write the same words for each subject" in message(shortened, "--subject=subject")
+    # Two conditions of one story that share most words.
+    other = [row.replace(",w7", ",w8") for row in of_subjects("y")[1:]]
+    both = sorted([*rows[1:], *other], key=lambda row: row.split(",")[:3:2])
+    both = [rows[0], *(row for row in both if ",s1," in row)]
+    assert "the column 'condition' tells its copies apart" in message(both)
