@@ -19,7 +19,7 @@ import numpy as np
 
 from dclm_jax import storage
 from dclm_jax.data.documents import Document, TextOptions
-from dclm_jax.data.encoding import AnyDocument, Documents, OfSentence, SentenceText, words_of
+from dclm_jax.data.encoding import AnyDocument, Documents, OfSentence, SentenceText
 from dclm_jax.data.vocabulary import END_TOKEN, START_TOKEN, UNKNOWN, word_ends
 from dclm_jax.decoding import generation
 from dclm_jax.decoding.choices import GREEDY, Decoding, Limits, random_keys
@@ -80,8 +80,8 @@ class DocumentState:
         states, reader = [self.state], self.lm.reader
         if no_context_too:
             states.append(self.lm.without_context())
-        words = words_of(candidates, "the candidates are")
         encoder = self.lm.encoder()
+        words = encoder.words_of(candidates, "the candidates are")
         ids = list(map(encoder.encode, words))
         encoder.log_oov()
         names = surprisal_columns(no_context_too=no_context_too)
@@ -100,8 +100,8 @@ class DocumentState:
           k: number of words; END counts as a word.
         """
         require_at_least("k", k, 1)
-        (words,) = words_of([prefix])
         encoder = self.lm.encoder()
+        (words,) = encoder.words_of([prefix])
         ids = encoder.encode(words)
         encoder.log_oov()
         return likeliest_words(self.lm.reader, self.state, self.lm.vocabulary, ids, k)
@@ -246,13 +246,13 @@ class NeuralModel(ScoringModel):
 
     def prefix_ids(self, prefix: SentenceText, max_words: int) -> np.ndarray:
         """The ids of a prefix, which has fewer than `max_words` words."""
-        (words,) = words_of([prefix])
+        encoder = self.encoder()
+        (words,) = encoder.words_of([prefix])
         if words and len(words) >= max_words:
             raise InputError(
                 f"the prefix has {len(words)} words, and max_sentence_words is {max_words}; choose "
                 "a larger max_sentence_words"
             )
-        encoder = self.encoder()
         ids = encoder.encode(words)
         encoder.log_oov()
         if self.vocabulary.has_pieces and UNKNOWN in ids:

@@ -31,7 +31,6 @@ from dclm_jax.data.encoding import (
     Encoder,
     OfSentence,
     SentenceText,
-    words_of,
 )
 from dclm_jax.data.readers import parse_documents
 from dclm_jax.data.vocabulary import Vocabulary
@@ -147,7 +146,7 @@ class ScoringModel(abc.ABC):
         pieces per word."""
         has_pieces, text = self.vocabulary.has_pieces, self.text
         rates = text.pieces_per_word if has_pieces else text.unknown_rates
-        return Encoder(self.vocabulary, rates.get("test"))
+        return Encoder(self.vocabulary, rates.get("test"), text.options or PLAIN)
 
     def _encoded(self, documents: Documents) -> Iterator[Encoded]:
         return self.encoder().documents(documents, keep_empty=True)
@@ -409,8 +408,8 @@ class TextScorer(ScoringModel):
         encoder = self.encoder()
         for passed in choices:
             choice = passed if isinstance(passed, Choice) else Choice(passed)
-            alternatives = minimal_pairs.sentences_of_alternatives(choice)
-            before = words_of(choice.context, f"{choice.where}: the context is")
+            alternatives = minimal_pairs.sentences_of_alternatives(choice, encoder.words_of)
+            before = encoder.words_of(choice.context, f"{choice.where}: the context is")
             context = [encoder.encode(sentence) for sentence in before if sentence]
             for words in alternatives:
                 sentences = [encoder.encode(sentence) for sentence in words]

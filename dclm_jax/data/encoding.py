@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dclm_jax.data.documents import Document
+from dclm_jax.data import formats
+from dclm_jax.data.documents import PLAIN, Document, TextOptions
+from dclm_jax.data.notes import lowered
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, brief, printable
 from dclm_jax.log import logger
@@ -36,6 +38,9 @@ _MARGIN_OF_VOCABULARY = 0.1
 # In fewer words a high number of pieces per word may be chance.
 _FEW_WORDS = 100
 _ADVICE = "check that the text is read like the training text (raw or tokenized, case)"
+_MISREAD_SHARE = 0.1
+"""Minimum share of words with another known form in OOV words, for advice."""
+_PUNCTUATION = ".,;:!?\"'()"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -73,12 +78,48 @@ class Encoder:
       vocabulary: the vocabulary.
       usual_rate: OOV rate of the test split of the training text, or its number of pieces per word
         with a vocabulary of subwords; None if it is unknown.
+      options: the text options of the training text.
     """
 
-    def __init__(self, vocabulary: Vocabulary, usual_rate: float | None = None):
-        self.vocabulary, self.usual_rate = vocabulary, usual_rate
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        usual_rate: float | None = None,
+        options: TextOptions = PLAIN,
+    ):
+        self.vocabulary, self.usual_rate, self.options = vocabulary, usual_rate, options
         self._num_words = self._num_ids = 0
         self._oov = collections.Counter[str]()
+        self._forms: dict[str, str] = {}
+
+    def words_of(
+        self, document: Document | Sequence[SentenceText], what: str = "a document is"
+    ) -> list[list[str]]:
+        """The words of the sentences of a document; messages begin with `what`. `log_oov` warns of
+        words of strings that are written unlike the training text."""
+        passed = document.sentences if isinstance(document, Document) else document
+        if isinstance(passed, Iterable) and not isinstance(passed, str):
+            passed = list(passed)
+        sentences = words_of(passed, what)
+        for words, sentence in zip(sentences, passed, strict=True):
+            for word in words if isinstance(sentence, str) else ():
+                if word not in self._forms:
+                    self._forms[word] = self._other_form(word)
+        return sentences
+
+    def _other_form(self, word: str) -> str:
+        """How the training text would write a word that differs from it in case or by attached
+        punctuation; empty if it does not differ, or is in a vocabulary of words."""
+        low, bare = lowered(word, self.options.language), word.strip(_PUNCTUATION)
+        if not self.vocabulary.has_pieces:
+            if word in self.vocabulary:
+                return ""
+            forms = low, bare, low.strip(_PUNCTUATION)
+            return next((form for form in forms if form in self.vocabulary), "")
+        form = low if self.options.lowercase else word
+        if self.options.format in formats.RAW and formats.ATTACHED.fullmatch(word):
+            form = form.strip(_PUNCTUATION)
+        return form if form != word else ""
 
     def encode(self, words: Sequence[str]) -> np.ndarray:
         """int32 ids of the words of a sentence."""
@@ -109,7 +150,7 @@ class Encoder:
             if name in names:
                 num_repeated, repeated = num_repeated + 1, repeated or name
             names.add(name)
-            words = words_of(document)
+            words = self.words_of(document)
             with_words = [sentence for sentence in words if sentence]
             empty_sentences += len(words) - len(with_words)
             if not (with_words or keep_empty):
@@ -144,24 +185,37 @@ class Encoder:
         """Logs the most frequent OOV words, as a warning if the OOV rate is much above the usual
         rate, by more than chance in few words. With a vocabulary of subwords a warning says that
         words have many more pieces than usual."""
+        unlike = ""
+        if misread := [(word, form) for word, form in self._forms.items() if form]:
+            word, form = misread[0]
+            unlike = (
+                f"words written unlike the training text: {len(misread):,}, such as {brief(word)} "
+                f"for {brief(form)}; read raw text by the method `documents`"
+            )
         if self.vocabulary.has_pieces:
-            self._log_pieces()
+            warnings = self._many_pieces(), unlike
+            if any(warnings):
+                logger.warning("; ".join(filter(None, warnings)))
             return
         num_oov, expected = self._oov.total(), (self.usual_rate or 0) * self._num_words
         listed = frequent_oov(self._oov, self.vocabulary)
         warning = oov_warning(num_oov / max(self._num_words, 1), self.usual_rate)
         if warning and num_oov > expected + 2 * math.sqrt(expected):
-            logger.warning("; ".join(filter(None, (warning, listed, _ADVICE))))
+            others = sum(count for word, count in self._oov.items() if self._other_form(word))
+            advice = _ADVICE if others >= _MISREAD_SHARE * num_oov else ""
+            logger.warning("; ".join(filter(None, (warning, listed, unlike or advice))))
+        elif unlike:
+            logger.warning("; ".join(filter(None, (unlike, listed))))
         elif listed:
             logger.info(listed)
 
-    def _log_pieces(self) -> None:
+    def _many_pieces(self) -> str:
         rate, usual_rate = self._num_ids / max(self._num_words, 1), self.usual_rate
         if usual_rate is None or self._num_words < _FEW_WORDS or rate <= _FACTOR * usual_rate:
-            return
-        logger.warning(
+            return ""
+        return (
             f"the text has {rate:.2f} pieces per word ({usual_rate:.2f} in the run's own test "
-            f"split), because many of its words are rare in the training text; {_ADVICE}"
+            "split), because many of its words are rare in the training text"
         )
 
 
@@ -200,7 +254,7 @@ def vocabulary_warning(rate: float, vocabulary: Vocabulary) -> str:
         return ""
     return (
         f"{100 * rate:.2f}% of the words are out of vocabulary ({100 * usual_rate:.2f}% in the "
-        f"text whose words were counted for the vocabulary); {_ADVICE}"
+        "text whose words were counted for the vocabulary)"
     )
 
 

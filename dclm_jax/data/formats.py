@@ -31,8 +31,8 @@ SENTENCES, _ID = "sentences", "id"
 _QUOTED = re.compile(r'"[^"]*(?:""[^"]*)*"')
 _DIVIDER = re.compile(r"=+(?!\S)")
 _PARAGRAPH_BREAK = re.compile(r"(?>\r\n?|\n)\s*(?:\r\n?|\n)")
-# In tokenized text punctuation is rarely attached to a word.
-_ATTACHED = re.compile(r"\w{2,}[,;!?]")
+ATTACHED = re.compile(r"\w{2,}[,;!?]")
+"""A word with attached punctuation, which is rare in tokenized text."""
 _FIRST_LINES = 100
 
 
@@ -150,7 +150,7 @@ def _sentence_blocks(text: Text) -> Iterator[list[TextLine]]:
 def _parse_lines(text: Text) -> Iterator[Document]:
     first = list(itertools.islice(text.lines, _FIRST_LINES))
     tokens = [token for _, line in first for token in line.split()]
-    attached = list(filter(_ATTACHED.fullmatch, tokens))
+    attached = list(filter(ATTACHED.fullmatch, tokens))
     if len(attached) >= max(5, len(tokens) / 100, 4 * tokens.count(",")):
         text.notes.add("attached", brief(attached[0]))
     text = text._replace(lines=itertools.chain(first, text.lines))

@@ -16,7 +16,7 @@ Shapes: A alternatives, D pairs with an outcome, X runs.
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -24,7 +24,6 @@ import numpy as np
 
 from dclm_jax.data import formats
 from dclm_jax.data.documents import Document, require_free_names, value_text
-from dclm_jax.data.encoding import words_of
 from dclm_jax.data.readers import TextReader
 from dclm_jax.data.records import listed, require_columns
 from dclm_jax.data.vocabulary import FIRST_WORD
@@ -134,9 +133,11 @@ class Outcome:
     correct: dict[str, float]
 
 
-def sentences_of_alternatives(choice: Choice) -> list[list[list[str]]]:
+def sentences_of_alternatives(
+    choice: Choice, words_of: Callable[[Any, str], list[list[str]]]
+) -> list[list[list[str]]]:
     """The sentences of each alternative, lists of words; an `InputError` says that they leave no
-    choice."""
+    choice. `words_of` is `Encoder.words_of`."""
     what = f"{choice.where}: the alternatives are"
     if isinstance(choice.alternatives, str):
         # This is refused.

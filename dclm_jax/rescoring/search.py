@@ -26,7 +26,7 @@ scored given the chosen hypotheses with words, and `context_order` counts only t
 
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -115,7 +115,7 @@ class Rescorer:
         self._readers = list(readers.values())
         self._division = division or [range(len(nbest.segments))]
         vocabulary = encoder.vocabulary
-        counts = {_WORDS: len}
+        counts: dict[str, Callable[[Sequence[str]], int]] = {_WORDS: len}
         if not vocabulary.has_pieces:
             counts[_OOV] = lambda words: _num_oov(words, vocabulary)
         counted = [name for name in counts if name not in nbest.names]

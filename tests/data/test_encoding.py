@@ -56,8 +56,7 @@ def test_oov_words_are_listed_and_warned_of_where_there_are_many(caplog, usual):
         assert record.levelno == logging.WARNING
         assert record.getMessage() == (
             "55.56% of the words are out of vocabulary (1.00% in the run's own test split); "
-            f"results on both texts are not comparable; {LISTED}; check that the text is read like "
-            "the training text (raw or tokenized, case)"
+            f"results on both texts are not comparable; {LISTED}"
         )
     else:
         assert (record.levelno, record.getMessage()) == (logging.INFO, LISTED)
@@ -75,3 +74,30 @@ def test_a_text_of_ids_has_no_oov_words_to_list(caplog):
         list(Encoder(VOCABULARY, usual).documents([["<UNKNOWN> <unk> <UNKNOWN> <UNKNOWN>"]]))
     (message,) = caplog.messages
     assert message.startswith("100.00% of") and "most frequent" not in message
+
+
+def test_advice_on_reading_follows_the_oov_words(caplog):
+    advice = "check that the text is read like the training text (raw or tokenized, case)"
+    list(Encoder(VOCABULARY, 0.01).documents([[["The", "Cat", "zebra", "sat", "on", "it"]]]))
+    assert caplog.messages[-1].endswith(f": Cat 1, The 1, it 1, on 1, sat 1, zebra 1; {advice}")
+    list(Encoder(VOCABULARY, 0.01).documents([[["cat,", "zebra", "sat"]]]))
+    assert caplog.messages[-1].endswith(advice)
+    list(Encoder(VOCABULARY, 0.01).documents([[["the", "zebra", "sat"]]]))
+    assert "check that" not in caplog.messages[-1]
+
+
+def test_strings_of_words_written_unlike_the_training_text_are_warned_of(caplog):
+    unlike = "words written unlike the training text"
+    for sentence, example in (
+        ("The cat sat", "1, such as 'The' for 'the'"),
+        ("the cat.", "1, such as 'cat.' for 'cat'"),
+        ("the Cat, the", "1, such as 'Cat,' for 'cat'"),
+    ):
+        caplog.clear()
+        list(Encoder(VOCABULARY).documents([(part for part in [sentence])]))
+        expected = f"{unlike}: {example}; read raw text by the method `documents`"
+        assert caplog.messages[0].startswith(expected)
+        caplog.clear()
+        # Lists of words are taken as they are, and so are words without a known form.
+        list(Encoder(VOCABULARY).documents([[sentence.split(), "the Zebra sat. <unk>"]]))
+        assert not any(message.startswith(unlike) for message in caplog.messages)
