@@ -7,7 +7,8 @@
         --measures=surprisal,entropy --output=words.tsv
     python -m launch.score --workdir=runs/ccdclm --split=valid --output=scores.html
 
-The surprisal of a word is -log P(word | everything before it in its document), in nats. Every
+The surprisal of a word is -log P(word | everything before it in its document), in nats, or in bits
+with --unit=bits. Every
 sentence ends with <END>, which is predicted too. With a vocabulary of subwords the surprisal is the
 sum over the pieces of the word, and no word is OOV; only the text's own spelling of OOV words, such
 as <unk>, is read and not predicted: its values are empty, and known is 0. With a vocabulary of
@@ -19,7 +20,9 @@ tsv has one row per target (word or <END>). Columns: document, sentence and posi
 surprisal, known (1 or 0), sentence_log_prob, document_log_prob, then columns of the input. A word
 such as NA is written \\NA; dclm_jax.tables.cell_text removes the backslash. Cells of the input that
 are empty or missing (NA, NaN, null, ...) are left empty. launch/recipes.md shows how to read the
-file in R, and how to join the files of two runs.
+file in R, and how to join the files of two runs. With --by=region, tsv has one row per region:
+document, region, words, oov (the number of OOV words), the sums of surprisals and divergences over
+the words, and the other measures of the first word.
 
 jsonl has one line per document, also for a document without words:
     {"id": "docs.txt:1", "unit": "nats", "matmul_precision": "highest", "log_prob": -31.4,
@@ -131,6 +134,15 @@ _SEED = flags.DEFINE_integer(
 _MEASURES = flags.DEFINE_list(
     "measures", [SURPRISAL], f"Measures of every target: {', '.join(WORD_MEASURES)}."
 )
+_BY = flags.DEFINE_list(
+    "by",
+    [],
+    "Columns of the input table; TSV has one row per group of words of a document with equal cells "
+    "in them, such as a region.",
+)
+_UNIT = flags.DEFINE_enum(
+    "unit", "nats", ["nats", "bits"], "Unit of log-probabilities and measures in TSV and jsonl."
+)
 _JOIN = flags.DEFINE_list(
     "join_rows", [], "Columns of the input table; rows with equal cells in them are one document."
 )
@@ -139,11 +151,15 @@ _JOIN = flags.DEFINE_list(
 def main(argv: Sequence[str]) -> None:
     del argv
     _cluster.join()
-    _app.refuse_without("input", "join_rows")
+    _app.refuse_without("input", "join_rows", "by")
     if not _OTHER_CONTEXTS.value:
         _app.refuse_without("other_contexts", "contexts_from", "item", "seed")
     _evaluation.check_data_flags(other_split=_CONTEXTS_FROM.value in SPLITS)
     file_format = _OUTPUT_FORMAT.value or _format_of(_OUTPUT.value)
+    if _BY.value and file_format != "tsv":
+        raise InputError(f"--by has no effect on {file_format}; write TSV, or remove --by")
+    if _UNIT.value != "nats" and file_format == "html":
+        raise InputError("HTML is in nats; write TSV or jsonl, or remove --unit")
     others = measure_columns(_MEASURES.value, no_context_too=_NO_CONTEXT.value)
     lm = _evaluation.restore(ScoringModel)
     # A document without words has a line, too, so that results can be joined with the text. An
@@ -156,7 +172,7 @@ def main(argv: Sequence[str]) -> None:
     surprisals = surprisal_columns(
         no_context_too=_NO_CONTEXT.value, other_contexts=contexts is not None
     )
-    layout = score_files.Layout([*surprisals, *others], lm.matmul_precision)
+    layout = score_files.Layout([*surprisals, *others], lm.matmul_precision, _UNIT.value)
     scored = lm.score(
         documents,
         other_contexts=contexts,
@@ -165,9 +181,13 @@ def main(argv: Sequence[str]) -> None:
     )
     with open_output(_OUTPUT.value) as file, _evaluation.ProgressBar("scoring") as progress:
         scores = score_files.noted_oov(
-            progress.counting(scored), has_pieces=lm.vocabulary.has_pieces
+            progress.counting(scored), _BY.value, has_pieces=lm.vocabulary.has_pieces
         )
-        if file_format == "tsv":
+        if _UNIT.value == "bits":
+            scores = score_files.in_bits(scores)
+        if _BY.value:
+            file.writelines(score_files.group_lines(scores, layout, _BY.value))
+        elif file_format == "tsv":
             file.writelines(score_files.tsv_lines(scores, layout))
         elif file_format == "jsonl":
             file.writelines(score_files.json_lines(scores, layout))

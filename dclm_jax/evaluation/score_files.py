@@ -1,19 +1,29 @@
 """Scored documents and columns of their tables, as JSON lines or TSV."""
 
+import collections
+import dataclasses
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from dclm_jax.data.documents import require_free_names
-from dclm_jax.data.records import listed
-from dclm_jax.evaluation.distributions import NO_CONTEXT, OTHER_COLUMNS, SURPRISAL, WORD_MEASURES
-from dclm_jax.evaluation.score_types import DocumentScore, common_columns
+from dclm_jax.data.records import listed, require_columns
+from dclm_jax.errors import brief
+from dclm_jax.evaluation.distributions import (
+    DIVERGENCE,
+    NO_CONTEXT,
+    OTHER_COLUMNS,
+    SURPRISAL,
+    WORD_MEASURES,
+)
+from dclm_jax.evaluation.score_types import DocumentScore, TokenScore, common_columns
 from dclm_jax.files import json_text
 from dclm_jax.log import logger
 from dclm_jax.tables import present, separated
 
 _TOKEN_COLUMNS = "document", "sentence", "position", "word"
+_RANK = "rank"
 _SUM_COLUMNS = "sentence_log_prob", "document_log_prob"
 _COLUMNS = (*_TOKEN_COLUMNS, "known", *_SUM_COLUMNS, *WORD_MEASURES)
 RESULT_COLUMNS = (*_COLUMNS, *(f"{name}{NO_CONTEXT}" for name in _COLUMNS), *OTHER_COLUMNS)
@@ -26,10 +36,28 @@ class Layout(NamedTuple):
     Attributes:
       measures: names of all measures of every target, surprisals included.
       matmul_precision: precision of products in the model; None for n-gram models.
+      unit: the unit of log-probabilities and measures, other than ranks: "nats" or "bits".
     """
 
     measures: Sequence[str]
     matmul_precision: str | None
+    unit: str = "nats"
+
+
+def in_bits(scores: Iterable[DocumentScore]) -> Iterator[DocumentScore]:
+    """Scores in bits, streamed; ranks have no unit."""
+    for score in scores:
+        sentences = [
+            dataclasses.replace(
+                sentence,
+                measures={
+                    name: values if name.startswith(_RANK) else [x / math.log(2) for x in values]
+                    for name, values in sentence.measures.items()
+                },
+            )
+            for sentence in score.sentences
+        ]
+        yield dataclasses.replace(score, sentences=sentences)
 
 
 def json_lines(scores: Iterable[DocumentScore], layout: Layout) -> Iterator[str]:
@@ -52,7 +80,7 @@ def _json_object(score: DocumentScore, layout: Layout) -> dict[str, Any]:
     return {
         "id": score.id,
         **({"columns": common} if common else {}),
-        "unit": "nats",
+        "unit": layout.unit,
         "matmul_precision": layout.matmul_precision,
         "log_prob": score.log_prob,
         "sentences": sentences,
@@ -78,7 +106,7 @@ def tsv_lines(scores: Iterable[DocumentScore], layout: Layout) -> Iterator[str]:
             )
         for name, sentence, position, word, known, measures, columns in score.rows():
             values = [
-                number_cell(measures[measure], 0 if measure.startswith("rank") else 6)
+                number_cell(measures[measure], 0 if measure.startswith(_RANK) else 6)
                 for measure in layout.measures
             ]
             log_probs = score.sentences[sentence - 1].log_prob, score.log_prob
@@ -87,12 +115,40 @@ def tsv_lines(scores: Iterable[DocumentScore], layout: Layout) -> Iterator[str]:
             yield separated([*cells, *map(number_cell, log_probs), *carried])
 
 
+def group_lines(
+    scores: Iterable[DocumentScore], layout: Layout, by: Sequence[str]
+) -> Iterator[str]:
+    """The names of columns, and one row per group of words of a document with equal cells in the
+    columns `by`, such as a region: the cells, the number of words and of OOV words, the sums of
+    surprisals and divergences, and the other measures of the first word. END, which belongs to no
+    row of the input, is in no group."""
+    yield separated(["document", *by, "words", "oov", *layout.measures])
+    for score in scores:
+        require_columns(by, score.columns, f"document {brief(score.id)}")
+        groups: dict[tuple[str | None, ...], list[TokenScore]] = {}
+        for row in score.rows():
+            if row.position < len(score.sentences[row.sentence - 1].tokens):
+                groups.setdefault(tuple(row.columns[name] for name in by), []).append(row)
+        for cells, rows in groups.items():
+            values = []
+            for measure in layout.measures:
+                of_words = [row.measures[measure] for row in rows]
+                is_sum = measure.startswith((SURPRISAL, DIVERGENCE)) and measure != OTHER_COLUMNS[1]
+                value = math.fsum(of_words) if is_sum else of_words[0]
+                values.append(number_cell(value, 0 if measure.startswith(_RANK) else 6))
+            oov = sum(not row.known for row in rows)
+            yield separated([score.id, *map(present, cells), len(rows), oov, *values])
+
+
 def noted_oov(
-    scores: Iterable[DocumentScore], *, has_pieces: bool = False
+    scores: Iterable[DocumentScore], by: Sequence[str] = (), *, has_pieces: bool = False
 ) -> Iterator[DocumentScore]:
     """The scores, streamed; at the end a note counts the OOV words of documents with columns, such
-    as stimuli, and the documents that have them. A vocabulary of subwords does not predict them."""
+    as stimuli, and the documents that have them, also by the cells in the columns `by` that differ
+    within documents. A vocabulary of subwords does not predict them."""
     num_words = num_oov = num_documents = num_affected = 0
+    affected: collections.Counter[str] = collections.Counter()
+    varying_names = dict.fromkeys(by, False)
     for score in scores:
         yield score
         if score.columns:
@@ -101,6 +157,11 @@ def noted_oov(
             num_oov += oov
             num_documents += 1
             num_affected += oov > 0
+            _, varying = common_columns(score)
+            names = [name for name in by if name in varying]
+            varying_names |= dict.fromkeys(names, True)
+            rows = [row for row in score.rows() if not row.known]
+            affected.update({"/".join(str(row.columns[name]) for name in names) for row in rows})
     if num_oov:
         surprisal = "they have the surprisal of UNKNOWN"
         if has_pieces:
@@ -110,6 +171,10 @@ def noted_oov(
             f"{num_documents:,} documents; {surprisal} (known is 0): leave "
             "these documents out, or replace the words"
         )
+        groups = [f"{cell} {count:,}" for cell, count in affected.most_common(20) if cell]
+        if groups:
+            columns = "/".join(name for name, varies in varying_names.items() if varies)
+            logger.info(f"documents with OOV words by {columns}: {', '.join(groups)}")
 
 
 def number_cell(value: float, digits: int = 6) -> str | None:

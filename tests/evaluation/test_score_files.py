@@ -1,8 +1,13 @@
 """Files of scores: the note about OOV words of stimuli."""
 
+import json
 import logging
+import math
 
-from dclm_jax.evaluation.score_files import noted_oov
+import pytest
+
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation.score_files import Layout, group_lines, in_bits, json_lines, noted_oov
 from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore
 
 
@@ -28,3 +33,44 @@ def test_the_note_counts_oov_words_and_the_stimuli_with_them(caplog):
     with caplog.at_level(logging.INFO):
         assert list(noted_oov(scores[1:2])) == scores[1:2]
     assert not caplog.messages
+
+
+def regions() -> DocumentScore:
+    """Two regions over two sentences; "b" has an OOV word, and END of the first sentence."""
+    cells = [["a", "b", None], ["b", "c", None]]
+    measures = [
+        {"surprisal": [1.0, 2.0, 8.0], "rank": [1.0, 7.0, 1.0], "entropy": [0.5, 0.25, 1.0]},
+        {"surprisal": [3.0, 4.0, 9.0], "rank": [2.0, 3.0, 1.0], "entropy": [0.75, 1.5, 1.0]},
+    ]
+    known = [[True, False, True], [True, True, True]]
+    sentences = [
+        SentenceScore(["w", "w", "<END>"], mask, values)
+        for mask, values in zip(known, measures, strict=True)
+    ]
+    return DocumentScore("d", sentences, {"region": cells, "item": [["1"] * 3] * 2})
+
+
+def test_words_are_summed_by_region(caplog):
+    layout = Layout(["surprisal", "rank", "entropy"], None)
+    header, *rows = group_lines([regions()], layout, ["item", "region"])
+    columns = ["document", "item", "region", "words", "oov", "surprisal", "rank", "entropy"]
+    assert header.rstrip("\n").split("\t") == columns
+    assert [row.rstrip("\n").split("\t") for row in rows] == [
+        ["d", "1", "a", "1", "0", "1.000000", "1", "0.500000"],
+        ["d", "1", "b", "2", "1", "5.000000", "7", "0.250000"],
+        ["d", "1", "c", "1", "0", "4.000000", "3", "1.500000"],
+    ]
+    with pytest.raises(InputError, match="document 'd': there is no column 'verb'; choose from"):
+        list(group_lines([regions()], layout, ["verb"]))
+    caplog.set_level(logging.INFO)
+    list(noted_oov([regions(), score_of("e", [[True]])], ["item", "region"]))
+    assert caplog.messages[-1] == "documents with OOV words by region: b 1"
+
+
+def test_bits_are_nats_over_log_2():
+    (score,) = in_bits([regions()])
+    assert score.log_prob == pytest.approx(-27 / math.log(2))
+    assert score.sentences[1].measures["rank"] == [2.0, 3.0, 1.0]
+    assert score.sentences[0].measures["entropy"] == [x / math.log(2) for x in (0.5, 0.25, 1.0)]
+    (line,) = json_lines([score], Layout(["surprisal"], None, "bits"))
+    assert json.loads(line)["unit"] == "bits" and json.loads(line)["log_prob"] == score.log_prob

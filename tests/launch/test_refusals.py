@@ -14,7 +14,7 @@ FILES = {
     "nbest.txt": "0 ||| w1 ||| ||| 1.0\n",
     "references.txt": "w1\n",
     "weights.json": '{"weights": {"ccdclm": 1}}',
-    "zero.json": '{"weights": {"ccdclm": 0, "score": 0, "words": 0}}',
+    "zero.json": '{"weights": {"ccdclm": 0, "score": 0, "words": 0, "oov": 0}}',
     "none.jsonl": '{"id": "a", "sentences": []}\n',
     "out.jsonl": '{"id": "a", "sentences": ["w1"]}\n{"id": "b", "sentences": []}\n',
     "regions.csv": "item,condition,region,text\n1,a,subject,w1 w2\n1,b,verb,w6 w7\n",
@@ -112,7 +112,7 @@ prepare --output=new --corpus=bbc --input=x --train=lines.txt => --train cannot 
 prepare --output=new --corpus=bbc --input=x --format=prose => format has no effect on text that is
 
 reading_times --workdir=run --input=times.csv --time=ms => \
-story 'a', row 1: there is no column 'ms'; choose from: 'story', 'time',
+row 1: there is no column 'ms'; choose from: 'story', 'time',
 reading_times --workdir=run --input=times.csv --predictors=gpt3 => there is no column 'gpt3'
 reading_times --workdir=run --input=times.tsv --words=times.tsv => \
 --input and --words are both times.tsv; choose two files
