@@ -73,7 +73,7 @@ ROLLING = 'output_type: loglikelihood_rolling\ndoc_to_text: ""\n'
 
 
 @pytest.mark.parametrize("kind", ["lines", "raw"])
-def test_nats_are_those_of_evaluate(harness, runs, kind, tmp_path):
+def test_nats_are_those_of_evaluate(harness, runs, kind, tmp_path, caplog):
     words = dclm_jax.restore(runs[kind]).vocabulary.entries[3:]
     if kind == "lines":
         sentences = [[" ".join(words[:n]), "unheard", " ".join(words[n:])] for n in range(1, 6)]
@@ -90,7 +90,7 @@ def test_nats_are_those_of_evaluate(harness, runs, kind, tmp_path):
         "evaluate",
         f"--workdir={runs[kind]}",
         f"--input={file}",
-        f"--output={json_file}",
+        f"--metrics={json_file}",
         quiet=False,
     )
     expected = json.loads(json_file.read_text())
@@ -109,7 +109,7 @@ def test_nats_are_those_of_evaluate(harness, runs, kind, tmp_path):
     assert of_bytes["byte_perplexity"] == pytest.approx(math.exp(-answer / size), rel=1e-6)
 
 
-def test_multiple_choice_chooses_the_likeliest_continuation(harness, runs, tmp_path):
+def test_multiple_choice_chooses_the_likeliest_continuation(harness, runs, tmp_path, caplog):
     lm = dclm_jax.restore(runs["lines"])
     words = lm.vocabulary.entries[3:]
     items = [
@@ -143,7 +143,7 @@ def test_multiple_choice_chooses_the_likeliest_continuation(harness, runs, tmp_p
         assert [log_prob for log_prob, _ in answers] == pytest.approx(log_probs, rel=1e-5)
 
 
-def test_greedy_words_are_generated_and_are_right(harness, runs, tmp_path):
+def test_greedy_words_are_generated_and_are_right(harness, runs, tmp_path, caplog):
     """The likeliest word or END is greedy and generated, and no other word is."""
     lm = dclm_jax.restore(runs["lines"])
     words = lm.vocabulary.entries[3:]
@@ -170,17 +170,19 @@ def test_answers_of_unknown_words_are_named(harness, runs, tmp_path, caplog):
     )
     chance = [{"choices": ["unheard", "absent"]}, {"choices": [f"{word} x", f"{word} y"]}]
     write_task(tmp_path, "chance", chance, config)
-    write_task(tmp_path, "known", [{"choices": [word, "absent"]}], config)
+    write_task(tmp_path, "known", [{"choices": [" ".join([word] * 9), "absent"]}], config)
     write_task(
         tmp_path,
         "last",
         [{"word": "unheard"}, {"word": word}],
         f"output_type: loglikelihood\ndoc_to_text: {word}\ndoc_to_target: ' {{{{word}}}}'\n",
     )
-    with caplog.at_level(logging.WARNING, "dclm_jax.lm_eval"):
+    with caplog.at_level(logging.WARNING, "dclm_jax"):
         evaluate(harness, runs["lines"], tmp_path, ["chance", "known", "last"])
     messages = [
-        record.getMessage() for record in caplog.records if record.name == "dclm_jax.lm_eval"
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "dclm_jax" and record.module == "lm_eval"
     ]
     equal = "items the answers are equal for the model, because they differ only in words outside"
     assert len(messages) == 3
@@ -210,7 +212,7 @@ def test_bad_arguments_are_refused(harness, runs, arguments, message):
     assert message in str(error.value)
 
 
-def test_tasks_that_generate_text_are_refused(harness, runs, tmp_path):
+def test_tasks_that_generate_text_are_refused(harness, runs, tmp_path, caplog):
     config = "output_type: generate_until\ndoc_to_text: text\ndoc_to_target: text\n"
     write_task(tmp_path, "written", [{"text": "it"}], f"{config}metric_list: [{{metric: acc}}]\n")
     with pytest.raises(InputError, match="the task written generates text"):
