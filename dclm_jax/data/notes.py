@@ -60,7 +60,8 @@ class Notes:
         self._tags: collections.Counter[str] = collections.Counter()
 
     def add(self, kind: str, example: str = "", size: int = 1) -> None:
-        """Counts a kind, a key of _NOTES, "markup" or "unspaced"; the largest is the example."""
+        """Counts a kind: a key of _NOTES, "markup", "mojibake" or "unspaced"; the largest is the
+        example."""
         self._counts[kind] += 1
         self._sizes[kind] += size
         if size > self._largest.get(kind, (0, ""))[0]:
@@ -71,7 +72,7 @@ class Notes:
         self._tags[name] += 1
 
     def warnings(self, num_words: int, num_characters: int, *, is_raw: bool) -> Iterator[str]:
-        """Warnings of frequent HTML and of text that is not divided into words.
+        """Warnings of frequent HTML, wrong characters and text that is not divided into words.
 
         Args:
           num_words: number of words of the text.
@@ -83,6 +84,12 @@ class Notes:
             yield (
                 f"HTML tags and character references: {count:,} in {num_words:,} words, such as "
                 f"{self._largest['markup'][1]}; add --strip_html to remove them"
+            )
+        if count := self._counts["mojibake"]:
+            yield (
+                f"lines that are UTF-8, and have wrong characters in the encoding of --encoding: "
+                f"{count:,}, such as {brief(self._largest['mojibake'][1])}; remove --encoding, or "
+                "convert the files that are not UTF-8"
             )
         words, letters = self._counts["unspaced"], self._sizes["unspaced"]
         is_undivided = is_raw or letters > words * _UNDIVIDED_LETTERS

@@ -18,9 +18,12 @@ from dclm_jax.data.notes import Notes, as_words, note_words
 from dclm_jax.data.records import RECORDS, Record, records, require_characters
 from dclm_jax.data.text_files import (
     UTF8,
+    EncodingError,
     TextLine,
     file_label,
     input_files,
+    is_encoded,
+    is_utf8_misread,
     name_suffix,
     read_lines,
 )
@@ -132,10 +135,27 @@ class TextReader:
 
     def _texts(self, path: str | pathlib.Path) -> Iterator[tuple[TextFormat, Text]]:
         """The format and the lines of each text of an input."""
-        for file in input_files(path):
+        files = input_files(path)
+        for file in files:
             format = format_of_name(file) or self.options.format
-            lines = read_lines(file, encoding=self.encoding)
-            yield format, self.text(lines, file_label(file, path), str(file))
+            yield format, self.text(self._lines(file, files), file_label(file, path), str(file))
+
+    def _lines(self, file: pathlib.Path, files: Sequence[pathlib.Path]) -> Iterator[TextLine]:
+        """The lines of one of the files of an input; notes count lines in another encoding."""
+        try:
+            for line in read_lines(file, encoding=self.encoding):
+                if is_utf8_misread(line.text, self.encoding):
+                    self.notes.add("mojibake", line.text.strip())
+                yield line
+        except EncodingError as error:
+            are_encoded = [is_encoded(other, self.encoding) for other in files]
+            if not any(are_encoded):
+                raise
+            raise InputError(
+                f"{error}; of {len(files):,} files {are_encoded.count(False):,} are not "
+                f"{self.encoding}, and {are_encoded.count(True):,} are and need it: convert the "
+                f"others (iconv -f cp1252 -t {self.encoding})"
+            ) from error
 
     def text(self, lines: Iterator[TextLine], label: str, source: str) -> Text:
         """A text of the input; see `formats.Text`."""

@@ -142,7 +142,7 @@ def decode(
             # The byte order mark.
             yield TextLine(number, line.removeprefix("\ufeff") if number == 1 else line)
     except UnicodeError as error:
-        raise InputError(
+        raise EncodingError(
             f"{source}: not valid {encoding} after line {number} ({error}); change --encoding"
         ) from error
     finally:
@@ -158,6 +158,35 @@ def _require_text(line: str, source: str) -> None:
             raise InputError(f"{source}: {remedy}")
     if line[_TAR_MARK] == "ustar":
         raise InputError(f"{source}: is a tar archive; unpack it (tar -xf)")
+
+
+class EncodingError(InputError):
+    """A file whose bytes are no text in the encoding."""
+
+
+def is_encoded(file: pathlib.Path, encoding: str) -> bool | None:
+    """Whether a text file is valid in an encoding; None if it has only ASCII characters."""
+    is_ascii = True
+    try:
+        for line in read_lines(file, encoding=encoding):
+            is_ascii = is_ascii and line.text.isascii()
+    except EncodingError:
+        return False
+    except InputError:
+        # Another fault is found when the file is read.
+        return None
+    return None if is_ascii else True
+
+
+def is_utf8_misread(text: str, encoding: str) -> bool:
+    """Whether text that was decoded by another encoding is valid UTF-8 with other characters."""
+    if text.isascii() or encoding == UTF8 or "\n".encode(encoding) != b"\n":
+        return False
+    try:
+        text.encode(encoding).decode(UTF8)
+    except UnicodeError:
+        return False
+    return True
 
 
 def checked_encoding(encoding: str) -> str:
@@ -183,7 +212,7 @@ def _decoded(line: str, where: str, encodings: tuple[str, ...]) -> str:
     try:
         return content.decode(name)
     except UnicodeDecodeError as error:
-        raise InputError(
+        raise EncodingError(
             f"{where}: not valid {name.upper() if name == UTF8 else name}: the byte "
             f"0x{content[error.start]:02x} at position {error.start + 1}; set --encoding, such as "
             "cp1252, latin-1 or utf-16"

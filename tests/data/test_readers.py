@@ -273,3 +273,30 @@ def test_what_may_not_be_read_is_refused(tmp_path):
                 read(path)
     finally:
         os.seteuid(0)
+
+
+def test_a_folder_of_two_encodings_is_refused_with_the_numbers_of_files(tmp_path):
+    for name, text in (("a.txt", "caf\u00e9"), ("b.txt", "plain"), ("c.txt", "na\u00efve")):
+        write(tmp_path / name, f"{text}\n".encode())
+    write(tmp_path / "d.txt", "caf\u00e9\n".encode("cp1252"))
+    message = (
+        "d.txt:1: not valid UTF-8: .*; of 4 files 1 are not utf-8, and 2 are and need it: conv"
+    )
+    with pytest.raises(InputError, match=message):
+        read(tmp_path)
+    # Without other characters in the other files, --encoding is the remedy.
+    for name in "ac":
+        write(tmp_path / f"{name}.txt", "plain\n")
+    with pytest.raises(InputError, match=r"d.txt:1: .*set --encoding, such as cp1252.*utf-16$"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "latin-1"])
+def test_utf8_in_another_encoding_is_warned_of(tmp_path, encoding, warns):
+    path = write(tmp_path / "t.txt", "caf\u00e9\nplain\nna\u00efve\n".encode())
+    with warns("have wrong characters in the encoding of --encoding: 2, such as 'cafÃ©'; remove"):
+        list(read_documents(path, encoding=encoding))
+    path = write(tmp_path / "t.txt", "caf\u00e9\n".encode(encoding))
+    assert [document.sentences for document in read_documents(path, encoding=encoding)]
+    path = write(tmp_path / "t.txt", "caf\u00e9\n".encode("utf-16"))
+    assert list(read_documents(path, encoding="utf-16"))
