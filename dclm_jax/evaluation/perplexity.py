@@ -168,6 +168,8 @@ class Perplexity:
 
     def __str__(self) -> str:
         bits = f"{self.bits_per_word:.4f} bits per word"
+        if self.oov_words:
+            bits += " (an OOV word has only the bits of UNKNOWN)"
         if self.bits_per_character is not None:
             bits += f", {self.bits_per_character:.4f} bits per character"
         lines = [

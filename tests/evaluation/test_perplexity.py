@@ -63,7 +63,8 @@ def test_sums_by_hand_as_text_and_json():
     """Known targets are all but the 2 of the first sentence and the word of the last one."""
     result = perplexity_of(fake_scorer(NLL), DOCUMENTS)
     assert str(result) == (
-        "perplexity 5.5527 = exp(12.00 nats / 7 targets); 4.3281 bits per word\n"
+        "perplexity 5.5527 = exp(12.00 nats / 7 targets); 4.3281 bits per word "
+        "(an OOV word has only the bits of UNKNOWN)\n"
         "perplexity (in-vocabulary) 3.3201 = exp(6.00 nats / 5 targets)\n"
         "2 documents, 3 sentences, 4 words, 50.00% out of vocabulary; vocabulary 10\n"
         "counting: END is predicted and counted, START never is"
