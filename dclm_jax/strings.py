@@ -80,7 +80,7 @@ def sentences_of(lm: TextScorer, text: str) -> WordLists:
     reader = TextReader(lm.string_options())
     text = reader.cleaned(text)
     if reader.options.format == "prose":
-        sentences = reader.tokenizer.sentences(formats.paragraphs(text))
+        sentences = reader.tokenizer.sentences(formats.paragraphs(text, None))
     else:
         sentences = [line.split() for line in io.StringIO(text, newline=None)]
     (document,) = reader.written([Document("", sentences)], keep_empty=True)

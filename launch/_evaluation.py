@@ -144,14 +144,21 @@ def read_words(
 ) -> Iterator[Document]:
     """The documents of --input, or of --data and --split with <UNKNOWN> for OOV words; see
     `readers.read_documents` for the other arguments."""
-    if flags.FLAGS.input is not None:
-        return text_reader([lm], joined_by).documents(flags.FLAGS.input, keep_empty=keep_empty)
+    if (path := flags.FLAGS.input) is not None:
+        return counted(text_reader([lm], joined_by), path, keep_empty)
     directory = runs.corpus_of([lm], flags.FLAGS.data)
     dataset = datasets.open_split(lm.vocabulary, directory, flags.FLAGS.split)
     return (
         Document(document.id, list(map(lm.vocabulary.decode, document.sentences)))
         for document in dataset.documents
     )
+
+
+def counted(reader: TextReader, path: str, keep_empty: bool = False) -> Iterator[Document]:
+    """The documents of a text; at the end a note counts them."""
+    yield from reader.documents(path, keep_empty=keep_empty)
+    if not reader.notes.has_paragraphs:
+        logger.info(reader.size_text(path))
 
 
 def notify_of_saved(results: Results) -> None:

@@ -63,7 +63,7 @@ def main(argv: Sequence[str]) -> None:
     if not path or (os.path.isfile(path) and not os.path.getsize(path)):
         documents = iter([readers.Document("new", [])])
     else:
-        documents = _evaluation.text_reader([lm]).documents(path)
+        documents = _evaluation.counted(_evaluation.text_reader([lm]), path)
     generated = lm.generate(
         documents,
         _NUM_SENTENCES.value,

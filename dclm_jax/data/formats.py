@@ -5,6 +5,7 @@
 
 import bisect
 import functools
+import io
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -147,12 +148,17 @@ def _sentence_blocks(text: Text) -> Iterator[list[TextLine]]:
     return _blocks(text.lines, lambda line: _is_blank(line) or _is_divider(line, text.notes))
 
 
-def _parse_lines(text: Text) -> Iterator[Document]:
-    first = list(itertools.islice(text.lines, _FIRST_LINES))
-    tokens = [token for _, line in first for token in line.split()]
+def _note_attached(first: Iterable[str], notes: Notes) -> None:
+    """Notes attached punctuation in the first tokenized lines or sentences of a text."""
+    tokens = [token for line in first for token in line.split()]
     attached = list(filter(ATTACHED.fullmatch, tokens))
     if len(attached) >= max(5, len(tokens) / 100, 4 * tokens.count(",")):
-        text.notes.add("attached", brief(attached[0]))
+        notes.add("attached", brief(attached[0]))
+
+
+def _parse_lines(text: Text) -> Iterator[Document]:
+    first = list(itertools.islice(text.lines, _FIRST_LINES))
+    _note_attached((line for _, line in first), text.notes)
     text = text._replace(lines=itertools.chain(first, text.lines))
     for block in _sentence_blocks(text):
         yield Document(
@@ -179,7 +185,7 @@ def _parse_tagged(text: Text) -> Iterator[Document]:
 
 def _parse_prose(text: Text) -> Iterator[Document]:
     for block in _blocks(text.lines, lambda line: _is_divider(line, text.notes)):
-        if texts := paragraphs(text.cleaned("".join(line for _, line in block))):
+        if texts := paragraphs(text.cleaned("".join(line for _, line in block)), None):
             text.notes.has_paragraphs |= len(texts) > 1
             first = next(line.number for line in block if not _is_blank(line))
             yield _divided(text, f"{text.label}:{first}", texts)
@@ -200,9 +206,16 @@ def _parse_jsonl(text: Text) -> Iterator[Document]:
 
     for are_tokenized, group in itertools.groupby(_records(text, "jsonl"), is_tokenized):
         if are_tokenized:
-            yield from (_tokenized(text, record) for record in group)
+            first = list(itertools.islice(group, _FIRST_LINES))
+            sentences = (s for record in first for s in _listed(record.cells[SENTENCES]))
+            _note_attached((s for s in sentences if isinstance(s, str)), text.notes)
+            yield from (_tokenized(text, record) for record in itertools.chain(first, group))
         else:
             yield from _raw_documents(text, "jsonl", group)
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()
 
 
 def _tokenized(text: Text, record: Record) -> Document:
@@ -266,7 +279,9 @@ def _raw_documents(text: Text, kind: str, group: Iterable[Record]) -> Iterator[D
         parts = [cells[text.key] for cells in of_regions]
         rows = [_without(cells, (text.key, _ID)) for cells in of_regions]
         name = text.named(name, number)
-        yield _divided(text, name, paragraphs("\n".join(parts)), rows if any(rows) else (), parts)
+        # A region of a joined text may begin with =.
+        of_text = paragraphs("\n".join(parts), None if text.joined_by else text.notes)
+        yield _divided(text, name, of_text, rows if any(rows) else (), parts)
 
 
 def _with_raw_text(text: Text, kind: str, record: Record) -> Record:
@@ -293,9 +308,18 @@ def _with_raw_text(text: Text, kind: str, record: Record) -> Record:
     return Record(where, number, cells if is_table else _without(cells, (SENTENCES,)))
 
 
-def paragraphs(cell: str) -> prose.Paragraphs:
-    """The paragraphs of a cell with raw text, divided by blank lines."""
-    return prose.nonempty_paragraphs(_PARAGRAPH_BREAK.split(cell))
+def paragraphs(text: str, notes: Notes | None) -> prose.Paragraphs:
+    """The paragraphs of a cell or string of raw text, divided by blank lines and by lines that
+    begin with =, whose titles `notes` count. Without `notes` such lines are text."""
+    if notes is not None and "=" in text:
+        lines = itertools.starmap(TextLine, enumerate(io.StringIO(text, newline=None), start=1))
+        text = "".join("\n\n" if _is_divider(line, notes) else line.text for line in lines)
+    return prose.nonempty_paragraphs(_PARAGRAPH_BREAK.split(text))
+
+
+def text_document(text: Text, name: str, string: str) -> Document:
+    """The document of a string of raw text."""
+    return _divided(text, name, paragraphs(text.cleaned(string), text.notes))
 
 
 PARSERS: dict[TextFormat, Callable[[Text], Iterator[Document]]] = {

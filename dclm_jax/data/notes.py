@@ -16,7 +16,7 @@ from dclm_jax.data.documents import NO_FORM, TextOptions
 from dclm_jax.errors import brief
 
 _NOTES = {
-    "title": "titles in lines that begin with = and end a document: {count:,}; title words "
+    "title": "titles in lines that begin with =: {count:,}; title words "
     "omitted: {size:,}, such as {example}",
     "attached": "punctuation is attached to words, such as {example}; if this is raw text, add "
     "--format=prose",

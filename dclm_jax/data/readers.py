@@ -220,10 +220,13 @@ class TextReader:
             logger.warning(f"{name}: {warning}")
         if self.notes.has_paragraphs:
             logger.info(
-                f"{name}: documents: {self._num_documents:,}, with {self._num_sentences:,} "
-                "sentences; a blank line ends a paragraph, and only a line that begins with = ends "
-                "a document"
+                f"{self.size_text(name)}; a blank line ends a paragraph, and only a line that "
+                "begins with = ends a document"
             )
+
+    def size_text(self, name: str | pathlib.Path) -> str:
+        """The numbers of documents and sentences that were read."""
+        return f"{name}: documents: {self._num_documents:,}, with {self._num_sentences:,} sentences"
 
 
 def _of_written(words: list[list[str]], values: list[list[Parsed]]) -> list[list[Parsed]]:
@@ -239,12 +242,18 @@ def parse_documents(
     options: TextOptions,
     name: str = "text",
 ) -> list[Document]:
-    """The documents in a string, read as `read_documents` reads a file and named NAME:LINE; a
-    single document is named NAME. Notes are warnings, which Python prints by default."""
+    """The documents in a string. Raw text is one document, like a cell of a table, in which a line
+    that begins with = ends a paragraph. Other text is read as `read_documents` reads a file; its
+    documents are named NAME:LINE, or NAME if there is one. Notes are warnings, which Python prints
+    by default."""
     require_characters(text, name)
     reader = TextReader(options)
     lines = itertools.starmap(TextLine, enumerate(io.StringIO(text, newline=None), start=1))
-    parsed = reader.parsed(options.format, reader.text(lines, name, name))
+    source = reader.text(lines, name, name)
+    if options.format == "prose":
+        parsed = iter([formats.text_document(source, name, text)])
+    else:
+        parsed = reader.parsed(options.format, source)
     documents = list(reader.written(parsed))
     reader.finish(name, logging.WARNING)
     if len(documents) == 1 and documents[0].id.startswith(f"{name}:"):

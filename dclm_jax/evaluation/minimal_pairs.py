@@ -83,7 +83,7 @@ def read_alternatives(path: str, names: Sequence[str], reader: TextReader) -> It
     equal: list[str] = []
 
     def read(name: str, text: str) -> list[list[str]]:
-        sentences = tokenizer.sentences(formats.paragraphs(reader.cleaned(text)))
+        sentences = tokenizer.sentences(formats.paragraphs(reader.cleaned(text), reader.notes))
         (document,) = reader.written([Document("", sentences)], keep_empty=True)
         if not any(document.sentences):
             raise InputError(f"{where}: {brief(name)} has no words; add its text")

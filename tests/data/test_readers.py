@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dclm_jax.data.documents import Document, TextOptions
-from dclm_jax.data.readers import TextReader, read_documents
+from dclm_jax.data.readers import TextReader, parse_documents, read_documents
 from dclm_jax.errors import InputError
 from tests.data.support import empty, read, sentences_of, write
 
@@ -300,3 +300,36 @@ def test_utf8_in_another_encoding_is_warned_of(tmp_path, encoding, warns):
     assert [document.sentences for document in read_documents(path, encoding=encoding)]
     path = write(tmp_path / "t.txt", "caf\u00e9\n".encode("utf-16"))
     assert list(read_documents(path, encoding="utf-16"))
+
+
+def test_punctuation_attached_in_strings_of_json_lines_is_noted(tmp_path, caplog):
+    caplog.set_level("INFO", "dclm_jax")
+    records = [{"sentences": ["Well, it rained.", "Yes, we left, too."]} for _ in range(3)]
+    path = write(tmp_path / "t.jsonl", "\n".join(map(json.dumps, records)))
+    assert len(read(path)) == 3
+    note = "punctuation is attached to words, such as 'Well,'; if this is raw text, add"
+    assert sum(note in message for message in caplog.messages) == 1
+    caplog.clear()
+    # Lists of words are taken as they are.
+    lists = [
+        {"sentences": [sentence.split() for sentence in record["sentences"]]} for record in records
+    ]
+    read(write(path, "\n".join(map(json.dumps, lists))))
+    assert not caplog.messages
+
+
+def test_a_title_in_a_cell_and_in_a_string_is_omitted_and_counted(tmp_path, caplog):
+    pytest.importorskip("sacremoses")
+    caplog.set_level("INFO", "dclm_jax")
+    text = "It rained.\n== The history ==\nWe left =5.\n"
+    (in_string,) = parse_documents(text, TextOptions(format="prose"), "t")
+    expected = [["It", "rained", "."], ["We", "left", "=", "5", "."]]
+    assert in_string == Document("t", expected)
+    title = "titles in lines that begin with =: 1; title words omitted"
+    assert sum(title in message for message in caplog.messages) == 1
+    table = write(tmp_path / "t.csv", f'text\n"{text}"\n')
+    assert sentences_of(table) == [expected]
+    assert sum(title in message for message in caplog.messages) == 2
+    regions = write(tmp_path / "r.csv", "id,text\n1,It is\n1,= 5.\n")
+    (joined,) = read_documents(regions, joined_by=["id"])
+    assert joined.sentences == [["It", "is", "=", "5", "."]]

@@ -85,7 +85,7 @@ def test_sentences_and_unknown_words_are_reported(tmp_path):
     lines = report("--min_count=3", "--unknown_token=<unk>")
     assert not any(line.startswith("note: ") for line in lines[6:])
     assert lines[:6] == [
-        f"note: {text}: titles in lines that begin with = and end a document: 1; title words "
+        f"note: {text}: titles in lines that begin with =: 1; title words "
         "omitted: 2, such as '= the cat'",
         "first sentences of train, OOV words in [brackets]:",
         "  the [cat] [sat] [.]",

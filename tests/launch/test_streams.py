@@ -44,10 +44,7 @@ def test_text_goes_out_as_utf8(space):
 
 
 TITLED = "= A title\nw1 w2\n"
-NOTE = (
-    "note: {}: titles in lines that begin with = and end a document: 1; title words omitted: 2, "
-    "such as '= A title'"
-)
+NOTE = "note: {}: titles in lines that begin with =: 1; title words omitted: 2, such as '= A title'"
 
 
 def test_notes_and_warnings_are_on_standard_error_beside_a_result(space, tmp_path):
@@ -56,9 +53,10 @@ def test_notes_and_warnings_are_on_standard_error_beside_a_result(space, tmp_pat
     (run / "checkpoints" / "best" / "999").mkdir()
     arguments = ("score", f"--workdir={run}", f"--input={text}", "--output_format=tsv")
     done = launch(*arguments, quiet=False)
-    damaged, other, note = done.stderr.splitlines()
+    damaged, other, note, size = done.stderr.splitlines()
     assert damaged.startswith(f"warning: {run}/checkpoints/best/999 cannot be used: ")
     assert other.startswith("warning: using step ") and note == NOTE.format(text)
+    assert size == f"note: {text}: documents: 1, with 1 sentences"
     fewer = launch(*arguments, "--verbosity=-1", quiet=False)
     assert (fewer.stdout, fewer.stderr) == (done.stdout, f"{damaged}\n{other}\n")
 

@@ -10,6 +10,7 @@ import pytest
 import dclm_jax
 from dclm_jax.data.corpus import read_manifest
 from dclm_jax.data.documents import TextOptions
+from dclm_jax.data.readers import read_documents
 from tests.launch.support import Workspace, launch, refuse, scored
 
 REVIEW = "“It’s Fine.” She slept."
@@ -71,11 +72,11 @@ def test_tables_and_raw_text_are_read_like_those_of_training(
     assert record["id"] == ("raw.txt:1" if name == "raw.txt" else "a")
 
 
-def test_flags_that_read_text_unlike_in_training_warn(raw_run, tmp_path, warns):
+def test_flags_that_read_text_unlike_in_training_warn(raw_run, tmp_path):
     article, words = tmp_path / "article.txt", tmp_path / "words.jsonl"
     article.write_text(ARTICLE)
-    with warns("title words omitted: 1,"):
-        documents = dclm_jax.restore(raw_run).documents(ARTICLE)
+    options = dclm_jax.restore(raw_run).string_options()
+    documents = list(read_documents(article, options))
     records = [json.dumps({"sentences": document.sentences}) for document in documents]
     words.write_text("".join(f"{record}\n" for record in records))
 
