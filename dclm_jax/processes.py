@@ -12,6 +12,8 @@ import functools
 import itertools
 import json
 import os
+import re
+import socket
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -28,6 +30,10 @@ DEVICES = "devices"
 
 _TASKS_OF_A_STEP = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE")
 """Variables that Slurm's srun and Open MPI's mpirun set to the number of tasks."""
+
+_NODES = "SLURM_STEP_NODELIST"
+_FIRST_NODE = re.compile(r"([^,\[]*)(?:\[(\w+))?")
+"""The first host in a list of hosts of Slurm, such as node[001-003,007]."""
 
 _calls = itertools.count(1)
 
@@ -60,8 +66,12 @@ def start(
     """
     is_scheduled = coordinator_address is None and num_processes is None and process_id is None
     if is_scheduled:
-        if not _scheduler_variables():
+        if not (variables := _scheduler_variables()):
             return
+        if variables[0] == _TASKS_OF_A_STEP[0] and (nodes := os.environ.get(_NODES)):
+            first = _FIRST_NODE.match(nodes)
+            assert first
+            _require_address("".join(filter(None, first.groups())), f"{_NODES}={nodes}")
     elif coordinator_address is None or num_processes is None or process_id is None:
         raise InputError(
             "only some of coordinator_address, num_processes and process_id are set; set all or "
@@ -74,6 +84,9 @@ def start(
             f"process_id is {process_id} of {num_processes} processes; "
             "expected 0 up to num_processes - 1"
         )
+    if coordinator_address is not None:
+        host = coordinator_address.rpartition(":")[0]
+        _require_address(host.strip("[]"), f"coordinator_address={coordinator_address}")
     jax.config.update("jax_enable_preemption_service", stops_together)
     try:
         jax.distributed.initialize(coordinator_address, num_processes, process_id)
@@ -85,6 +98,17 @@ def start(
             f"{variables}: a job of several processes, in which JAX finds no process 0 ({error}); "
             "set --coordinator_address=HOST:PORT, --num_processes and --process_id, or unset these "
             "variables for a single process"
+        ) from error
+
+
+def _require_address(host: str, source: str) -> None:
+    """Refuses a host without an address, for which JAX would wait and then end the process."""
+    try:
+        socket.getaddrinfo(host, None)
+    except (OSError, UnicodeError) as error:
+        raise InputError(
+            f"{source}: the host {host!r} of process 0 has no address ({error}); set "
+            "--coordinator_address=HOST:PORT with a name or number that all hosts know"
         ) from error
 
 

@@ -1,6 +1,7 @@
 """A trained model as people use it in Python: tables, mixtures, raw text, what it prints."""
 
 import dataclasses
+import json
 import math
 import pickle
 import re
@@ -15,6 +16,7 @@ from dclm_jax.data.corpus import TrainingText
 from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.readers import read_documents
 from dclm_jax.errors import InputError
+from dclm_jax.training import workdir
 from tests.test_read_document import TEXT, language_model
 
 DOCUMENTS = [TEXT, ["dogs bark .", "the unheard dogs ."]]
@@ -418,6 +420,20 @@ def test_a_run_of_an_earlier_version_is_refused_in_one_line(uninterrupted, tmp_p
     text.write_text(re.sub('"format": "[a-z]+"', '"format": "auto"', text.read_text()))
     with pytest.raises(InputError, match="text.json: options.format is 'auto'.*; train again by"):
         dclm_jax.restore(run)
+
+
+def test_a_run_with_a_text_option_of_a_later_version_is_refused(uninterrupted, tmp_path):
+    run = shutil.copytree(uninterrupted, tmp_path / "run")
+    text = json.loads((run / "text.json").read_text())
+    (run / "text.json").write_text(json.dumps(text | {"options": {"stem": True}}))
+    with pytest.raises(InputError, match="text.json: options has 'stem', which is no text option"):
+        dclm_jax.restore(run)
+
+
+def test_an_installation_without_pretrained_models_says_so(monkeypatch, tmp_path):
+    monkeypatch.setattr(workdir, "_PRETRAINED", tmp_path / "package.zip")
+    with pytest.raises(InputError, match=r"pretrained model \(.*package.zip has none: install the"):
+        dclm_jax.restore("english")
 
 
 def test_a_run_with_another_option_of_the_model_is_refused_in_one_line(uninterrupted, tmp_path):

@@ -12,6 +12,7 @@ import jax
 
 from dclm_jax import files, models, storage
 from dclm_jax.data.corpus import TrainingText
+from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.subwords import load_vocabulary
 from dclm_jax.data.vocabulary import VOCABULARY_FILE, Vocabulary
 from dclm_jax.errors import InputError, brief
@@ -35,14 +36,21 @@ def pretrained_models() -> list[str]:
     return sorted(path.parent.name for path in _PRETRAINED.glob(f"*/{CONFIG_FILE}"))
 
 
+def _pretrained() -> str:
+    """The pretrained models, for a message."""
+    if names := pretrained_models():
+        return f"a pretrained model: {', '.join(names)}"
+    return f"a pretrained model ({_PRETRAINED} has none: install the package by pip)"
+
+
 def located(run: storage.PathLike) -> storage.PathLike:
     """The workdir of a run, or the folder of a pretrained model in place of its name, unless the
     current directory has a run of this name. A path that is not UTF-8 is refused."""
     name = os.fspath(run) if isinstance(run, str | os.PathLike) else None
     if not isinstance(name, str):
         raise InputError(
-            f"the run is {brief(run)}; expected the path of a workdir or of a saved model, or the "
-            f"name of a pretrained model: {', '.join(pretrained_models())}"
+            f"the run is {brief(run)}; expected the path of a workdir or of a saved model, or "
+            f"{_pretrained()}"
         )
     try:
         os.path.abspath(name).encode()
@@ -76,8 +84,7 @@ def read_config(workdir: storage.Location) -> dict[str, Any]:
     """The saved configuration of a run, with at least model.name and data.directory."""
     path = workdir / CONFIG_FILE
     if not path.is_file():
-        names = pretrained_models()
-        choice = f"the workdir of a run, or a pretrained model: {', '.join(names)}"
+        choice = f"the workdir of a run, or {_pretrained()}"
         if inside := sorted(str(config.parent) for config in workdir.glob(f"*/{CONFIG_FILE}")):
             choice = f"one of the runs inside: {', '.join(inside[:_NAMED])}"
         raise InputError(f"{workdir} has no run: {CONFIG_FILE} is missing; choose {choice}")
@@ -115,6 +122,10 @@ def read_training_text(workdir: Path) -> TrainingText:
     if not path.is_file() and not (workdir / saved_model.PARAMS_FILE).exists():
         return TrainingText()
     try:
+        saved = files.read_json(path, dict[str, Any]).get("options")
+        known = {field.name for field in dataclasses.fields(TextOptions)}
+        if isinstance(saved, dict) and (unknown := [name for name in saved if name not in known]):
+            raise InputError(f"{path}: options has {brief(unknown[0])}, which is no text option")
         return files.read_json(path, TrainingText)
     except InputError as error:
         raise InputError(f"{error}; train again by the current version") from error

@@ -215,6 +215,24 @@ def test_variables_of_a_scheduler_without_an_address_are_named(monkeypatch, vari
     assert "--coordinator_address=HOST:PORT, --num_processes and --process_id" in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "host"),
+    [
+        ("no-such-host.invalid", "no-such-host.invalid"),
+        ("gone[007-009,12],b", "gone007"),
+        ("absent.invalid,b", "absent.invalid"),
+    ],
+)
+def test_a_host_without_an_address_is_refused_before_jax_waits(monkeypatch, nodes, host):
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
+    monkeypatch.setenv("SLURM_STEP_NODELIST", nodes)
+    begin = re.escape(f"SLURM_STEP_NODELIST={nodes}: the host '{host}' of process 0 has no address")
+    with pytest.raises(InputError, match=f"^{begin}"):
+        processes.start()
+    with pytest.raises(InputError, match="^coordinator_address=no-such.invalid:80: the host"):
+        processes.start("no-such.invalid:80", 2, 0)
+
+
 def test_variables_of_one_task_are_no_job(monkeypatch):
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "1")
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "1")
