@@ -57,6 +57,7 @@ class Notes:
         self._counts: collections.Counter[str] = collections.Counter()
         self._sizes: collections.Counter[str] = collections.Counter()
         self._largest: dict[str, tuple[int, str]] = {}
+        self._layouts: dict[tuple[str, str], list[str]] = {}
         self._tags: collections.Counter[str] = collections.Counter()
 
     def add(self, kind: str, example: str = "", size: int = 1) -> None:
@@ -66,6 +67,10 @@ class Notes:
         self._sizes[kind] += size
         if size > self._largest.get(kind, (0, ""))[0]:
             self._largest[kind] = size, example
+
+    def add_layout(self, layout: str, remedy: str, file: str) -> None:
+        """Counts a file in the layout of another format."""
+        self._layouts.setdefault((layout, remedy), []).append(file)
 
     def add_tag(self, name: str) -> None:
         """Counts a tag that was removed although it is not HTML's."""
@@ -84,6 +89,11 @@ class Notes:
             yield (
                 f"HTML tags and character references: {count:,} in {num_words:,} words, such as "
                 f"{self._largest['markup'][1]}; add --strip_html to remove them"
+            )
+        for (layout, remedy), files in self._layouts.items():
+            yield (
+                f"files that begin like {layout}, whose marks are read as words: {len(files):,}, "
+                f"such as {files[0]}; {remedy}"
             )
         if count := self._counts["mojibake"]:
             yield (

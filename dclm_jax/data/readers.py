@@ -17,6 +17,7 @@ from dclm_jax.data.markup import html_markup, without_html
 from dclm_jax.data.notes import Notes, as_words, note_words
 from dclm_jax.data.records import RECORDS, Record, records, require_characters
 from dclm_jax.data.text_files import (
+    LAYOUT_LINES,
     UTF8,
     EncodingError,
     TextLine,
@@ -24,6 +25,7 @@ from dclm_jax.data.text_files import (
     input_files,
     is_encoded,
     is_utf8_misread,
+    layout_of,
     name_suffix,
     read_lines,
 )
@@ -138,7 +140,18 @@ class TextReader:
         files = input_files(path)
         for file in files:
             format = format_of_name(file) or self.options.format
-            yield format, self.text(self._lines(file, files), file_label(file, path), str(file))
+            lines = self._lines(file, files)
+            if format in ("lines", "prose"):
+                lines = self._noted_layout(file, lines)
+            yield format, self.text(lines, file_label(file, path), str(file))
+
+    def _noted_layout(self, file: pathlib.Path, lines: Iterator[TextLine]) -> Iterator[TextLine]:
+        """The lines of a file; notes count files with marks that would be read as words."""
+        first = list(itertools.islice(lines, LAYOUT_LINES))
+        layout = layout_of(first)
+        if layout and not (layout[0] == "XML" and self.options.strip_html):
+            self.notes.add_layout(*layout, str(file))
+        return itertools.chain(first, lines)
 
     def _lines(self, file: pathlib.Path, files: Sequence[pathlib.Path]) -> Iterator[TextLine]:
         """The lines of one of the files of an input; notes count lines in another encoding."""

@@ -6,9 +6,10 @@ import contextlib
 import gzip
 import io
 import pathlib
+import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from dclm_jax.errors import InputError, brief, printable
@@ -39,6 +40,25 @@ _NO_TEXT = {
     "PAR1": "is a Parquet file; convert it to CSV or JSON lines",
 }
 """The first bytes of files that are no text, as Latin-1, with what to do."""
+_LAYOUTS = {
+    "subtitles": (
+        re.compile(r"WEBVTT|\d+\n\d+:\d\d:\d\d[,.]\d+ --> "),
+        "remove the lines of numbers and times (sed -E '/^[0-9]+\\r?$|-->|^WEBVTT/d')",
+    ),
+    "CoNLL-U": (
+        re.compile(r"(#.*\n)*(# (sent_id|text|newdoc)\b.*\n|1(-\d+)?(\t[^\t\n]*){9}\n)"),
+        "write its second column, a sentence per line "
+        "(awk -F'\\t' '/^[0-9]+\\t/ {printf \"%s \", $2} /^$/ {print \"\"}')",
+    ),
+    "a transcript of CHAT": (
+        re.compile(r"@(UTF8|Begin)\b"),
+        "keep the words of its utterances, the lines that begin with *",
+    ),
+    "XML": (re.compile(r"<\?xml\b"), "add --strip_html to remove its tags"),
+}
+"""Layouts of files whose marks would be read as words: their first lines, and what to do."""
+LAYOUT_LINES = 20
+"""Number of lines that `layout_of` needs."""
 _TAR_MARK = slice(257, 262)
 
 
@@ -158,6 +178,15 @@ def _require_text(line: str, source: str) -> None:
             raise InputError(f"{source}: {remedy}")
     if line[_TAR_MARK] == "ustar":
         raise InputError(f"{source}: is a tar archive; unpack it (tar -xf)")
+
+
+def layout_of(lines: Iterable[TextLine]) -> tuple[str, str] | None:
+    """The layout of a file that is no plain text, by its first lines, and what to do."""
+    text = "".join(line.text for line in lines).lstrip()
+    for layout, (first, remedy) in _LAYOUTS.items():
+        if first.match(text):
+            return layout, remedy
+    return None
 
 
 class EncodingError(InputError):

@@ -333,3 +333,29 @@ def test_a_title_in_a_cell_and_in_a_string_is_omitted_and_counted(tmp_path, capl
     regions = write(tmp_path / "r.csv", "id,text\n1,It is\n1,= 5.\n")
     (joined,) = read_documents(regions, joined_by=["id"])
     assert joined.sentences == [["It", "is", "=", "5", "."]]
+
+
+@pytest.mark.parametrize(
+    ("text", "layout"),
+    [
+        ("1\n00:00:01,000 --> 00:00:02,500\nIt rained.\n", "subtitles"),
+        ("\nWEBVTT\n\n00:01.000 --> 00:02.000\nIt rained.\n", "subtitles"),
+        ("# newdoc\n# sent_id = 1\n1\tIt\tit\tPRON\t_\t_\t2\tnsubj\t_\t_\n", "CoNLL-U"),
+        ("1\tIt\tit\tPRON\t_\t_\t2\tnsubj\t_\t_\n2\tr\tr\tV\t_\t_\t0\troot\t_\t_\n", "CoNLL-U"),
+        ("@UTF8\n@Begin\n*CHI:\tit rained .\n", "a transcript of CHAT"),
+        ('<?xml version="1.0"?>\n<p>It rained.</p>\n', "XML"),
+    ],
+)
+def test_files_in_other_layouts_are_warned_of(tmp_path, text, layout, caplog):
+    path = write(tmp_path / "t.txt", text)
+    list(read_documents(path))
+    warning = f"{path}: files that begin like {layout}, whose marks are read as words: 1, such as"
+    assert sum(message.startswith(warning) for message in caplog.messages) == 1
+    caplog.clear()
+    # Such marks later in a text, and numbers of lines, are text.
+    list(read_documents(write(path, "It rained.\n" * 30 + text)))
+    list(read_documents(write(path, "1 It rained .\n2 We left .\n# a comment\n")))
+    assert "begin like" not in caplog.text
+    if layout == "XML":
+        list(read_documents(write(path, text), TextOptions(strip_html=True)))
+        assert "begin like" not in caplog.text
