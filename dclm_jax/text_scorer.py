@@ -5,6 +5,7 @@ take documents as `dclm_jax.data.encoding` defines them.
 """
 
 import abc
+import collections
 import dataclasses
 import functools
 import hashlib
@@ -31,6 +32,7 @@ from dclm_jax.data.encoding import (
     Encoder,
     OfSentence,
     SentenceText,
+    words_of,
 )
 from dclm_jax.data.readers import parse_documents
 from dclm_jax.data.vocabulary import Vocabulary
@@ -215,6 +217,13 @@ class ScoringModel(abc.ABC):
                 f"{brief(empty[0])}; their documents have no words"
             )
         return list(documents.values())
+
+    def oov_words(self, documents: Documents) -> dict[str, int]:
+        """The words of documents outside the vocabulary with their numbers, the most frequent
+        first; with a vocabulary of subwords only the text's own spelling of OOV words."""
+        words = [word for text in documents for words in words_of(text) for word in words]
+        counts = collections.Counter(itertools.compress(words, self.vocabulary.is_unknown(words)))
+        return dict(counts.most_common())
 
     def string_options(self) -> TextOptions:
         """The text options of the training corpus for strings: a model trained on tagged text reads

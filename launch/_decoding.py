@@ -4,6 +4,7 @@ from absl import flags
 
 from dclm_jax.decoding.choices import Decoding
 from dclm_jax.errors import InputError
+from dclm_jax.log import logger
 from launch._flags import define_fields, values_of
 
 _FIELDS = define_fields(Decoding, names={"beam_width": "beam"})
@@ -19,11 +20,13 @@ def decoding(*sampling: flags.FlagHolder) -> Decoding:
     """The decoding options of the flags; `sampling` are further flags of --method=sample."""
     options = Decoding(**values_of(_FIELDS))
     for method, fields in _OF_METHODS.items():
-        others = (SEED, *sampling) if method == "sample" else ()
+        others = sampling if method == "sample" else ()
         for flag in (*(_FIELDS[field] for field in fields), *others):
             if flag.present and method != options.method:
                 raise InputError(
                     f"--{flag.name} has no effect without --method={method}; add "
                     f"--method={method} or remove --{flag.name}"
                 )
+    if SEED.present and options.method != "sample":
+        logger.info(f"--seed has no effect: --method={options.method} chooses without chance")
     return options

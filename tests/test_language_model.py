@@ -444,3 +444,9 @@ def test_a_run_with_another_option_of_the_model_is_refused_in_one_line(uninterru
         InputError, match="config.json: model .* has no option 'hidden_size'.*; train"
     ):
         dclm_jax.restore(run)
+
+
+def test_oov_words_of_a_text_are_counted_and_known_words_found():
+    lm = language_model("ccdclm")
+    assert lm.oov_words([TEXT, ["unheard it", ["unheard", "words"]]]) == {"unheard": 2, "words": 1}
+    assert "it" in lm.vocabulary and "unheard" not in lm.vocabulary

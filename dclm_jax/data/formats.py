@@ -29,6 +29,8 @@ RAW = ("prose", *TABLES)
 """Formats of raw text. JSON lines have raw or tokenized text."""
 DEFAULT_TEXT_KEY = "text"
 SENTENCES, _ID = "sentences", "id"
+_PART = "text_key"
+"""Column that names the column of each word, of texts in several columns."""
 _QUOTED = re.compile(r'"[^"]*(?:""[^"]*)*"')
 _DIVIDER = re.compile(r"=+(?!\S)")
 _PARAGRAPH_BREAK = re.compile(r"(?>\r\n?|\n)\s*(?:\r\n?|\n)")
@@ -64,9 +66,9 @@ class Text(NamedTuple):
     joined_by: Sequence[str] = ()
 
     @property
-    def key(self) -> str:
-        """The key or column that has raw text."""
-        return self.options.text_key or DEFAULT_TEXT_KEY
+    def keys(self) -> list[str]:
+        """The keys or columns that have raw text, the parts of a text in their order."""
+        return (self.options.text_key or DEFAULT_TEXT_KEY).split(",")
 
     def named(self, value: Any, number: int) -> str:
         """The name of a record's document: the record's id, or LABEL:LINE if there is no id."""
@@ -202,7 +204,8 @@ def _parse_jsonl(text: Text) -> Iterator[Document]:
     """Documents of JSON lines {"id": ..., "sentences": [...]} or of raw text."""
 
     def is_tokenized(record: Record) -> bool:
-        return SENTENCES in record.cells and text.options.text_key not in record.cells
+        has_raw_text = text.options.text_key and set(text.keys) <= record.cells.keys()
+        return SENTENCES in record.cells and not has_raw_text
 
     for are_tokenized, group in itertools.groupby(_records(text, "jsonl"), is_tokenized):
         if are_tokenized:
@@ -269,42 +272,51 @@ def _raw_documents(text: Text, kind: str, group: Iterable[Record]) -> Iterator[D
         (where, number, cells), *others = regions
         name = "/".join(key) if text.joined_by else None
         if name is None:
-            name = None if text.key == _ID else cells.get(_ID)
+            name = None if _ID in text.keys else cells.get(_ID)
         elif name in text.ids:
             raise InputError(
                 f"{where}: {brief(name)} also has rows at {text.ids[name]}, and other rows are "
                 f"between them; sort the rows by {', '.join(text.joined_by)}"
             )
         of_regions = [cells, *(region.cells for region in others)]
-        parts = [cells[text.key] for cells in of_regions]
-        rows = [_without(cells, (text.key, _ID)) for cells in of_regions]
+        parts = [cells[key] for cells in of_regions for key in text.keys]
+        rows = [
+            {**_without(cells, (*text.keys, _ID)), **({_PART: key} if len(text.keys) > 1 else {})}
+            for cells in of_regions
+            for key in text.keys
+        ]
         name = text.named(name, number)
-        # A region of a joined text may begin with =.
-        of_text = paragraphs("\n".join(parts), None if text.joined_by else text.notes)
+        # A part of a text may begin with =.
+        of_text = paragraphs("\n".join(parts), text.notes if len(parts) == 1 else None)
         yield _divided(text, name, of_text, rows if any(rows) else (), parts)
 
 
 def _with_raw_text(text: Text, kind: str, record: Record) -> Record:
     """The record, which must have raw text and the columns `joined_by`; without tokenized text."""
-    key, is_table = text.key, kind in TABLES
+    is_table = kind in TABLES
     where, number, cells = record
-    if key not in cells:
-        lacking = f"column {brief(key)}" if is_table else f"key {brief(key)} and no 'sentences'"
-        raise InputError(
-            f"{where}: the record has no {lacking}; choose --text_key from: {listed(cells)}"
-        )
-    if not isinstance(cells[key], str):
-        raise InputError(f"{where}: {brief(key)} is {brief(cells[key])}; write a string")
-    # A row that is joined may be a word of a text.
-    if is_table and not text.joined_by and cells[key].strip() and not has_text(cells[key]):
-        text.notes.add("no text", where)
-        cells = {**cells, key: ""}
-    cells = {**cells, key: text.cleaned(cells[key])}
+    for key in text.keys:
+        if key not in cells:
+            lacking = f"column {brief(key)}" if is_table else f"key {brief(key)} and no 'sentences'"
+            raise InputError(
+                f"{where}: the record has no {lacking}; choose --text_key, one column or several "
+                f"parts of a text such as context,target, from: {listed(cells)}"
+            )
+        if not isinstance(cells[key], str):
+            raise InputError(f"{where}: {brief(key)} is {brief(cells[key])}; write a string")
+        # A row that is joined may be a word of a text.
+        if is_table and not text.joined_by and cells[key].strip() and not has_text(cells[key]):
+            text.notes.add("no text", where)
+            cells = {**cells, key: ""}
+        cells = {**cells, key: text.cleaned(cells[key])}
+        if kind == "tsv" and _QUOTED.fullmatch(cells[key]):
+            text.notes.add("quoted cell")
+    if len(text.keys) > 1 and _PART in cells:
+        raise InputError(f"{where}: the result has a column {_PART}; rename this column")
     require_columns(text.joined_by, cells, where)
-    if text.joined_by and not any(composed(cells[key].split(), text.options.unicode)):
+    words = " ".join(cells[key] for key in text.keys).split()
+    if text.joined_by and not any(composed(words, text.options.unicode)):
         raise InputError(f"{where}: the row has no word; add its text, or remove it")
-    if kind == "tsv" and _QUOTED.fullmatch(cells[key]):
-        text.notes.add("quoted cell")
     return Record(where, number, cells if is_table else _without(cells, (SENTENCES,)))
 
 

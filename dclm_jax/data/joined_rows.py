@@ -50,7 +50,8 @@ def noted_rows(documents: Iterable[Document], joined_by: Sequence[str]) -> Itera
             where = f"{brief(repeated)} in {brief(document.id)}"
             _, examples = kind.setdefault(name, (where, []))
             examples.extend([rows] * (len(examples) < _MOST_EXAMPLES))
-        if not joined_by and rows and _LINE_NAME.search(document.id):
+        # Several parts of a row are a whole text.
+        if not joined_by and len(rows) == 1 and _LINE_NAME.search(document.id):
             (cells,) = rows
             alike = [name for name, cell in cells.items() if cell and cell == previous.get(name)]
             shared |= dict.fromkeys(alike)

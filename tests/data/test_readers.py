@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dclm_jax.data.documents import Document, TextOptions
+from dclm_jax.data.documents import Document, TextOptions, columns
 from dclm_jax.data.readers import TextReader, parse_documents, read_documents
 from dclm_jax.errors import InputError
 from tests.data.support import empty, read, sentences_of, write
@@ -359,3 +359,46 @@ def test_files_in_other_layouts_are_warned_of(tmp_path, text, layout, caplog):
     if layout == "XML":
         list(read_documents(write(path, text), TextOptions(strip_html=True)))
         assert "begin like" not in caplog.text
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_several_columns_are_parts_of_one_text(tmp_path, suffix):
+    pytest.importorskip("sacremoses")
+    rows = [
+        {"n": "1", "context": "It rained. We", "target": "left. Yes."},
+        {"n": "2", "context": "", "target": "We left."},
+    ]
+    table = "".join(
+        f"{','.join(row.values())}\n" for row in ({name: name for name in rows[0]}, *rows)
+    )
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    path = write(tmp_path / f"t.{suffix}", table if suffix == "csv" else lines)
+    options = TextOptions(text_key="context,target")
+    first, second = read_documents(path, options)
+    assert first.sentences == [["It", "rained", "."], ["We", "left", "."], ["Yes", "."]]
+    assert columns(first) == {
+        "n": [["1"] * 4, ["1"] * 4, ["1"] * 3],
+        "text_key": [
+            ["context"] * 3 + [None],
+            ["context", "target", "target", None],
+            ["target", "target", None],
+        ],
+    }
+    assert columns(second)["text_key"] == [["target"] * 3 + [None]]
+    # As rows that were joined.
+    joined = [{"n": row["n"], "text": row[key]} for row in rows for key in ("context", "target")]
+    regions = write(
+        tmp_path / "r.jsonl", "".join(json.dumps(r) + "\n" for r in joined if r["text"])
+    )
+    both = read_documents(regions, joined_by=["n"])
+    assert [document.sentences for document in both] == [first.sentences, second.sentences]
+    with pytest.raises(
+        InputError, match="no (column|key) 'before'.*several parts of a text such as context,target"
+    ):
+        list(read_documents(path, TextOptions(text_key="before,target")))
+    with pytest.raises(InputError, match="the result has a column text_key; rename this column"):
+        named = write(
+            tmp_path / f"n.{suffix}",
+            path.read_text().replace("n,", "text_key,").replace('"n"', '"text_key"'),
+        )
+        list(read_documents(named, options))

@@ -63,3 +63,10 @@ def test_a_prefix_is_the_beginning_of_every_text(space):
     assert printed.startswith("w3 w5")
     error = refuse("generate", *flags, "--prefix=w3\nw5")
     assert "2 sentences; write the beginning of one sentence" in error
+
+
+def test_a_seed_without_sampling_has_no_effect_and_says_so(space):
+    flags = [f"--workdir={space.run}", "--num_sentences=1", "--max_sentence_words=3"]
+    done = launch("generate", *flags, "--seed=3", quiet=False)
+    assert "note: --seed has no effect: --method=greedy chooses without chance" in done.stderr
+    assert done.stdout == launch("generate", *flags).stdout

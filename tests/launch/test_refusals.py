@@ -76,7 +76,6 @@ coherence --workdir=autoencoder => contains an autoencoder; choose a workdir tha
 
 generate --workdir=run --context=blank.txt => blank.txt: has no documents
 generate --workdir=run --beam=3 => --beam has no effect without --method=beam; add
-generate --workdir=run --seed=3 => --seed has no effect without --method=sample
 
 {PAIRS}=pairs.jsonl --alternatives=good,c => no column 'c'; choose from: 'good', 'bad'
 {PAIRS}=pairs.jsonl --output=a.html => --output is a.html; this file is not HTML: use the extension
