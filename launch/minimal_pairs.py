@@ -18,7 +18,8 @@ UNKNOWN, which stands for all rare words: a row has the accuracy of the pairs wi
 With a vocabulary of subwords no word is OOV, and every pair counts. Pairs whose alternatives are
 equal are left out, and a note counts them. An empty context is no context.
 
---by=UID,field measures each group of pairs with equal cells in these columns. Intervals are from a
+--by=UID,field measures each group of pairs with equal cells in these columns, and of a group with
+OOV words also its other pairs. Intervals are from a
 bootstrap over pairs. Several runs are compared by a paired permutation test over pairs; p (Holm) is
 corrected for all pairs of runs.
 

@@ -225,8 +225,9 @@ class Accuracy(NamedTuple):
 
 def accuracies(runs: Sequence[Sequence[Outcome]], by: Sequence[str] = ()) -> list[Accuracy]:
     """The accuracies of runs on the same choices by every criterion: of each group of pairs with
-    equal cells in the columns `by`, in the order in which groups appear; of the pairs without OOV
-    words; and of all pairs. An `InputError` says that there are no pairs, or that no pair has an
+    equal cells in the columns `by`, in the order in which groups appear, and, if it has pairs
+    with OOV words, of its other pairs; of all pairs without OOV words; and of all pairs.
+    An `InputError` says that there are no pairs, or that no pair has an
     outcome."""
     if not runs or not runs[0]:
         raise InputError("there are no pairs; choose another --input")
@@ -236,11 +237,17 @@ def accuracies(runs: Sequence[Sequence[Outcome]], by: Sequence[str] = ()) -> lis
             "accuracy would be chance; choose a run with a larger vocabulary, or other words"
         )
     require_group_columns((outcome.choice for outcome in runs[0]), by)
-    groups: dict[tuple[tuple[str, ...], bool], list[int]] = {}
+    by_cells: dict[tuple[str, ...], list[int]] = {}
     for index, outcome in enumerate(runs[0] if by else ()):
         cells = tuple(outcome.choice.columns[name] for name in by)
-        groups.setdefault((cells, False), []).append(index)
-    groups[(), True] = [index for index, outcome in enumerate(runs[0]) if not any(outcome.oov)]
+        by_cells.setdefault(cells, []).append(index)
+    known = [index for index, outcome in enumerate(runs[0]) if not any(outcome.oov)]
+    groups: dict[tuple[tuple[str, ...], bool], list[int]] = {}
+    for cells, indices in by_cells.items():
+        groups[cells, False] = indices
+        if not set(indices) <= set(known):
+            groups[cells, True] = sorted(set(indices) & set(known))
+    groups[(), True] = known
     groups[(), False] = list(range(len(runs[0])))
     return [
         _accuracy(*group, criterion, _correct(runs, criterion)[indices])
@@ -298,6 +305,8 @@ class PairResults:
         for accuracy in self.accuracies:
             name = "pairs without OOV words" if accuracy.without_oov else "all"
             cells = accuracy.cells or (name, *[""] * (len(self.by) - 1))
+            if accuracy.cells and accuracy.without_oov:
+                cells = (*cells[:-1], f"{cells[-1]}, without OOV words")
             values = [interval_text(100 * values, 2) for values in accuracy.values_3xX.T]
             counts = f"{accuracy.pairs:,}", f"{accuracy.apart:,}"
             rows.append([*cells, accuracy.criterion, *counts, *values])

@@ -117,7 +117,7 @@ def example_rows(rows: Sequence[Row]) -> Sequence[Row]:
 def example_scores(
     rows: Sequence[Row],
     models: Sequence[TextScorer],
-    documents: Sequence[list[np.ndarray]],
+    documents: Sequence[Encoded],
 ) -> list[list[DocumentScore]]:
     """The first SENTENCES sentences of the first DOCUMENTS documents with two or more sentences,
     scored by the first run of each row of `example_rows`, with their own context, with the contexts
@@ -126,19 +126,20 @@ def example_scores(
     Args:
       rows: the rows of the report.
       models: the models of the runs.
-      documents: documents of the test set, as word ids.
+      documents: documents of the test set.
     """
     by_workdir = {lm.workdir: lm for lm in models}
     lms = [by_workdir[row.facts.workdir] for row in example_rows(rows)]
-    pool = Dataset(lambda: map(Encoded, documents), len(documents), {"input": "test documents"})
-    others = OtherContexts(documents=pool) if has_others(documents) else None
-    eligible = (index for index, document in enumerate(documents) if len(document) > 1)
+    pool = Dataset(lambda: documents, len(documents), {"input": "test documents"})
+    has_pool = has_others([document.sentences for document in documents])
+    others = OtherContexts(documents=pool) if has_pool else None
+    eligible = (document for document in documents if len(document.sentences) > 1)
     examples = []
-    for index in itertools.islice(eligible, DOCUMENTS):
-        name = f"Test document {index + 1}"
-        if (count := len(documents[index])) > SENTENCES:
+    for encoded in itertools.islice(eligible, DOCUMENTS):
+        name, sentences = encoded.id, encoded.sentences
+        if (count := len(sentences)) > SENTENCES:
             name += f", the first {SENTENCES} of {count} sentences"
-        words = [lms[0].vocabulary.decode(ids.tolist()) for ids in documents[index][:SENTENCES]]
+        words = [lms[0].vocabulary.decode(ids.tolist()) for ids in sentences[:SENTENCES]]
         document = Document(name, words)
         examples.append(
             [next(lm.score([document], other_contexts=others, no_context_too=True)) for lm in lms]

@@ -131,7 +131,7 @@ def make(
     if html is not None:
         examples = []
         if options.measure:
-            examples = page.example_scores(all_rows, models, test.sentences)
+            examples = page.example_scores(all_rows, models, list(test.documents))
         content = page.report(
             all_rows,
             report.verdicts,

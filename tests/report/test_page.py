@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from dclm_jax.data.encoding import Encoded
 from dclm_jax.evaluation.distributions import NO_CONTEXT, OTHER_COLUMNS, SURPRISAL
 from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore
 from dclm_jax.report import page as pages_of
@@ -68,12 +69,16 @@ def test_examples_are_the_first_documents_with_two_or_more_sentences():
         )
         for row in all_rows
     ]
-    read: Any = pages_of.example_scores(all_rows, models, [two[:1], two, nine, two, two])
+    named = [
+        Encoded(sentences, id=name)
+        for name, sentences in zip("abcde", [two[:1], two, nine, two, two], strict=True)
+    ]
+    read: Any = pages_of.example_scores(all_rows, models, named)
     assert [[score.id for score in scores] for scores in read] == [
         # Two of the three models have context.
-        ["Test document 2"] * 2,
-        ["Test document 3, the first 8 of 9 sentences"] * 2,
-        ["Test document 4"] * 2,
+        ["b"] * 2,
+        ["c, the first 8 of 9 sentences"] * 2,
+        ["d"] * 2,
     ]
     assert [len(scores[0].sentences) for scores in read] == [2, 8, 2]
     # The other test documents give contexts, if there are any.
@@ -81,7 +86,7 @@ def test_examples_are_the_first_documents_with_two_or_more_sentences():
         pool = kinds["other_contexts"].documents.sentences
         assert [len(document) for document in pool] == [1, 2, 9, 2, 2]
     requested.clear()
-    assert len(list(pages_of.example_scores(all_rows, models, [two, two]))) == 2
+    assert len(list(pages_of.example_scores(all_rows, models, [named[1], named[3]]))) == 2
     assert [kinds["other_contexts"] for kinds in requested] == [None] * 4
     assert [row.label for row in pages_of.example_rows(all_rows[:1])] == ["rnnlm"]
 
