@@ -11,7 +11,8 @@ Every document of --context is continued after its last sentence. Without --cont
 is begun. --prefix gives the first words of the first sentence. Random words of document n depend on
 --seed, not on the other documents; sample 2 of --seed=0 is sample 0 of --seed=2. Sentences without
 words are never generated. Without --output the text is printed, one sentence per line and a blank
-line between documents. A line of --output is a document and sample:
+line between documents, with --detokenize as running text. A line of --output is a document and
+sample:
     {"id": "story.txt:1", "sample": 0, "continuation": ["it was late .", ...], "unit": "nats",
         "log_prob": -31.4, "log_probs": [[-2.1, -0.8, -4.0, -0.3, -0.1], ...], "has_ended": false}
 With a vocabulary of subwords temperature, top-k and top-p act on the next piece; a word has at most
@@ -26,8 +27,9 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from dclm_jax.data import readers
+from dclm_jax.data import prose, readers
 from dclm_jax.errors import InputError
+from dclm_jax.evaluation.score_types import SentenceScore
 from dclm_jax.files import json_text, open_output
 from dclm_jax.language_model import (
     DEFAULT_MAX_SENTENCE_WORDS,
@@ -50,6 +52,9 @@ _MAX_SENTENCE_WORDS = flags.DEFINE_integer(
     "max_sentence_words", DEFAULT_MAX_SENTENCE_WORDS, "Maximum number of words per sentence."
 )
 _SAMPLES = flags.DEFINE_integer("samples", 1, "Number of texts per document for --method=sample.")
+_DETOKENIZE = flags.DEFINE_bool(
+    "detokenize", False, "Write sentences as running text, too: in --output as 'text'."
+)
 _OUTPUT = flags.DEFINE_string(
     "output", None, "JSON lines file for the texts; '-' is standard output."
 )
@@ -76,12 +81,13 @@ def main(argv: Sequence[str]) -> None:
     if not _OUTPUT.value:
         texts = itertools.chain.from_iterable(texts for _, texts in generated)
         for number, text in enumerate(texts):
-            sentences = (sentence.text for sentence in text.sentences)
+            sentences = (_text(lm, sentence) for sentence in text.sentences)
             print("\n" * bool(number) + "\n".join(sentences), flush=True)
         return
     with open_output(_OUTPUT.value) as file, _evaluation.ProgressBar("generating") as progress:
         for document, texts in progress.counting(generated):
-            file.writelines(_record(document, sample, text) for sample, text in enumerate(texts))
+            records = (_record(lm, document, *numbered) for numbered in enumerate(texts))
+            file.writelines(records)
 
 
 def _prefix(lm: LanguageModel) -> list[str]:
@@ -98,11 +104,20 @@ def _prefix(lm: LanguageModel) -> list[str]:
     return sentences[0]
 
 
-def _record(document: readers.Document, sample: int, text: GeneratedText) -> str:
+def _text(lm: LanguageModel, sentence: SentenceScore) -> str:
+    """A sentence as words, or as running text if --detokenize says so."""
+    if not _DETOKENIZE.value:
+        return sentence.text
+    return prose.detokenized(sentence.tokens[:-1], lm.string_options().language)
+
+
+def _record(lm: LanguageModel, document: readers.Document, sample: int, text: GeneratedText) -> str:
+    running = [_text(lm, sentence) for sentence in text.sentences]
     record = {
         "id": document.id,
         "sample": sample,
         "continuation": [sentence.text for sentence in text.sentences],
+        **({"text": running} if _DETOKENIZE.value else {}),
         "unit": "nats",
         "log_prob": text.log_prob,
         "log_probs": [sentence.log_probs for sentence in text.sentences],

@@ -58,7 +58,7 @@ _ALTERNATIVES = flags.DEFINE_list(
     ["sentence_good", "sentence_bad"],
     "Columns of the alternatives, the right alternative first.",
 )
-_BY = flags.DEFINE_list("by", [], "Columns whose cells define groups of pairs.")
+_BY = flags.DEFINE_list("by", [], "Columns of the input whose cells define groups.")
 _OUTPUT = flags.DEFINE_string(
     "output", None, "TSV file for the outcome of every pair; '-' is standard output."
 )

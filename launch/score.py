@@ -137,8 +137,7 @@ _MEASURES = flags.DEFINE_list(
 _BY = flags.DEFINE_list(
     "by",
     [],
-    "Columns of the input table; TSV has one row per group of words of a document with equal cells "
-    "in them, such as a region.",
+    "Columns of the input whose cells define groups.",
 )
 _UNIT = flags.DEFINE_enum(
     "unit", "nats", ["nats", "bits"], "Unit of log-probabilities and measures in TSV and jsonl."

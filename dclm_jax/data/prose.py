@@ -27,6 +27,13 @@ _LETTERS = [chr(number) for number in range(0x250, 0x2B0)]
 """Rare letters; one stands for the unknown token while a sentence is tokenized."""
 
 
+def detokenized(words: Sequence[str], language: str) -> str:
+    """Words as running text, by the detokenizer of sacremoses."""
+    with importing("running text", "text"):
+        import sacremoses
+    return sacremoses.MosesDetokenizer(language).detokenize(words, unescape=False)
+
+
 def nonempty_paragraphs(pieces: Iterable[str]) -> Paragraphs:
     """The pieces of running text that have words, with single spaces between words."""
     return [" ".join(piece.split()) for piece in pieces if piece.strip()]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import dclm_jax
+from dclm_jax.data import prose
 from dclm_jax.data.readers import read_documents
 from dclm_jax.decoding.choices import Decoding
 from tests.launch.support import launch, refuse
@@ -70,3 +71,21 @@ def test_a_seed_without_sampling_has_no_effect_and_says_so(space):
     done = launch("generate", *flags, "--seed=3", quiet=False)
     assert "note: --seed has no effect: --method=greedy chooses without chance" in done.stderr
     assert done.stdout == launch("generate", *flags).stdout
+
+
+def test_sentences_are_written_as_running_text(space, tmp_path):
+    pytest.importorskip("sacremoses")
+    words = "\" it 's late , \" he didn 't say ( once ) .".split()
+    assert prose.detokenized(words, "en") == "\"it's late,\" he didn't say (once)."
+    output = tmp_path / "texts.jsonl"
+    flags = [
+        f"--workdir={space.run}",
+        "--num_sentences=1",
+        "--max_sentence_words=6",
+        "--detokenize",
+    ]
+    printed = launch("generate", *flags).stdout
+    launch("generate", *flags, f"--output={output}")
+    (record,) = map(json.loads, output.read_text().splitlines())
+    expected = [prose.detokenized(text.split(), "en") for text in record["continuation"]]
+    assert record["text"] == expected and printed == f"{expected[0]}\n"
