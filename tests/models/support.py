@@ -47,6 +47,13 @@ USUAL_MODELS = (
     *("rlm_seqbow_lf", "rlm_seqbow_att_ef", "rnnslm", "hrnnlm_two_step"),
     *("standard_autoencoder", "hierarchical_attention_autoencoder"),
 )
+# Other models show the same.
+SHOWN_BY_OTHERS = (
+    *("rlm", "rlm_bow_ef", "rlm_bow_lf", "rlm_seqbow_ef", "rlm_seqbow_att_lf", "rnn_lin"),
+    "hierarchical_autoencoder",
+)
+NEW_MODELS = tuple(name for name in MODELS if name not in (*USUAL_MODELS, *SHOWN_BY_OTHERS))
+"""Models that run in all tests until one of the tuples above names them."""
 # Sentences at once and in turn, a sum of its own over words, a step of its own, a source.
 FEW_MODELS = (
     *("rnnlm", "hrnnlm", "ccdclm", "adclm", "pointer_drnnlm", *VARIANTS),
@@ -55,7 +62,9 @@ FEW_MODELS = (
 
 
 def each_of(names: Sequence[str], all_names: Sequence[str] = MODELS) -> Any:
-    """Parametrizes a test by name; the other models are left to --exhaustive."""
+    """Parametrizes a test by name, and by all new models; the other models are left to
+    --exhaustive."""
+    names = [*names, *NEW_MODELS]
     usual = [name for name in names if name in all_names]
     others = also(name for name in all_names if name not in names)
     return pytest.mark.parametrize("name", [*usual, *others])

@@ -101,7 +101,11 @@ def test_predictions_depend_on_the_past_alone(name):
                 # Bags of words are without START.
                 has_bags = not model.contexts_read_states
                 expected = reached and mask_SxN[t, m] and not (has_bags and m == 0)
-            assert (influence[s, n, t, m] > 0) == expected, (s, n, t, m)
+            is_read = influence[s, n, t, m] > 0
+            assert is_read == expected, (
+                f"sentence {s}, position {n} {'depends' if is_read else 'does not depend'} on "
+                f"sentence {t}, position {m}, but context_order is {model.context_order}"
+            )
 
 
 def test_more_memory_keeps_the_initial_values_and_offsets_begin_at_zero():
