@@ -346,14 +346,19 @@ def ratios(
     pair = paired(row, all_rows, name)
     if pair is None:
         return None
-    sums, others = pair.row.sums(grouping.sums), pair.other.sums(grouping.sums)
-    if sums is None or others is None:
+    tests, others = pair.row.results(test_of), pair.other.results(test_of)
+    if tests is None or others is None:
         return None
     means, baseline = (
         np.array([*compared.group_perplexities(grouping).values()], float)
         for compared in (pair.row, pair.other)
     )
-    return means / baseline, significance.of_ratio(sums, others)
+    resampled, of_baseline = (
+        np.mean([grouping.sums(test).resampled() for test in of_runs], axis=0)
+        for of_runs in (tests, others)
+    )
+    with np.errstate(invalid="ignore"):
+        return means / baseline, significance.interval(resampled / of_baseline)
 
 
 def change_text(ratio: float) -> str:

@@ -257,3 +257,31 @@ def test_what_is_not_measured_is_blank():
     assert [compare(row, all_rows, "rnnlm") for row in all_rows[1:]] == [None]
     assert list(tables.tables(rows_of([bare]), BASELINES)) == ["perplexity"]
     assert list(figures.of_rows(rows_of([bare]), BASELINES)) == ["learning_curves"]
+
+
+def test_ratios_and_their_intervals_are_of_means_over_seeds():
+    """Two documents of one target each; the seeds differ much, so that means of nats differ from
+    nats of means."""
+    bases = [by_range([2.0], [3.0]), by_range([4.0], [1.0])]
+    better = [by_range([1.0], [3.5]), by_range([3.0], [0.5])]
+    all_rows = rows_of(
+        [
+            dataclasses.replace(result(name, seed=seed), test=sums(100.0, by_token))
+            for name, runs in (("rnnlm", bases), ("ccdclm", better))
+            for seed, by_token in enumerate(runs)
+        ]
+    )
+    pair = ratios(all_rows[1], all_rows, "rnnlm", GROUPINGS[0])
+    assert pair is not None
+    # For each row its seeds, with the nats of both documents.
+    nats = [[(1.0, 3.5), (3.0, 0.5)], [(2.0, 3.0), (4.0, 1.0)]]
+    perplexities = [
+        np.mean([np.exp((seed[i] + seed[j]) / 2) for seed in seeds])
+        for seeds in nats
+        for i, j in ((0, 0), (0, 1), (1, 1))
+    ]
+    by_draw = np.divide(*np.reshape(perplexities, (2, 3)))
+    values, ends = pair
+    assert values[0] == pytest.approx(by_draw[1])
+    # Each of two documents is drawn twice in a quarter of the test sets.
+    assert ends[:, 0] == pytest.approx([by_draw.min(), by_draw.max()])
