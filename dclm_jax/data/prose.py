@@ -5,6 +5,7 @@ the script normalize-punctuation.perl of Moses does. Without `normalize`, every 
 not white space becomes part of a word.
 """
 
+import functools
 import itertools
 import re
 import unicodedata
@@ -21,8 +22,9 @@ WordLists = list[list[str]]
 # The time of sacremoses grows with the square of the number of words, and the time of sentencex
 # with the square of the number of unclosed quotations.
 _SENTENCE_WORDS, _PARAGRAPH_WORDS = 1_000, 5_000
-_MARKS = {"Mn", "Mc", "Me", "Cf"}
-"""Categories of accents, vowel signs and format characters; they are read as letters."""
+_MARKS = {"Mn", "Mc", "Me", "Cf", "Cc"}
+"""Categories of accents, vowel signs and format and control characters, which are read as
+letters."""
 _LETTERS = [chr(number) for number in range(0x250, 0x2B0)]
 """Rare letters; one stands for the unknown token while a sentence is tokenized."""
 
@@ -98,19 +100,18 @@ class Tokenizer:
         return [word.replace(letter, str(self._unknown)) for word in words]
 
     def _tokens(self, sentence: str) -> list[str]:
-        characters = list(map(self._characters, sentence.split()))
+        # A grapheme cluster is a letter with its accents and joiners, or an emoji of several code
+        # points. sacremoses would divide words at accents and joiners.
+        if sentence.isascii() and sentence.isprintable():
+            return self._divided(sentence)
+        characters = list(map(self._clusters, sentence.split()))
         plain = " ".join("".join(map(_base, word)) for word in characters)
-        parts = _parts(plain, _SENTENCE_WORDS)
-        tokens = [word for part in parts for word in self._lossless(part)]
-        if plain == sentence:
-            return tokens
         whole = itertools.chain.from_iterable(characters)
-        return ["".join(itertools.islice(whole, len(token))) for token in tokens]
+        return ["".join(itertools.islice(whole, len(word))) for word in self._divided(plain)]
 
-    def _characters(self, word: str) -> Sequence[str]:
-        """The grapheme clusters of a word, such as a letter with its accents and joiners, or an
-        emoji of several code points. sacremoses would divide words at accents and joiners."""
-        return word if word.isascii() else self._clusters(word)
+    def _divided(self, text: str) -> list[str]:
+        parts = _parts(text, _SENTENCE_WORDS)
+        return [word for part in parts for word in self._lossless(part)]
 
     def _lossless(self, text: str) -> list[str]:
         """The tokens of a text, or its words between white space where tokenizing lost a
@@ -138,6 +139,7 @@ _ELISION = re.compile(
 """Words that begin with an apostrophe, as the first word of a text."""
 
 
+@functools.lru_cache(1 << 16)
 def _base(character: str) -> str:
     """One code point that is tokenized like a grapheme cluster."""
     composed = unicodedata.normalize("NFC", character)

@@ -1,7 +1,8 @@
 import pytest
 
-from dclm_jax.data.documents import Document
+from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.prepare import prepare
+from dclm_jax.data.readers import read_documents
 from dclm_jax.errors import InputError
 from tests.data.support import contents, ids_of, make_corpus, read, write
 
@@ -137,3 +138,13 @@ def test_bbc_articles_and_nothing_else(tmp_path):
     write(root / "tech" / "notes.md", "none of them")
     names = [f"{topic}/{number}" for topic in TOPICS for number in ("001", "002")]
     assert [document.id for document in read(root, "bbc")] == names
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_a_control_character_stays_in_its_word_and_region(tmp_path, normalize):
+    pytest.importorskip("sacremoses")
+    path = write(tmp_path / "t.csv", "id,r,text\n1,x,He left\x03\n1,y,; so it ended\x7f.\n")
+    options = TextOptions("csv", normalize=normalize)
+    (document,) = read_documents(path, options, joined_by=["id"])
+    assert document.sentences == [["He", "left\x03", ";", "so", "it", "ended\x7f", "."]]
+    assert document.row_of_word == [[0, 0, 1, 1, 1, 1, 1]]

@@ -42,7 +42,7 @@ def texts_of(path, *options, **more):
         ("A &ᓰ& b\u2229 c\u22a2 d\u2a2f.", ["A & ᓰ & b \u2229 c \u22a2 d \u2a2f ."]),
         (
             "The word DOTMULTI stays. And\x01 this\x1b.",
-            ["The word DOTMULTI stays .", "And\x01 this\x1b."],
+            ["The word DOTMULTI stays .", "And\x01 this\x1b ."],
         ),
     ],
 )
