@@ -1,6 +1,9 @@
 """Facts and results of runs, which all rows, tables and figures of a report are made of."""
 
+import collections
 import dataclasses
+import datetime
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -15,6 +18,7 @@ from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.evaluation.results import Evaluation, Results, label_of
 from dclm_jax.evaluation.target_sums import Targets, TargetSums
+from dclm_jax.log import logger
 from dclm_jax.text_scorer import TextScorer
 from dclm_jax.training.config import flat
 from dclm_jax.training.workdir import CORPUS_FILE, METRICS_FILE, RESULT_FILE, metrics_lines
@@ -174,12 +178,42 @@ def facts_of(lm: TextScorer, directory: str) -> RunFacts:
         )
 
 
+class Forecast:
+    """The number of results to measure and the time left: a result takes as long as an earlier one
+    of its kind, an evaluation of a split."""
+
+    def __init__(self):
+        self._left: collections.Counter[str] = collections.Counter()
+        self._total = 0
+        self._seconds: dict[str, float] = {}
+
+    def expect(self, kinds: Sequence[str]) -> None:
+        """Logs the number of results to measure, given the kind of each."""
+        self._left, self._total = collections.Counter(kinds), len(kinds)
+        if kinds:
+            logger.info(f"results to measure: {len(kinds):,}")
+
+    def measured(self, kind: str, seconds: float) -> None:
+        """Logs the progress, and the time left if it is known for all remaining kinds."""
+        if not self._left[kind]:
+            return
+        self._left[kind] -= 1
+        self._seconds[kind] = seconds
+        left = +self._left
+        progress = f"results measured: {self._total - left.total():,} of {self._total:,}"
+        if left and left.keys() <= self._seconds.keys():
+            seconds = sum(count * self._seconds[name] for name, count in left.items())
+            progress += f", about {datetime.timedelta(seconds=round(seconds))} left"
+        logger.info(progress)
+
+
 @dataclasses.dataclass(frozen=True)
 class Collector:
     """Collects the results of runs on the splits of a corpus.
 
     Attributes:
       missing: labels of the results that are not saved and were not measured.
+      forecast: the progress of what is measured.
     """
 
     valid: Dataset
@@ -187,9 +221,20 @@ class Collector:
     options: Options
     results: Results
     missing: list[str] = dataclasses.field(default_factory=list)
+    forecast: Forecast = dataclasses.field(default_factory=Forecast)
 
     def collect(self, models: Sequence[TextScorer], facts: Sequence[RunFacts]) -> list[RunResults]:
         """The results of the runs of models, aligned one to one with them and their facts."""
+        evaluations = [(self.valid, Targets()), (self.test, Targets())]
+        evaluations += [(self.test, evaluation) for evaluation in self._further()]
+        unsaved = [
+            _kind(dataset, evaluation)
+            for lm in models
+            if self.options.measure
+            for dataset, evaluation in evaluations
+            if self.results.saved(lm, dataset, evaluation) is None
+        ]
+        self.forecast.expect(unsaved)
         runs = list(map(self._run, models, facts))
         if first_decides(runs) and max(map(len, self.test.sentences)) >= 3:
             test = dataclasses.replace(self.options, fix_first=1).bootstrap_test()
@@ -208,6 +253,15 @@ class Collector:
             contexts=self._result(lm, self.test, ContextAblation(self.options.seed)),
             coherence=self._coherence(lm),
         )
+
+    def _further(self) -> list[Evaluation[Any]]:
+        """The evaluations of a run beside its perplexities."""
+        seed, coherence = self.options.seed, []
+        if self.options.bootstrap:
+            coherence.append(self.options.bootstrap_test())
+            if not self.options.fix_first:
+                coherence.append(FirstSentence(seed=seed))
+        return [ContextAblation(seed), *coherence]
 
     def _with_adaptation(self, lm: TextScorer, run: RunResults) -> RunResults:
         adapted, settings = {}, {}
@@ -239,12 +293,18 @@ class Collector:
     def _result(
         self, lm: TextScorer, dataset: Dataset, evaluation: Evaluation[ResultT]
     ) -> ResultT | None:
-        if self.options.measure:
-            return self.results.measured(lm, dataset, evaluation)
         result = self.results.saved(lm, dataset, evaluation)
-        if result is None:
+        if result is None and self.options.measure:
+            start = time.monotonic()
+            result = self.results.measured(lm, dataset, evaluation)
+            self.forecast.measured(_kind(dataset, evaluation), time.monotonic() - start)
+        elif result is None:
             self.missing.append(label_of(lm, dataset, evaluation))
         return result
+
+
+def _kind(dataset: Dataset, evaluation: Evaluation[Any]) -> str:
+    return f"{evaluation.title} ({dataset.name})"
 
 
 def first_decides(runs: Sequence[RunResults]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dclm_jax.errors import InputError
-from dclm_jax.report.results import facts_of
+from dclm_jax.report.results import Forecast, facts_of
 
 
 def model(workdir) -> Any:
@@ -69,3 +69,20 @@ def test_what_training_has_not_left(tmp_path):
         (tmp_path / "metrics.jsonl").write_text(text)
         with pytest.raises(InputError, match=message):
             facts_of(model(tmp_path), "corpus")
+
+
+def test_the_time_left_is_that_of_earlier_results_of_a_kind(caplog):
+    caplog.set_level("INFO", "dclm_jax")
+    forecast = Forecast()
+    forecast.expect(["perplexity", "coherence"] * 3)
+    for kind, seconds in (("perplexity", 5.0), ("other", 9.0), ("coherence", 60.4)):
+        forecast.measured(kind, seconds)
+    assert caplog.messages == [
+        "results to measure: 6",
+        "results measured: 1 of 6",
+        "results measured: 2 of 6, about 0:02:11 left",
+    ]
+    for kind in ("perplexity", "coherence", "perplexity", "coherence"):
+        forecast.measured(kind, 1.0)
+    assert caplog.messages[-1] == "results measured: 6 of 6"
+    assert caplog.messages[-2] == "results measured: 5 of 6, about 0:00:01 left"
