@@ -43,6 +43,19 @@ def _all_of_it(c_BxH: jax.Array) -> jax.Array:
     return c_BxH
 
 
+def _gate_values(z_BxGH: jax.Array, num_gates: int, tanh_gate: int) -> list[jax.Array]:
+    """The values [B, H] of G gates: tanh(z) of the gate `tanh_gate`, sigmoid(z) of all others.
+
+    They are computed as one tanh over all gates, because sigmoid(z) = (1 + tanh(z / 2)) / 2, and
+    XLA on CPUs vectorizes one function of a whole array, but not several functions of its slices.
+    """
+    size = z_BxGH.shape[-1]
+    gate_1xGH = jax.lax.broadcasted_iota(jnp.int32, (1, size), 1) // (size // num_gates)
+    scale_1xGH = jnp.where(gate_1xGH == tanh_gate, 1.0, 0.5).astype(z_BxGH.dtype)
+    values_BxGH = scale_1xGH * jnp.tanh(scale_1xGH * z_BxGH) + (1 - scale_1xGH)
+    return jnp.split(values_BxGH, num_gates, axis=-1)
+
+
 def _init_coupled_peephole_lstm(key: jax.Array, hidden_dim: int) -> Params:
     recurrent_key, input_key, output_key = jax.random.split(key, 3)
     return {
@@ -64,8 +77,9 @@ def _coupled_peephole_lstm(
     """
     h, c = state
     i, g, o = jnp.split(gates_BxGH + h @ params["recurrent"], 3, axis=-1)
-    i = jax.nn.sigmoid(i + c @ params["peephole_input"])
-    c = (1 - i) * c + i * jnp.tanh(g)
+    ig_Bx2H = jnp.concatenate([i + c @ params["peephole_input"], g], axis=-1)
+    i, g = _gate_values(ig_Bx2H, 2, tanh_gate=1)
+    c = (1 - i) * c + i * g
     o = jax.nn.sigmoid(o + c @ params["peephole_output"])
     h = o * jnp.tanh(expose(c))
     return (h, c), h
@@ -90,9 +104,9 @@ def _lstm(
     c_n = f c_{n-1} + i g,  h_n = o tanh(c_n), or h_n = o c_n (Li et al. 2015, Eq. 1-3)
     """
     h, c = state
-    i, f, g, o = jnp.split(gates_BxGH + h @ params["recurrent"], 4, axis=-1)
-    c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
-    h = jax.nn.sigmoid(o) * squash(expose(c))
+    i, f, g, o = _gate_values(gates_BxGH + h @ params["recurrent"], 4, tanh_gate=2)
+    c = f * c + i * g
+    h = o * squash(expose(c))
     return (h, c), h
 
 
