@@ -150,7 +150,8 @@ def _unknown_answers(
             yield (
                 f"{task}: in {count:,} of {len(answers):,} items the likeliest answer has more OOV "
                 "words than another; the probability of UNKNOWN, which all OOV words share, "
-                "favours such answers"
+                "favours such answers; compare models on items without OOV words, or use a model "
+                "of subwords"
             )
 
 

@@ -108,7 +108,8 @@ def _require_address(host: str, source: str) -> None:
     except (OSError, UnicodeError) as error:
         raise InputError(
             f"{source}: the host {host!r} of process 0 has no address ({error}); set "
-            "--coordinator_address=HOST:PORT with a name or number that all hosts know"
+            "--coordinator_address=HOST:PORT, --num_processes and --process_id, with a host name "
+            "or IP address that all hosts can resolve"
         ) from error
 
 

@@ -219,8 +219,8 @@ class ScoringModel(abc.ABC):
         return list(documents.values())
 
     def oov_words(self, documents: Documents) -> dict[str, int]:
-        """The words of documents outside the vocabulary with their numbers, the most frequent
-        first; with a vocabulary of subwords only the text's own spelling of OOV words."""
+        """The OOV words of documents and their counts, most frequent first. Under a vocabulary of
+        subwords only the text's own spelling of OOV words is OOV."""
         words = [word for text in documents for words in words_of(text) for word in words]
         counts = collections.Counter(itertools.compress(words, self.vocabulary.is_unknown(words)))
         return dict(counts.most_common())

@@ -28,5 +28,8 @@ def decoding(*sampling: flags.FlagHolder) -> Decoding:
                     f"--method={method} or remove --{flag.name}"
                 )
     if SEED.present and options.method != "sample":
-        logger.info(f"--seed has no effect: --method={options.method} chooses without chance")
+        logger.info(
+            f"--seed has no effect, because --method={options.method} is deterministic; add "
+            "--method=sample"
+        )
     return options

@@ -155,7 +155,8 @@ def read_words(
 
 
 def counted(reader: TextReader, path: str, keep_empty: bool = False) -> Iterator[Document]:
-    """The documents of a text; at the end a note counts them."""
+    """The documents of a text; at the end a note counts documents and sentences, unless the reader
+    has counted them."""
     yield from reader.documents(path, keep_empty=keep_empty)
     if not reader.notes.has_paragraphs:
         logger.info(reader.size_text(path))

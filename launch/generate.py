@@ -53,7 +53,7 @@ _MAX_SENTENCE_WORDS = flags.DEFINE_integer(
 )
 _SAMPLES = flags.DEFINE_integer("samples", 1, "Number of texts per document for --method=sample.")
 _DETOKENIZE = flags.DEFINE_bool(
-    "detokenize", False, "Write sentences as running text, too: in --output as 'text'."
+    "detokenize", False, "Print sentences as running text; in --output add them as 'text'."
 )
 _OUTPUT = flags.DEFINE_string(
     "output", None, "JSON lines file for the texts; '-' is standard output."

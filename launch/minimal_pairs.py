@@ -18,10 +18,10 @@ UNKNOWN, which stands for all rare words: a row has the accuracy of the pairs wi
 With a vocabulary of subwords no word is OOV, and every pair counts. Pairs whose alternatives are
 equal are left out, and a note counts them. An empty context is no context.
 
---by=UID,field measures each group of pairs with equal cells in these columns, and of a group with
-OOV words also its other pairs. Intervals are from a
-bootstrap over pairs. Several runs are compared by a paired permutation test over pairs; p (Holm) is
-corrected for all pairs of runs.
+--by=UID,field measures each group of pairs with equal cells in these columns. A group with OOV
+words has a second row, of its pairs without OOV words. Intervals are from a bootstrap over pairs.
+Several runs are compared by a paired permutation test over pairs; p (Holm) is corrected for all
+pairs of runs.
 
 The TSV file of --output has one row per pair: its number, the columns of the input, the number of
 OOV words of each alternative (oov_NAME), and whether the pair is excluded. For each run it has log

@@ -5,9 +5,9 @@
         --metrics=gains.json --words=words.tsv
 
 --input is a table with one row per word, in the order of the text: the word with its punctuation
-(--text_key), its story (--story), and its mean reading time (--time). With --subject=COLUMN it has
-one row per word and subject, sorted by story and then by subject; every subject has all words of a
-story, with an empty time where one is missing, and linear models predict the mean times of words.
+(--text_key), its story (--story), and its mean reading time (--time). With --subject=COLUMN the
+table has one row per word and subject, sorted by story and then by subject. Every subject has all
+words of a story; a missing time is an empty cell. Linear models predict the mean time of each word.
 --predictors names further columns of numbers that are predictors. Rows are tokenized as raw text;
 a row may become several words, whose surprisals and divergences are added. The entropy of a row is
 the entropy before its first word.
@@ -41,7 +41,8 @@ stories, words without a reading time (an empty cell or NA), and words for which
 word), fitted (1 if the linear models predict it), time (the mean over subjects, in the unit of
 --input), length (characters), log_frequency (natural logarithm), surprisal:RUN,
 surprisal_other_context:RUN, surprisal_no_context:RUN, divergence:RUN and entropy:RUN (nats), and
-input_NAME of each other column of --input, such as the subject. NAME_before is the value of the
+input_NAME of the other columns of --input: for --predictors the mean over subjects, otherwise the
+cell of the row, such as the subject or the subject's own time. NAME_before is the value of the
 previous word.
 """
 

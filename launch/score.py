@@ -8,21 +8,20 @@
     python -m launch.score --workdir=runs/ccdclm --split=valid --output=scores.html
 
 The surprisal of a word is -log P(word | everything before it in its document), in nats, or in bits
-with --unit=bits. Every
-sentence ends with <END>, which is predicted too. With a vocabulary of subwords the surprisal is the
-sum over the pieces of the word, and no word is OOV; only the text's own spelling of OOV words, such
-as <unk>, is read and not predicted: its values are empty, and known is 0. With a vocabulary of
-words an OOV word has the surprisal of UNKNOWN and is marked as OOV (known is 0). Notes list the
-most frequent OOV words, and count the documents of a table with and without OOV words. Input may be
-larger than memory.
+with --unit=bits. Every sentence ends with <END>, which is predicted too. With a vocabulary of
+subwords the surprisal is the sum over the pieces of the word, and no word is OOV; only the text's
+own spelling of OOV words, such as <unk>, is read and not predicted: its values are empty, and known
+is 0. With a vocabulary of words an OOV word has the surprisal of UNKNOWN and is marked as OOV
+(known is 0). Notes list the most frequent OOV words, and count the documents of a table with and
+without OOV words. Input may be larger than memory.
 
 tsv has one row per target (word or <END>). Columns: document, sentence and position (from 1), word,
 surprisal, known (1 or 0), sentence_log_prob, document_log_prob, then columns of the input. A word
 such as NA is written \\NA; dclm_jax.tables.cell_text removes the backslash. Cells of the input that
 are empty or missing (NA, NaN, null, ...) are left empty. launch/recipes.md shows how to read the
-file in R, and how to join the files of two runs. With --by=region, tsv has one row per region:
-document, region, words, oov (the number of OOV words), the sums of surprisals and divergences over
-the words, and the other measures of the first word.
+file in R, and how to join the files of two runs. With --by=region, tsv has one row per document
+and region: document, region, words, oov (the number of OOV words), the sums of surprisals and
+divergences over the words, and the other measures of the first word; <END> is not counted.
 
 jsonl has one line per document, also for a document without words:
     {"id": "docs.txt:1", "unit": "nats", "matmul_precision": "highest", "log_prob": -31.4,
@@ -140,7 +139,10 @@ _BY = flags.DEFINE_list(
     "Columns of the input whose cells define groups.",
 )
 _UNIT = flags.DEFINE_enum(
-    "unit", "nats", ["nats", "bits"], "Unit of log-probabilities and measures in TSV and jsonl."
+    "unit",
+    "nats",
+    ["nats", "bits"],
+    "Unit of log-probabilities and measures, other than ranks, in TSV and jsonl.",
 )
 _JOIN = flags.DEFINE_list(
     "join_rows", [], "Columns of the input table; rows with equal cells in them are one document."
@@ -156,9 +158,11 @@ def main(argv: Sequence[str]) -> None:
     _evaluation.check_data_flags(other_split=_CONTEXTS_FROM.value in SPLITS)
     file_format = _OUTPUT_FORMAT.value or _format_of(_OUTPUT.value)
     if _BY.value and file_format != "tsv":
-        raise InputError(f"--by has no effect on {file_format}; write TSV, or remove --by")
+        raise InputError(
+            f"--by has no effect on {file_format}; add --output_format=tsv, or remove --by"
+        )
     if _UNIT.value != "nats" and file_format == "html":
-        raise InputError("HTML is in nats; write TSV or jsonl, or remove --unit")
+        raise InputError("--unit has no effect on html; add --output_format=tsv, or remove --unit")
     others = measure_columns(_MEASURES.value, no_context_too=_NO_CONTEXT.value)
     lm = _evaluation.restore(ScoringModel)
     # A document without words has a line, too, so that results can be joined with the text. An

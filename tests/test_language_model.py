@@ -426,7 +426,9 @@ def test_a_run_with_a_text_option_of_a_later_version_is_refused(uninterrupted, t
     run = shutil.copytree(uninterrupted, tmp_path / "run")
     text = json.loads((run / "text.json").read_text())
     (run / "text.json").write_text(json.dumps(text | {"options": {"stem": True}}))
-    with pytest.raises(InputError, match="text.json: options has 'stem', which is no text option"):
+    with pytest.raises(
+        InputError, match="text.json: options has 'stem', which this version does not"
+    ):
         dclm_jax.restore(run)
 
 

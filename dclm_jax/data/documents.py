@@ -110,9 +110,8 @@ class TextOptions:
       normalize: normalize quotes, dashes and other punctuation of raw text, as Moses does.
         Tokenized text is never normalized.
       strip_html: remove HTML tags, and replace character references such as &amp; by characters.
-      text_key: column of CSV and TSV, or key of JSON lines, with raw text, or several separated by
-        commas, such as context,target, which are parts of one text; "text" if a new corpus
-        does not set it.
+      text_key: column of CSV and TSV, or key of JSON lines, with raw text. Several, separated by
+        commas (context,target), are parts of one text. "text" if a new corpus does not set it.
       language: language code of the text, as in Wikipedia, such as en, de or ckb.
       unicode: Unicode normal form of words: nfc composes letters and accents, and removes format
         characters at the edges of words.

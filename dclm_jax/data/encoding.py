@@ -39,7 +39,8 @@ _MARGIN_OF_VOCABULARY = 0.1
 _FEW_WORDS = 100
 _ADVICE = "check that the text is read like the training text (raw or tokenized, case)"
 _MISREAD_SHARE = 0.1
-"""Minimum share of words with another known form in OOV words, for advice."""
+"""Minimum share of OOV words that are in the vocabulary in lower case or without attached
+punctuation, for `_ADVICE`."""
 _PUNCTUATION = ".,;:!?\"'()"
 
 
@@ -184,13 +185,14 @@ class Encoder:
     def log_oov(self) -> None:
         """Logs the most frequent OOV words, as a warning if the OOV rate is much above the usual
         rate, by more than chance in few words. With a vocabulary of subwords a warning says that
-        words have many more pieces than usual."""
+        words have many more pieces than usual. Another warning counts words of strings that differ
+        from the training text in case or by attached punctuation."""
         unlike = ""
         if misread := [(word, form) for word, form in self._forms.items() if form]:
             word, form = misread[0]
             unlike = (
                 f"words written unlike the training text: {len(misread):,}, such as {brief(word)} "
-                f"for {brief(form)}; read raw text by the method `documents`"
+                f"for {brief(form)}; read raw text by lm.documents(text)"
             )
         if self.vocabulary.has_pieces:
             warnings = self._many_pieces(), unlike

@@ -30,7 +30,7 @@ RAW = ("prose", *TABLES)
 DEFAULT_TEXT_KEY = "text"
 SENTENCES, _ID = "sentences", "id"
 _PART = "text_key"
-"""Column that names the column of each word, of texts in several columns."""
+"""Name of the column of results that says from which column of the input a word is."""
 _QUOTED = re.compile(r'"[^"]*(?:""[^"]*)*"')
 _DIVIDER = re.compile(r"=+(?!\S)")
 _PARAGRAPH_BREAK = re.compile(r"(?>\r\n?|\n)\s*(?:\r\n?|\n)")
@@ -299,7 +299,7 @@ def _with_raw_text(text: Text, kind: str, record: Record) -> Record:
         if key not in cells:
             lacking = f"column {brief(key)}" if is_table else f"key {brief(key)} and no 'sentences'"
             raise InputError(
-                f"{where}: the record has no {lacking}; choose --text_key, one column or several "
+                f"{where}: the record has no {lacking}; set --text_key to one column, or to the "
                 f"parts of a text such as context,target, from: {listed(cells)}"
             )
         if not isinstance(cells[key], str):
@@ -312,7 +312,9 @@ def _with_raw_text(text: Text, kind: str, record: Record) -> Record:
         if kind == "tsv" and _QUOTED.fullmatch(cells[key]):
             text.notes.add("quoted cell")
     if len(text.keys) > 1 and _PART in cells:
-        raise InputError(f"{where}: the result has a column {_PART}; rename this column")
+        raise InputError(
+            f"{where}: the column {_PART} has the name of a column of the result; rename it"
+        )
     require_columns(text.joined_by, cells, where)
     words = " ".join(cells[key] for key in text.keys).split()
     if text.joined_by and not any(composed(words, text.options.unicode)):

@@ -55,8 +55,9 @@ def without_html(text: str, notes: Notes, unknown_token: str | None = None) -> s
     """A text without tags, comments, scripts and style sheets, with the characters that references
     name.
 
-    A tag that HTML uses between paragraphs becomes a paragraph break, and br a line break. Other
-    tags, also of other XML, leave nothing: a word with a tag inside stays one word.
+    A tag that HTML uses between paragraphs becomes a paragraph break, and br a line break. All
+    other tags, including tags of XML, are removed without a space, so that a word with a tag inside
+    stays one word.
 
     Args:
       text: the text.

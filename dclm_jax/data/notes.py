@@ -22,8 +22,8 @@ _NOTES = {
     "--format=prose",
     "long cell": "cells over several lines: {count:,}, the longest in {example}; check for a "
     "missing closing quotation mark",
-    "reference": "character references that remain after one pass: {count:,}, such as {example}; "
-    "the text was escaped twice, so that one more pass is needed before it is read",
+    "reference": "character references that remain: {count:,}, such as {example}; the text was "
+    "escaped twice: unescape it once, such as by html.unescape of Python, before it is read",
     "no text": "rows whose text is NA, NaN, null or another missing value: {count:,}, such as "
     "{example}; their documents have no words",
     "quoted cell": "cells in quotation marks, which are read as part of the text: {count:,} "
@@ -97,9 +97,9 @@ class Notes:
             )
         if count := self._counts["mojibake"]:
             yield (
-                f"lines that are UTF-8, and have wrong characters in the encoding of --encoding: "
-                f"{count:,}, such as {brief(self._largest['mojibake'][1])}; remove --encoding, or "
-                "convert the files that are not UTF-8"
+                f"lines of UTF-8 that --encoding turns into wrong characters: {count:,}, such as "
+                f"{brief(self._largest['mojibake'][1])}; remove --encoding, or convert the other "
+                "files to UTF-8"
             )
         words, letters = self._counts["unspaced"], self._sizes["unspaced"]
         is_undivided = is_raw or letters > words * _UNDIVIDED_LETTERS
@@ -123,7 +123,8 @@ class Notes:
             )
             yield (
                 f"removed tags that are not HTML's: {self._tags.total():,}, most often {names}; "
-                "they divide no words and no sentences"
+                "they leave no space; if such tags divide words or sentences, replace them by "
+                "spaces or blank lines"
             )
 
 

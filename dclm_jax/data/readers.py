@@ -154,7 +154,7 @@ class TextReader:
         return itertools.chain(first, lines)
 
     def _lines(self, file: pathlib.Path, files: Sequence[pathlib.Path]) -> Iterator[TextLine]:
-        """The lines of one of the files of an input; notes count lines in another encoding."""
+        """The lines of a file of an input; notes count lines of UTF-8 that `encoding` misreads."""
         try:
             for line in read_lines(file, encoding=self.encoding):
                 if is_utf8_misread(line.text, self.encoding):
@@ -164,10 +164,12 @@ class TextReader:
             are_encoded = [is_encoded(other, self.encoding) for other in files]
             if not any(are_encoded):
                 raise
+            fault, _, _ = str(error).rpartition("; ")
             raise InputError(
-                f"{error}; of {len(files):,} files {are_encoded.count(False):,} are not "
-                f"{self.encoding}, and {are_encoded.count(True):,} are and need it: convert the "
-                f"others (iconv -f cp1252 -t {self.encoding})"
+                f"{fault}; {are_encoded.count(False):,} of {len(files):,} files are not valid "
+                f"{self.encoding}, and {are_encoded.count(True):,} have its characters, so that "
+                f"no --encoding fits all: convert the former to {self.encoding}, such as "
+                f"by iconv -f cp1252 -t {self.encoding}"
             ) from error
 
     def text(self, lines: Iterator[TextLine], label: str, source: str) -> Text:
@@ -255,10 +257,10 @@ def parse_documents(
     options: TextOptions,
     name: str = "text",
 ) -> list[Document]:
-    """The documents in a string. Raw text is one document, like a cell of a table, in which a line
-    that begins with = ends a paragraph. Other text is read as `read_documents` reads a file; its
-    documents are named NAME:LINE, or NAME if there is one. Notes are warnings, which Python prints
-    by default."""
+    """The documents in a string. Prose is one document, in which a line that begins with = ends a
+    paragraph, as in a cell of a table. Other text is read as `read_documents` reads a file; its
+    documents are named NAME:LINE, or NAME if there is only one. Notes are logged as warnings, which
+    Python prints by default."""
     require_characters(text, name)
     reader = TextReader(options)
     lines = itertools.starmap(TextLine, enumerate(io.StringIO(text, newline=None), start=1))

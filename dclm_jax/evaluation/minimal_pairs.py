@@ -225,10 +225,9 @@ class Accuracy(NamedTuple):
 
 def accuracies(runs: Sequence[Sequence[Outcome]], by: Sequence[str] = ()) -> list[Accuracy]:
     """The accuracies of runs on the same choices by every criterion: of each group of pairs with
-    equal cells in the columns `by`, in the order in which groups appear, and, if it has pairs
-    with OOV words, of its other pairs; of all pairs without OOV words; and of all pairs.
-    An `InputError` says that there are no pairs, or that no pair has an
-    outcome."""
+    equal cells in the columns `by`, in the order in which groups appear; of all pairs without OOV
+    words; and of all pairs. A group with OOV words is followed by its pairs without OOV words. An
+    `InputError` says that there are no pairs, or that no pair has an outcome."""
     if not runs or not runs[0]:
         raise InputError("there are no pairs; choose another --input")
     if np.isnan(_correct(runs, TOTAL)).all():

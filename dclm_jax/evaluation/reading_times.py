@@ -62,8 +62,8 @@ def word_table(
     stories: Sequence[Story],
     columns: Sequence[str] = (),
 ) -> dict[str, np.ndarray]:
-    """The columns [N] of all words by name: their places, predictors and times, and "fitted",
-    whether they and the word before them are in the vocabulary and have all numbers.
+    """The columns [N] of all words by name: document, sentence, position, time and predictors, and
+    "fitted": 1 if the word and the previous word are in the vocabulary and have all numbers.
 
     Args:
       models: language models with one vocabulary, by the labels of their runs.
@@ -135,8 +135,9 @@ def fitted(words: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def lines(
     words: Mapping[str, np.ndarray], stories: Sequence[Story], columns: Sequence[str]
 ) -> dict[str, list[Any]]:
-    """The columns of `launch.reading_times --words`: those of the words of all rows of the input,
-    with the numbers of the rows, and further columns of the input, other than predictors."""
+    """The columns of `launch.reading_times --words`, with one entry per row of the input: its
+    number, the columns of `word_table` of its word, and the columns of the input other than
+    predictors."""
     names = dict.fromkeys(name for story in stories for rows in story.readings for name in rows[0])
     others = [name for name in names if name not in columns]
     table: dict[str, list[Any]] = {name: [] for name in ("row", *words)}

@@ -62,7 +62,7 @@ def read_stories(
     next_row = 1
     for document in documents:
         for number, cells in enumerate(document.rows, start=next_row):
-            require_columns(columns, cells, f"row {number}")
+            require_columns(columns, cells, f"row {number} of --input")
         key = tuple(value_text(document.rows[0][name]) for name in story)
         readings.setdefault(key, []).append((next_row, document))
         next_row += len(document.rows)
@@ -79,7 +79,7 @@ def read_stories(
         numbers_RxNxY = np.array(
             [
                 [
-                    [_number(cells, column, f"row {start + n}") for column in columns]
+                    [_number(cells, column, f"row {start + n} of --input") for column in columns]
                     for n, cells in enumerate(document_rows)
                 ]
                 for start, document_rows in zip(first_rows, texts, strict=True)
@@ -120,10 +120,9 @@ def _require_equal(name: str, first: Document, other: Document, start: int) -> N
     for n, (one, two) in enumerate(itertools.zip_longest(_texts(first), _texts(other))):
         if one != two:
             raise InputError(
-                f"row {start + n}: {brief(two or 'the end of the story')} is word {n + 1} of the "
-                f"story {brief(name)}, and {brief(one or 'the end of the story')} for its first "
-                "subject; write the same words for each subject, with an empty time where one is "
-                "missing"
+                f"row {start + n} of --input: word {n + 1} of the story {brief(name)} is "
+                f"{brief(two or 'missing')}, but {brief(one or 'missing')} for the first subject; "
+                "write the same words for every subject, and leave a missing time empty"
             )
 
 
@@ -135,7 +134,10 @@ def _require_one_text(document: Document, known: Sequence[str]) -> None:
     names = [name for name in document.rows[0] if name not in known]
     columns = {name: [value_text(row.get(name)) for row in document.rows] for name in names}
     missing = next((name for name in names if _divides(columns[name], texts)), None)
-    remedy = f"columns: {listed(names)}"
+    remedy = (
+        "remove the copies, or name the column that distinguishes them by --subject or --story, "
+        f"from: {listed(names)}"
+    )
     if missing is not None:
         remedy = (
             f"the column {brief(missing)} tells its copies apart: add --subject={missing} if "

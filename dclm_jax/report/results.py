@@ -179,8 +179,8 @@ def facts_of(lm: TextScorer, directory: str) -> RunFacts:
 
 
 class Forecast:
-    """The number of results to measure and the time left: a result takes as long as an earlier one
-    of its kind, an evaluation of a split."""
+    """Logs how many results are measured, and estimates the time left from the last result of each
+    kind (an evaluation of a split)."""
 
     def __init__(self):
         self._left: collections.Counter[str] = collections.Counter()
@@ -194,7 +194,8 @@ class Forecast:
             logger.info(f"results to measure: {len(kinds):,}")
 
     def measured(self, kind: str, seconds: float) -> None:
-        """Logs the progress, and the time left if it is known for all remaining kinds."""
+        """Logs the progress, and the time left if it is known for all remaining kinds. Results that
+        were not expected, such as those of adaptations, are not logged."""
         if not self._left[kind]:
             return
         self._left[kind] -= 1
@@ -213,7 +214,7 @@ class Collector:
 
     Attributes:
       missing: labels of the results that are not saved and were not measured.
-      forecast: the progress of what is measured.
+      forecast: logs the progress of measuring.
     """
 
     valid: Dataset
@@ -255,7 +256,7 @@ class Collector:
         )
 
     def _further(self) -> list[Evaluation[Any]]:
-        """The evaluations of a run beside its perplexities."""
+        """The evaluations of a run besides its perplexities."""
         seed, coherence = self.options.seed, []
         if self.options.bootstrap:
             coherence.append(self.options.bootstrap_test())

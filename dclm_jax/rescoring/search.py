@@ -53,7 +53,7 @@ _WORDS = "words"
 """The name of the feature with the number of words of a hypothesis."""
 _OOV, _OOV_WEIGHT = "oov", -10.0
 """The name of the feature with the number of OOV words, and its default weight: the log-probability
-of an OOV word after UNKNOWN, as if 22,000 OOV words were equally frequent."""
+of an OOV word given UNKNOWN, if 22,000 OOV words were equally frequent."""
 
 SegmentedDocument = Sequence[Segment[np.ndarray]]
 
@@ -86,9 +86,10 @@ class Rescorer:
     """Language models with one vocabulary that choose the hypotheses of a list.
 
     Attributes:
-      names: the names of all L + F features: L models, the features of the list, "words", the
-        number of words, and under a vocabulary of words "oov", the number of OOV words, except the
-        text's own spelling of OOV words. The list's own features replace those of the same name.
+      names: names of the L + F features: L models, the features of the list, "words" (number of
+        words) and, under a vocabulary of words, "oov" (number of OOV words; the text's own spelling
+        of OOV words does not count). A feature of the list with one of these names replaces the
+        count.
       default_weights: float64 [L + F], 1 for models and the decoder's score, -10 for the number of
         OOV words, 0 for other features.
       segments: the segments of the list, with hypotheses as word ids and F features.
@@ -173,7 +174,8 @@ class Rescorer:
         if count := sum(oov_K[choice] > oov_K[0] for oov_K, choice in pairs):
             logger.info(
                 f"chosen hypotheses with more OOV words than the 1-best: {count:,} of "
-                f"{len(choices):,}; the weight of {_OOV} lowers their score"
+                f"{len(choices):,}; to avoid them, lower the weight of {_OOV} in the JSON file of "
+                "--weights"
             )
 
 

@@ -121,11 +121,14 @@ def read_training_text(workdir: Path) -> TrainingText:
     path = workdir / TEXT_FILE
     if not path.is_file() and not (workdir / saved_model.PARAMS_FILE).exists():
         return TrainingText()
+    saved = files.read_json(path, dict[str, Any]).get("options")
+    known = {field.name for field in dataclasses.fields(TextOptions)}
+    if isinstance(saved, dict) and (unknown := [name for name in saved if name not in known]):
+        raise InputError(
+            f"{path}: options has {brief(unknown[0])}, which this version does not know; update "
+            "dclm_jax, or train again with this version"
+        )
     try:
-        saved = files.read_json(path, dict[str, Any]).get("options")
-        known = {field.name for field in dataclasses.fields(TextOptions)}
-        if isinstance(saved, dict) and (unknown := [name for name in saved if name not in known]):
-            raise InputError(f"{path}: options has {brief(unknown[0])}, which is no text option")
         return files.read_json(path, TrainingText)
     except InputError as error:
         raise InputError(f"{error}; train again by the current version") from error

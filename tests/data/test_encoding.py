@@ -95,7 +95,7 @@ def test_strings_of_words_written_unlike_the_training_text_are_warned_of(caplog)
     ):
         caplog.clear()
         list(Encoder(VOCABULARY).documents([(part for part in [sentence])]))
-        expected = f"{unlike}: {example}; read raw text by the method `documents`"
+        expected = f"{unlike}: {example}; read raw text by lm.documents(text)"
         assert caplog.messages[0].startswith(expected)
         caplog.clear()
         # Lists of words are taken as they are, and so are words without a known form.

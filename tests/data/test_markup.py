@@ -80,10 +80,11 @@ def test_tags_of_other_xml_and_remaining_references_are_said(tmp_path, caplog):
     path = write(tmp_path / "t.txt", text)
     read(path, "prose", strip_html=True)
     assert caplog.messages == [
-        f"{path}: character references that remain after one pass: 2, such as &nbsp;; the text was "
-        "escaped twice, so that one more pass is needed before it is read",
+        f"{path}: character references that remain: 2, such as &nbsp;; the text was escaped twice: "
+        "unescape it once, such as by html.unescape of Python, before it is read",
         f"{path}: removed tags that are not HTML's: 5, most often <w> 2, <W> 2, <pause> 1; "
-        "they divide no words and no sentences",
+        "they leave no space; if such tags divide words or sentences, replace them by spaces or "
+        "blank lines",
     ]
 
 

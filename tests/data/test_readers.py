@@ -280,7 +280,7 @@ def test_a_folder_of_two_encodings_is_refused_with_the_numbers_of_files(tmp_path
         write(tmp_path / name, f"{text}\n".encode())
     write(tmp_path / "d.txt", "caf\u00e9\n".encode("cp1252"))
     message = (
-        "d.txt:1: not valid UTF-8: .*; of 4 files 1 are not utf-8, and 2 are and need it: conv"
+        "d.txt:1: not valid UTF-8: .* at position 4; 1 of 4 files are not valid utf-8, and 2 have"
     )
     with pytest.raises(InputError, match=message):
         read(tmp_path)
@@ -294,7 +294,9 @@ def test_a_folder_of_two_encodings_is_refused_with_the_numbers_of_files(tmp_path
 @pytest.mark.parametrize("encoding", ["cp1252", "latin-1"])
 def test_utf8_in_another_encoding_is_warned_of(tmp_path, encoding, warns):
     path = write(tmp_path / "t.txt", "caf\u00e9\nplain\nna\u00efve\n".encode())
-    with warns("have wrong characters in the encoding of --encoding: 2, such as 'cafÃ©'; remove"):
+    with warns(
+        "lines of UTF-8 that --encoding turns into wrong characters: 2, such as 'cafÃ©'; remove"
+    ):
         list(read_documents(path, encoding=encoding))
     path = write(tmp_path / "t.txt", "caf\u00e9\n".encode(encoding))
     assert [document.sentences for document in read_documents(path, encoding=encoding)]
@@ -393,10 +395,12 @@ def test_several_columns_are_parts_of_one_text(tmp_path, suffix):
     both = read_documents(regions, joined_by=["n"])
     assert [document.sentences for document in both] == [first.sentences, second.sentences]
     with pytest.raises(
-        InputError, match="no (column|key) 'before'.*several parts of a text such as context,target"
+        InputError, match="no (column|key) 'before'.*to the parts of a text such as context,target"
     ):
         list(read_documents(path, TextOptions(text_key="before,target")))
-    with pytest.raises(InputError, match="the result has a column text_key; rename this column"):
+    with pytest.raises(
+        InputError, match="the column text_key has the name of a column of the result; rename"
+    ):
         named = write(
             tmp_path / f"n.{suffix}",
             path.read_text().replace("n,", "text_key,").replace('"n"', '"text_key"'),

@@ -294,6 +294,9 @@ def test_no_character_is_lost_uncounted(place, format, lines, end, encoding, is_
     kept = collections.Counter(
         "".join(word for document in documents for words in document.sentences for word in words)
     )
+    if format in ("csv", "tsv"):
+        # A note counts the cells without text.
+        given_lines = [line for line in given_lines if line.strip() != "NA"]
     left = [words for line in given_lines if (words := title_words(format, line, is_raw))]
     expected = collections.Counter("".join("".join(given_lines).split()))
     expected -= collections.Counter("".join(word for words in left for word in words))

@@ -69,7 +69,7 @@ def test_a_prefix_is_the_beginning_of_every_text(space):
 def test_a_seed_without_sampling_has_no_effect_and_says_so(space):
     flags = [f"--workdir={space.run}", "--num_sentences=1", "--max_sentence_words=3"]
     done = launch("generate", *flags, "--seed=3", quiet=False)
-    assert "note: --seed has no effect: --method=greedy chooses without chance" in done.stderr
+    assert "note: --seed has no effect, because --method=greedy is deterministic" in done.stderr
     assert done.stdout == launch("generate", *flags).stdout
 
 

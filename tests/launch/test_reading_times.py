@@ -264,7 +264,7 @@ STORY = "".join(f"a,w{n + 1},3\n" for n in range(20))
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ("a,w1 w2,3\nb,w1,fast\n", "row 2: could not convert string to float: 'fast'"),
+        ("a,w1 w2,3\nb,w1,fast\n", "row 2 of --input: could not convert string to float: 'fast'"),
         (STORY, "the reading times of 17 words in 1 stories are too few for linear"),
         (
             STORY + STORY,
@@ -397,8 +397,10 @@ def test_several_texts_in_a_story_are_refused_with_the_column_that_is_missing(sp
     assert "add --subject=subject if subjects read one text" in message(rows)
     shortened = [row for n, row in enumerate(rows) if n != 40]
     assert "has its text several times" in message(shortened)
-    assert "row 40: " in message(shortened, "--subject=subject")
-    assert "write the same words for each subject" in message(shortened, "--subject=subject")
+    assert "row 40 of --input: word 10 of the story 'a' is" in message(
+        shortened, "--subject=subject"
+    )
+    assert "write the same words for every subject" in message(shortened, "--subject=subject")
     # Two conditions of one story that share most words.
     other = [row.replace(",w7", ",w8") for row in of_subjects("y")[1:]]
     both = sorted([*rows[1:], *other], key=lambda row: row.split(",")[:3:2])

@@ -111,7 +111,7 @@ prepare --output=new --corpus=bbc --input=x --train=lines.txt => --train cannot 
 prepare --output=new --corpus=bbc --input=x --format=prose => format has no effect on text that is
 
 reading_times --workdir=run --input=times.csv --time=ms => \
-row 1: there is no column 'ms'; choose from: 'story', 'time',
+row 1 of --input: there is no column 'ms'; choose from: 'story', 'time',
 reading_times --workdir=run --input=times.csv --predictors=gpt3 => there is no column 'gpt3'
 reading_times --workdir=run --input=times.tsv --words=times.tsv => \
 --input and --words are both times.tsv; choose two files

@@ -47,7 +47,7 @@ USUAL_MODELS = (
     *("rlm_seqbow_lf", "rlm_seqbow_att_ef", "rnnslm", "hrnnlm_two_step"),
     *("standard_autoencoder", "hierarchical_attention_autoencoder"),
 )
-# Other models show the same.
+# The tests of other models cover these models.
 SHOWN_BY_OTHERS = (
     *("rlm", "rlm_bow_ef", "rlm_bow_lf", "rlm_seqbow_ef", "rlm_seqbow_att_lf", "rnn_lin"),
     "hierarchical_autoencoder",

@@ -103,7 +103,7 @@ def test_interrupted_and_resumed_is_uninterrupted(
 
 
 def test_ctrl_c_ends_a_loop_over_runs_once_the_run_is_saved(data, tmp_path):
-    """The handler of before acts again after training; a job in the background ignores Ctrl-C."""
+    """The previous handler is restored after training; jobs in the background ignore Ctrl-C."""
     runs, before = [], signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         for seed in range(3):
@@ -410,7 +410,7 @@ def test_shapes_are_told_when_compiled_and_compiling_and_saving_count_in_no_rate
     # The line of a step is written while the next step is made, or before something is saved.
     saved = (4, 5, 8, 10, 12)
     seconds = [2 * step if step in saved else 2 * step + 2 for step in range(1, 13)]
-    lines = np.cumsum([0, *(step not in saved for step in range(1, 12))])
+    lines = np.cumsum([0, *(step not in saved for step in range(1, 12))]).tolist()
     seconds = [begin + written for begin, written in zip(seconds, lines, strict=True)]
     assert [line["seconds"] for line in trained] == seconds
     for line, counted, time in zip(trained, tokens, np.diff([0, *seconds]), strict=True):
