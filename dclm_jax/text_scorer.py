@@ -201,6 +201,7 @@ class ScoringModel(abc.ABC):
                 parsed = [Document(str(key), [])]
             elif isinstance(string, str):
                 parsed = parse_documents(string, options, str(key))
+                empty += [key] * (not any(document.sentences for document in parsed))
             else:
                 raise InputError(f"text {brief(key)} is {brief(string)}; expected a string")
             for document in parsed:
@@ -213,7 +214,7 @@ class ScoringModel(abc.ABC):
             raise InputError("no text of the texts has words; expected text")
         if empty:
             logger.warning(
-                f"texts without text (empty, NA, NaN, None and similar): {len(empty):,}, such as "
+                f"texts without words (empty, NA, NaN, None and similar): {len(empty):,}, such as "
                 f"{brief(empty[0])}; their documents have no words"
             )
         return list(documents.values())

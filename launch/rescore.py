@@ -17,9 +17,10 @@ it in its document. launch/text.md describes the formats of --nbest.
 The score of a hypothesis is a weighted sum of log P (nats) under each model, the decoder's total
 `score`, the features of the list, and `words`, the number of words. By default the weights of
 models and `score` are 1, the weight of `oov` is -10, and all other weights are 0. `oov` is a
-feature under a vocabulary of words: the number of words outside the vocabulary (OOV). Without it
-misspelled hypotheses could win, because all OOV words share the probability of UNKNOWN. --tune
-finds weights by minimum error rate training (Och 2003) on a validation list.
+feature under a vocabulary of words: the number of words outside the vocabulary (OOV), except the
+text's own spelling of OOV words, such as <unk>. Without it misspelled hypotheses could win, because
+all OOV words share the probability of UNKNOWN. --tune finds weights by minimum error rate training
+(Och 2003) on a validation list.
 
 With --references a table compares the 1-best, a random hypothesis, the chosen hypotheses
 ("rescored") and the oracle (the best hypothesis of each list). BLEU is computed by sacrebleu

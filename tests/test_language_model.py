@@ -295,7 +295,7 @@ def test_missing_values_are_documents_without_words_as_in_tables(tmp_path, warns
     lm = language_model("ccdclm")
     missing = ["", " ", "NA", "NaN", "null", math.nan, None, MissingValue()]
     texts = ["the cat", "None", "NA sat ."]
-    with warns("texts without text \\(empty, NA, NaN, None and similar\\): 8, such as 0;"):
+    with warns("texts without words \\(empty, NA, NaN, None and similar\\): 8, such as 0;"):
         documents = lm.documents([*missing, *texts])
     assert [len(document.sentences) for document in documents] == [0] * 8 + [1] * 3
     assert [document.id for document in documents] == [str(number) for number in range(11)]

@@ -68,7 +68,7 @@ class Text(NamedTuple):
     @property
     def keys(self) -> list[str]:
         """The keys or columns that have raw text, the parts of a text in their order."""
-        return (self.options.text_key or DEFAULT_TEXT_KEY).split(",")
+        return list(map(str.strip, (self.options.text_key or DEFAULT_TEXT_KEY).split(",")))
 
     def named(self, value: Any, number: int) -> str:
         """The name of a record's document: the record's id, or LABEL:LINE if there is no id."""
@@ -150,17 +150,17 @@ def _sentence_blocks(text: Text) -> Iterator[list[TextLine]]:
     return _blocks(text.lines, lambda line: _is_blank(line) or _is_divider(line, text.notes))
 
 
-def _note_attached(first: Iterable[str], notes: Notes) -> None:
+def _note_attached(first: Iterable[str], notes: Notes, kind: str) -> None:
     """Notes attached punctuation in the first tokenized lines or sentences of a text."""
     tokens = [token for line in first for token in line.split()]
     attached = list(filter(ATTACHED.fullmatch, tokens))
     if len(attached) >= max(5, len(tokens) / 100, 4 * tokens.count(",")):
-        notes.add("attached", brief(attached[0]))
+        notes.add(kind, brief(attached[0]))
 
 
 def _parse_lines(text: Text) -> Iterator[Document]:
     first = list(itertools.islice(text.lines, _FIRST_LINES))
-    _note_attached((line for _, line in first), text.notes)
+    _note_attached((line for _, line in first), text.notes, "attached")
     text = text._replace(lines=itertools.chain(first, text.lines))
     for block in _sentence_blocks(text):
         yield Document(
@@ -210,8 +210,11 @@ def _parse_jsonl(text: Text) -> Iterator[Document]:
     for are_tokenized, group in itertools.groupby(_records(text, "jsonl"), is_tokenized):
         if are_tokenized:
             first = list(itertools.islice(group, _FIRST_LINES))
-            sentences = (s for record in first for s in _listed(record.cells[SENTENCES]))
-            _note_attached((s for s in sentences if isinstance(s, str)), text.notes)
+            sentences = (
+                sentence for record in first for sentence in _listed(record.cells[SENTENCES])
+            )
+            strings = (sentence for sentence in sentences if isinstance(sentence, str))
+            _note_attached(strings, text.notes, "attached in strings")
             yield from (_tokenized(text, record) for record in itertools.chain(first, group))
         else:
             yield from _raw_documents(text, "jsonl", group)
@@ -306,11 +309,14 @@ def _with_raw_text(text: Text, kind: str, record: Record) -> Record:
             raise InputError(f"{where}: {brief(key)} is {brief(cells[key])}; write a string")
         # A row that is joined may be a word of a text.
         if is_table and not text.joined_by and cells[key].strip() and not has_text(cells[key]):
-            text.notes.add("no text", where)
+            if len(text.keys) == 1:
+                text.notes.add("no text", where)
             cells = {**cells, key: ""}
         cells = {**cells, key: text.cleaned(cells[key])}
         if kind == "tsv" and _QUOTED.fullmatch(cells[key]):
             text.notes.add("quoted cell")
+    if len(set(text.keys)) < len(text.keys):
+        raise InputError(f"--text_key={text.options.text_key} names a column twice; remove one")
     if len(text.keys) > 1 and _PART in cells:
         raise InputError(
             f"{where}: the column {_PART} has the name of a column of the result; rename it"

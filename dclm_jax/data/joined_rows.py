@@ -78,7 +78,7 @@ def noted_rows(documents: Iterable[Document], joined_by: Sequence[str]) -> Itera
         change = "come back" if name in returning else "repeat"
         remedy = f"sort the rows by {name} and add it to --join_rows"
         if missing:
-            remedy = f"add {' and '.join(missing)} to --join_rows (or {remedy})"
+            remedy = f"add {' and '.join(missing)} to --join_rows"
         logger.warning(
             f"values of the column {brief(name)} {change} within documents, such as {where}; if a "
             f"document has several texts, {remedy}"

@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 
 from dclm_jax.data.notes import Notes
 
@@ -25,16 +25,23 @@ _INLINE = frozenset(
     ).split()
 )
 """Tags of HTML within sentences and words; of these br ends a line."""
+_UNCLOSED = frozenset("br hr img input wbr col p li dt dd td th tr option".split())
+"""Tags of HTML that need no end tag."""
+_IN_WORDS = frozenset("a b i u s em strong font span small big sub sup tt code".split())
+"""Tags that may begin within a word and end in a later text."""
 _TAG = re.compile(
     r"<(?P<end>/?)(?P<name>[A-Za-z](?:[\w.:-]*\w)?)"
-    r"""(?P<attributes>(?:[\s/](?:=\s*(?:"[^"<]*"|'[^'<]*')|[^<>])*+)?)>"""
+    r"""(?P<attributes>(?:[\s/](?:=\s*(?:"[^"\n]*"|'[^'\n]*')|[^<>])*+)?)>"""
 )
 _END = re.compile(r"</([\w.:-]+)\s*>")
 _QUOTED_VALUE = re.compile(r"""=\s*["']""")
+_ATTRIBUTES = re.compile(
+    r"(?:\s+(?:[\w:-]+\s*=\s*[^\s\"'<>=]+|async|autoplay|checked|compact|controls|defer|disabled|hidden|"
+    r"ismap|loop|multiple|muted|noshade|novalidate|nowrap|open|readonly|required|selected))*\s*/?"
+)
+"""Attributes of HTML without quotation marks."""
 _REFERENCE = re.compile(r"&(?:#\d+|#[xX][\da-fA-F]+|[a-zA-Z]\w*);")
-_OTHER = re.compile(r"<!--.*?-->|<![a-zA-Z][^<>]*>|<\?[^<>]*>", re.DOTALL)
-"""Comments, declarations and processing instructions."""
-_CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
+_DECLARATION = re.compile(r"<![a-zA-Z][^<>]*>")
 _PROGRAM = re.compile(r"<(script|style)\b[^>]*>.*?</\1\s*>", re.IGNORECASE | re.DOTALL)
 _TOKENS = frozenset("unk unknown oov num bos eos pad mask sep cls".split())
 """Names of tokens that language models write like tags."""
@@ -43,11 +50,12 @@ _TOKENS = frozenset("unk unknown oov num bos eos pad mask sep cls".split())
 def html_markup(text: str) -> Iterator[str]:
     """The tags of HTML, comments and character references in a text."""
     if "<" in text:
+        ended = set(_END.findall(text))
         for tag in _TAG.finditer(text):
             # Tokenized text may mark sentences by <s>.
-            if _is_of_html(tag) and tag["name"] != "s":
+            if _is_html(tag) and tag["name"] != "s" and _is_tag(tag, ended):
                 yield tag[0]
-        yield from _OTHER.findall(text)
+        yield from (text[begin:end] for begin, end in _spans(text, "<!--", "-->"))
     yield from _references(text)
 
 
@@ -66,18 +74,18 @@ def without_html(text: str, notes: Notes, unknown_token: str | None = None) -> s
     """
 
     def replaced(tag: re.Match[str]) -> str:
-        if tag[0].lower() == (unknown_token or "").lower():
+        if tag[0].lower() == (unknown_token or "").lower() or not _is_tag(tag, ended):
             return tag[0]
-        if not _is_of_html(tag):
-            if not _is_of_xml(tag, ended):
-                return tag[0]
+        if not _is_html(tag):
             notes.add_tag(tag["name"])
         name = tag["name"].lower()
         return "\n\n" if name in _BLOCKS else "\n" if name == "br" else ""
 
     if "<" in text:
-        text = _CDATA.sub(lambda match: html.escape(match[1]), _PROGRAM.sub("\n\n", text))
-        text = _OTHER.sub("", text)
+        text = _without(text, "<![CDATA[", "]]>", html.escape)
+        for begin, end in (("<!--", "-->"), ("<?", "?>")):
+            text = _without(text, begin, end, lambda content: "")
+        text = _DECLARATION.sub("", _PROGRAM.sub("\n\n", text))
         ended = set(_END.findall(text))
         text = _TAG.sub(replaced, text)
     text = html.unescape(text)
@@ -86,21 +94,41 @@ def without_html(text: str, notes: Notes, unknown_token: str | None = None) -> s
     return text
 
 
-def _is_of_html(tag: re.Match[str]) -> bool:
-    """Whether a match of _TAG is a tag of HTML, and no comparison such as a<b and c>d."""
-    name, attributes = tag["name"].lower(), tag["attributes"]
-    is_comparison = len(name) == 1 and attributes.strip(" /") and "=" not in attributes
-    return (name in _BLOCKS or name in _INLINE) and not is_comparison
+def _spans(text: str, begin: str, end: str) -> Iterator[tuple[int, int]]:
+    """The places of the parts of a text from `begin` to `end`; a part without its end is none."""
+    at = 0
+    while (first := text.find(begin, at)) >= 0 and (last := text.find(end, first)) >= 0:
+        at = last + len(end)
+        yield first, at
 
 
-def _is_of_xml(tag: re.Match[str], ended: Set[str]) -> bool:
-    """Whether a match of _TAG is a tag of XML, and no text such as vector<int>, x<y and y>z or
-    <unk>. `ended` has the names of the text's end tags."""
+def _without(text: str, begin: str, end: str, written: Callable[[str], str]) -> str:
+    """A text in which the content of each part from `begin` to `end` is replaced."""
+    parts, at = [], 0
+    for first, after in _spans(text, begin, end):
+        parts += text[at:first], written(text[first + len(begin) : after - len(end)])
+        at = after
+    return "".join([*parts, text[at:]])
+
+
+def _is_html(tag: re.Match[str]) -> bool:
+    name = tag["name"].lower()
+    return name in _BLOCKS or name in _INLINE
+
+
+def _is_tag(tag: re.Match[str], ended: Set[str]) -> bool:
+    """Whether a match of _TAG is a tag, and no text such as vector<int>, x<y and y>z or <unk>.
+    `ended` has the names of the text's end tags."""
     name, attributes = tag["name"], tag["attributes"]
-    if tag["end"] or name in ended or attributes.endswith("/") or _QUOTED_VALUE.search(attributes):
+    if tag["end"] or _QUOTED_VALUE.search(attributes):
+        return True
+    if attributes.strip():
+        is_empty = attributes.strip() == "/"
+        return is_empty or (_is_html(tag) and bool(_ATTRIBUTES.fullmatch(attributes)))
+    if name in ended or (name.lower() in _UNCLOSED):
         return True
     is_in_word = tag.string[tag.start() - 1 : tag.start()].isalnum()
-    return not (attributes.strip() or is_in_word or name.lower() in _TOKENS)
+    return name in _IN_WORDS or (not is_in_word and name.lower() not in _TOKENS)
 
 
 def _references(text: str) -> Iterator[str]:

@@ -20,6 +20,8 @@ _NOTES = {
     "omitted: {size:,}, such as {example}",
     "attached": "punctuation is attached to words, such as {example}; if this is raw text, add "
     "--format=prose",
+    "attached in strings": "punctuation is attached to words in 'sentences', such as {example}; if "
+    "these are raw text, write them under the key 'text'",
     "long cell": "cells over several lines: {count:,}, the longest in {example}; check for a "
     "missing closing quotation mark",
     "reference": "character references that remain: {count:,}, such as {example}; the text was "
@@ -154,13 +156,14 @@ def composed(words: Iterable[str], form: str) -> list[str]:
     return list(map(_composed, words))
 
 
-def note_words(words: Iterable[str], notes: Notes) -> None:
+def note_words(words: Iterable[str], notes: Notes, form: str) -> None:
     """Counts words with invisible characters or decomposed accents, and words in scripts without
-    spaces."""
+    spaces. In the normal form `form` joiners within words are usual, as in Persian."""
     for word in words:
         if word.isascii():
             continue
-        if _is_unseen(word):
+        plain = word if form == NO_FORM else re.sub("[\u200c\u200d]", "", word)
+        if plain and _is_unseen(plain):
             notes.add("unseen", ascii(word))
         if letters := _unspaced_letters(word):
             notes.add("unspaced", word, letters)

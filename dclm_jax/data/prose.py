@@ -52,7 +52,8 @@ class Tokenizer:
         self._language, self._unicode = options.language, options.unicode
         self._lowercase = options.lowercase
         self._segment = cast(Any, sentencex).segment
-        self._clusters = regex.compile(r"\X").findall
+        # What follows a joiner belongs to it, and a format character to what it follows.
+        self._clusters = regex.compile(r"\X(?:(?<=\u200d)\X|[\p{Cf}\p{Cc}])*").findall
         self._moses = sacremoses.MosesTokenizer(options.language)
         self._normalize = str
         if options.normalize:
@@ -84,7 +85,7 @@ class Tokenizer:
         last = ""
         for part in _parts(self.normalized(paragraph), _PARAGRAPH_WORDS):
             # The last sentence of a part may continue in the next part.
-            *complete, last = self._segment(self._language, f"{last}{part} ")
+            *complete, last = _with_their_marks(self._segment(self._language, f"{last}{part} "))
             yield from complete
             if len(last) > len(part):
                 yield last
@@ -132,11 +133,29 @@ class Tokenizer:
 
 
 _ELISION = re.compile(
-    r"'(\w|\d.*|em|tis|twas|twere|twill|twould|til|cause|bout|round|cept|neath|nother|tween|"
+    r"'((?-i:[stnmd])|\d.*|em|tis|twas|twere|twill|twould|til|cause|bout|round|cept|neath|nother|tween|"
     r"twenties|thirties|forties|fifties|sixties|seventies|eighties|nineties|ll|re|ve|ns)",
     re.IGNORECASE,
 )
 """Words that begin with an apostrophe, as the first word of a text."""
+
+
+def _with_their_marks(sentences: Sequence[str]) -> list[str]:
+    """Sentences of a text; accents and joiners at the beginning of a sentence, such as U+FE0F after
+    an exclamation mark, belong to the sentence before."""
+    whole = [*sentences[:1]]
+    for sentence in sentences[1:]:
+        marks = "".join(itertools.takewhile(_is_mark, sentence))
+        rest = sentence[len(marks) :]
+        if marks:
+            whole[-1] = f"{whole[-1].rstrip()}{marks} "
+        if rest.strip() or not marks:
+            whole.append(rest)
+    return whole
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character) in _MARKS
 
 
 @functools.lru_cache(1 << 16)
@@ -144,7 +163,7 @@ def _base(character: str) -> str:
     """One code point that is tokenized like a grapheme cluster."""
     composed = unicodedata.normalize("NFC", character)
     first = next(filter(str.isalnum, composed), composed[0])
-    return "x" if unicodedata.category(first) in _MARKS else first
+    return "x" if _is_mark(first) else first
 
 
 def _parts(text: str, max_words: int) -> Iterator[str]:

@@ -161,6 +161,11 @@ class TextReader:
                     self.notes.add("mojibake", line.text.strip())
                 yield line
         except EncodingError as error:
+            if self.encoding != UTF8 and len(files) > 1:
+                raise InputError(
+                    f"{str(error).rpartition('; ')[0]}; convert all files of the input to one "
+                    "encoding, such as UTF-8, and set --encoding accordingly"
+                ) from error
             are_encoded = [is_encoded(other, self.encoding) for other in files]
             if not any(are_encoded):
                 raise
@@ -214,7 +219,7 @@ class TextReader:
             row_of_word = row_of_word and _of_written(words, row_of_word)
             written = [list(filter(None, sentence)) for sentence in words if any(sentence)]
             for sentence in written:
-                note_words(sentence, self.notes)
+                note_words(sentence, self.notes, self.options.unicode)
                 self._num_words += len(sentence)
                 self._num_characters += sum(map(len, sentence))
             self.empty_sentences += len(sentences) - len(written)
@@ -269,7 +274,7 @@ def parse_documents(
         parsed = iter([formats.text_document(source, name, text)])
     else:
         parsed = reader.parsed(options.format, source)
-    documents = list(reader.written(parsed))
+    documents = list(reader.written(parsed, keep_empty=options.format == "prose"))
     reader.finish(name, logging.WARNING)
     if len(documents) == 1 and documents[0].id.startswith(f"{name}:"):
         documents = [documents[0]._replace(id=name)]

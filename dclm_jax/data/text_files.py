@@ -3,6 +3,7 @@
 import bz2
 import codecs
 import contextlib
+import functools
 import gzip
 import io
 import pathlib
@@ -42,11 +43,13 @@ _NO_TEXT = {
 """The first bytes of files that are no text, as Latin-1, with what to do."""
 _LAYOUTS = {
     "subtitles": (
-        re.compile(r"WEBVTT|\d+\n\d+:\d\d:\d\d[,.]\d+ --> "),
+        re.compile(r"WEBVTT(?![^\s])|(\d+\n)?\d+:\d\d:\d\d[,.]\d+( --> |,\d+:\d\d:)"),
         "remove the lines of numbers and times (sed -E '/^[0-9]+\\r?$|-->|^WEBVTT/d')",
     ),
-    "CoNLL-U": (
-        re.compile(r"(#.*\n)*(# (sent_id|text|newdoc)\b.*\n|1(-\d+)?(\t[^\t\n]*){9}\n)"),
+    "CoNLL": (
+        re.compile(
+            r"(#.*\n)*(# (sent_id|text|newdoc id) = .*\n|-DOCSTART- |1(-\d+)?(\t[^\t\n]*){9}\n)"
+        ),
         "write its second column, a sentence per line "
         "(awk -F'\\t' '/^[0-9]+\\t/ {printf \"%s \", $2} /^$/ {print \"\"}')",
     ),
@@ -54,7 +57,10 @@ _LAYOUTS = {
         re.compile(r"@(UTF8|Begin)\b"),
         "keep the words of its utterances, the lines that begin with *",
     ),
-    "XML": (re.compile(r"<\?xml\b"), "add --strip_html to remove its tags"),
+    "XML": (
+        re.compile(r"<\?xml\b|<!DOCTYPE\b|<[A-Za-z][\w.:-]*\s[^<>]*=\s*[\"'][^<>]*>"),
+        "add --strip_html to remove its tags",
+    ),
 }
 """Layouts of files whose marks would be read as words: their first lines, and what to do."""
 LAYOUT_LINES = 20
@@ -207,9 +213,16 @@ def is_encoded(file: pathlib.Path, encoding: str) -> bool | None:
     return None if is_ascii else True
 
 
+@functools.cache
+def _has_single_bytes(encoding: str) -> bool:
+    """Whether most bytes are a character each, as in cp1252 and not in gb18030."""
+    letters = bytes(range(0xA1, 0x100))
+    return len(letters.decode(encoding, "ignore")) > 0.8 * len(letters)
+
+
 def is_utf8_misread(text: str, encoding: str) -> bool:
     """Whether text that was decoded by another encoding is valid UTF-8 with other characters."""
-    if text.isascii() or encoding == UTF8 or "\n".encode(encoding) != b"\n":
+    if text.isascii() or encoding == UTF8 or not _has_single_bytes(encoding):
         return False
     try:
         text.encode(encoding).decode(UTF8)

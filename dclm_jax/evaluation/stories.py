@@ -14,11 +14,14 @@ import numpy as np
 from dclm_jax.data.documents import Document, value_text
 from dclm_jax.data.records import listed, require_columns
 from dclm_jax.errors import InputError, brief
+from dclm_jax.log import logger
 from dclm_jax.tables import present
 
-_RUN = 5
-"""Number of words of a run that a text has once, and of which repeated texts have many twice."""
-_REPEATED_SHARE = 0.2
+_RUN = 3
+"""Number of words of a run; few runs of a text occur twice."""
+_REPEATED_SHARE, _SHARED = 0.1, 0.4
+"""Share of the words that begin a repeated run in a text with copies, and minimum share of the
+pairs of neighbouring words of a copy that the text has."""
 
 
 class Story(NamedTuple):
@@ -127,45 +130,47 @@ def _require_equal(name: str, first: Document, other: Document, start: int) -> N
 
 
 def _require_one_text(document: Document, known: Sequence[str]) -> None:
-    """Refuses a story with copies of its text, such as those of several subjects."""
+    """Refuses a story with copies of its text, such as those of several subjects, if a column tells
+    the copies apart; warns of other copies."""
     texts = _texts(document)
     if not _has_copies(texts):
         return
     names = [name for name in document.rows[0] if name not in known]
-    columns = {name: [value_text(row.get(name)) for row in document.rows] for name in names}
-    missing = next((name for name in names if _divides(columns[name], texts)), None)
-    remedy = (
-        "remove the copies, or name the column that distinguishes them by --subject or --story, "
-        f"from: {listed(names)}"
-    )
-    if missing is not None:
-        remedy = (
-            f"the column {brief(missing)} tells its copies apart: add --subject={missing} if "
-            "subjects read one text, or add it to --story if the texts differ"
-        )
-    raise InputError(
-        f"the story {brief(document.id)} has its text several times, so that all but the first "
-        f"would be read after a copy; {remedy}"
+    for name in names:
+        if _tells_apart([value_text(row.get(name)) for row in document.rows], texts):
+            raise InputError(
+                f"the story {brief(document.id)} has its text several times, and words would be "
+                f"read after their copies; the column {brief(name)} tells the copies apart: sort "
+                f"the rows by it within a story, and add --subject={name} if subjects read one "
+                "text, or add it to --story if the texts differ"
+            )
+    logger.warning(
+        f"the story {brief(document.id)} repeats much of its text; if it has several texts, name "
+        f"the column that distinguishes them by --subject or --story, from: {listed(names)}"
     )
 
 
 def _has_copies(texts: Sequence[str]) -> bool:
-    """Whether a text consists of copies, or many of its runs of words occur twice."""
-    size = len(texts)
-    if any(
-        size % period == 0 and list(texts) == list(texts[:period]) * (size // period)
-        for period in range(2, size // 2 + 1)
-    ):
-        return True
-    runs = [tuple(texts[at : at + _RUN]) for at in range(size - _RUN + 1)]
-    return len(runs) - len(set(runs)) > _REPEATED_SHARE * size
+    """Whether many runs of words of a text occur twice, or many words directly after themselves."""
+    runs = _runs(texts, _RUN)
+    repeated = len(runs) - len(set(runs))
+    doubled = sum(first == second for first, second in itertools.pairwise(texts))
+    return max(repeated, doubled) > _REPEATED_SHARE * len(texts)
 
 
-def _divides(cells: Sequence[str], texts: Sequence[str]) -> bool:
-    """Whether a column divides consecutive rows into texts without copies."""
-    groups = [list(group) for _, group in itertools.groupby(range(len(cells)), cells.__getitem__)]
+def _runs(texts: Sequence[str], size: int) -> list[tuple[str, ...]]:
+    return [tuple(texts[at : at + size]) for at in range(len(texts) - size + 1)]
+
+
+def _tells_apart(cells: Sequence[str], texts: Sequence[str]) -> bool:
+    """Whether the rows with equal cells in a column are texts without copies, and all other texts
+    share many pairs of words with the first."""
+    groups: dict[str, list[str]] = {}
+    for cell, text in zip(cells, texts, strict=True):
+        groups.setdefault(cell, []).append(text)
+    first, *others = (set(_runs(group, 2)) for group in groups.values())
     return (
-        len(groups) == len(set(cells))
-        and 2 * len(groups) <= len(cells)
-        and not any(_has_copies([texts[n] for n in group]) for group in groups)
+        0 < len(others) < len(texts) / _RUN
+        and not any(map(_has_copies, groups.values()))
+        and all(len(first & other) > _SHARED * len(other) for other in others)
     )

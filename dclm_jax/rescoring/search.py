@@ -130,6 +130,7 @@ class Rescorer:
         defaults |= {_OOV: _OOV_WEIGHT} if _OOV in counted else {}
         self.default_weights = np.array([defaults.get(name, 0.0) for name in self.names])
         self._oov: list[np.ndarray] = []
+        self._counts_oov = _OOV in counted
         self.segments = []
         for segment in nbest.segments:
             written = [list(filter(None, as_words(words, options))) for words in segment.hypotheses]
@@ -171,6 +172,8 @@ class Rescorer:
     def note_oov(self, choices: Sequence[int]) -> None:
         """Logs how many of the chosen hypotheses have more OOV words than the 1-best."""
         pairs = zip(self._oov, choices, strict=True)
+        if not self._counts_oov:
+            return
         if count := sum(oov_K[choice] > oov_K[0] for oov_K, choice in pairs):
             logger.info(
                 f"chosen hypotheses with more OOV words than the 1-best: {count:,} of "

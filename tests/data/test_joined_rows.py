@@ -53,12 +53,12 @@ def test_rows_are_counted_and_documents_of_one_stimulus_are_not_warned_of(caplog
         (
             "item condition region",
             "'region' come back within documents, such as 'before' in '1'",
-            "add condition to --join_rows (or sort the rows by region and add it to --join_rows)",
+            "add condition to --join_rows",
         ),
         (
             "item region condition",
             "'condition' come back within documents, such as 'x' in '1'",
-            "add region to --join_rows (or sort the rows by condition and add it to --join_rows)",
+            "add region to --join_rows",
         ),
         (
             "item condition noun region",

@@ -1,6 +1,7 @@
 """HTML in text: counted, or removed."""
 
 import json
+import time
 
 import pytest
 
@@ -52,6 +53,10 @@ def test_html_is_removed(text, plain):
         ('<TEI xmlns="http://x.org"><div1>a</div1><p>b</p>', "a\n\nb\n\n"),
         ('<?xml version="1.0"?><!DOCTYPE html>a<![CDATA[b < <i>c</i>]]>', "ab < <i>c</i>"),
         ('<td width="10%"">a<a href="x"title="y">b</a>', "\n\nab"),
+        ('<img alt="x < y" src="a">word <a href="x?a<b">t</a>', "word t"),
+        ("<?php if ($a > 3) ?>x", "x"),
+        ("<td nowrap align=left>a<b>now", "\n\nanow"),
+        ("<SCRIPT>a</SCRIPT><kbd>x<b>y</b></kbd>", "\n\nxy"),
     ],
 )
 def test_tags_that_are_not_blocks_join(text, plain):
@@ -62,6 +67,11 @@ def test_tags_that_are_not_blocks_join(text, plain):
     "text",
     [
         "x<y and y>z",
+        "if a<b with n=20 and c>d then",
+        "x<i and j=0; k>2",
+        "score<mark and x>y, width<small and h>big",
+        "List<Object>, T<U> x, Foo<Section>",
+        "an <?php without its end",
         "a<b and c>d",
         "a vector<string> of <unk> and <UNK>",
         "mail <ann@x.org> or <http://x.org/a>",
@@ -135,3 +145,11 @@ def test_regions_of_a_document_know_their_rows_without_html(tmp_path):
     (document,) = read_documents(path, options, joined_by=["id"])
     assert document.sentences == [["He", "said", "yes", "&", "no", "."]]
     assert document.row_of_word == [[0, 0, 1, 1, 1, 1]]
+
+
+@pytest.mark.parametrize("begin", ["<!-- ", "<![CDATA[", "<? ", '<a b="', "<a b="])
+def test_unclosed_markup_takes_linear_time(begin):
+    start = time.process_time()
+    assert without_html(begin * 20_000, Notes()) == begin * 20_000
+    assert not list(html_markup(begin * 20_000))
+    assert time.process_time() - start < 5

@@ -69,6 +69,9 @@ def test_an_apostrophe_at_the_end_is_a_word_as_within_the_text(tmp_path, text, w
         ("'It is cold,' she said.", ["'", "It", "is", "cold", ",", "'", "she", "said", "."]),
         ("\u2018Sarah\u2019 left.", ["'", "Sarah", "'", "left", "."]),
         ("'No'", ["'", "No", "'"]),
+        ("'I don't know,' he said.", ["'", "I", "don", "'t", "know", ",", "'", "he", "said", "."]),
+        ("\u2018I\u2019m here.\u2019", ["'", "I", "'m", "here", ".", "'"]),
+        ("'A dog!'", ["'", "A", "dog", "!", "'"]),
         # Words that begin with an apostrophe.
         ("'Twas cold.", ["'Twas", "cold", "."]),
         ("'em too.", ["'em", "too", "."]),
@@ -111,6 +114,24 @@ def test_accents_and_joiners_stay_in_their_words(tmp_path, word, kind, form):
     assert sentences_of(write(path, '"\u0301ab\n'), "prose", unicode=form) == [[['"\u0301', "ab"]]]
     raw = write(tmp_path / "t.csv", f"text\n{word}\n")
     assert sentences_of(raw, "csv", unicode=form) == [[[written]]]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("Wow\u203c\ufe0f Great.", [["Wow", "\u203c\ufe0f"], ["Great", "."]]),
+        ("Yes.\u200c No.", [["Yes", ".\u200c"], ["No", "."]]),
+        ("Yes...\u0301 no.", [["Yes", "...\u0301"], ["no", "."]]),
+        ("Yes.\u200f", [["Yes", ".\u200f"]]),
+        ("\U0001f642\u200dx is", [["\U0001f642\u200dx", "is"]]),
+    ],
+)
+def test_no_sentence_begins_with_an_accent_or_a_joiner(tmp_path, text, sentences):
+    documents = sentences_of(write(tmp_path / "t.txt", text), "prose")
+    assert list(itertools.chain.from_iterable(documents[0])) == list(
+        itertools.chain.from_iterable(sentences)
+    )
+    assert documents == [sentences]
 
 
 @pytest.mark.parametrize("language", ["en", "fr"])

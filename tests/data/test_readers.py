@@ -309,7 +309,9 @@ def test_punctuation_attached_in_strings_of_json_lines_is_noted(tmp_path, caplog
     records = [{"sentences": ["Well, it rained.", "Yes, we left, too."]} for _ in range(3)]
     path = write(tmp_path / "t.jsonl", "\n".join(map(json.dumps, records)))
     assert len(read(path)) == 3
-    note = "punctuation is attached to words, such as 'Well,'; if this is raw text, add"
+    note = (
+        "punctuation is attached to words in 'sentences', such as 'Well,'; if these are raw text, w"
+    )
     assert sum(note in message for message in caplog.messages) == 1
     caplog.clear()
     # Lists of words are taken as they are.
@@ -341,9 +343,12 @@ def test_a_title_in_a_cell_and_in_a_string_is_omitted_and_counted(tmp_path, capl
     ("text", "layout"),
     [
         ("1\n00:00:01,000 --> 00:00:02,500\nIt rained.\n", "subtitles"),
+        ("0:00:01.000,0:00:02.500\nIt rained.\n", "subtitles"),
         ("\nWEBVTT\n\n00:01.000 --> 00:02.000\nIt rained.\n", "subtitles"),
-        ("# newdoc\n# sent_id = 1\n1\tIt\tit\tPRON\t_\t_\t2\tnsubj\t_\t_\n", "CoNLL-U"),
-        ("1\tIt\tit\tPRON\t_\t_\t2\tnsubj\t_\t_\n2\tr\tr\tV\t_\t_\t0\troot\t_\t_\n", "CoNLL-U"),
+        ("# newdoc\n# sent_id = 1\n1\tIt\tit\tPRON\t_\t_\t2\tnsubj\t_\t_\n", "CoNLL"),
+        ("1\tIt\tit\tPRON\t_\t_\t2\tnsubj\t_\t_\n2\tr\tr\tV\t_\t_\t0\troot\t_\t_\n", "CoNLL"),
+        ("-DOCSTART- -X- -X- O\n\nIt PRP B-NP O\n", "CoNLL"),
+        ('<doc id="1">\nIt rained.\n</doc>\n', "XML"),
         ("@UTF8\n@Begin\n*CHI:\tit rained .\n", "a transcript of CHAT"),
         ('<?xml version="1.0"?>\n<p>It rained.</p>\n', "XML"),
     ],
@@ -357,6 +362,13 @@ def test_files_in_other_layouts_are_warned_of(tmp_path, text, layout, caplog):
     # Such marks later in a text, and numbers of lines, are text.
     list(read_documents(write(path, "It rained.\n" * 30 + text)))
     list(read_documents(write(path, "1 It rained .\n2 We left .\n# a comment\n")))
+    for first in (
+        "# text of the book",
+        "WEBVTTs are good .",
+        "<unk> is it .",
+        "<s> it rained . </s>",
+    ):
+        list(read_documents(write(path, f"{first}\n")))
     assert "begin like" not in caplog.text
     if layout == "XML":
         list(read_documents(write(path, text), TextOptions(strip_html=True)))

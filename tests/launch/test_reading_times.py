@@ -195,7 +195,7 @@ def test_units_and_origins_of_predictors_have_no_effect():
         np.testing.assert_allclose(log_likelihoods(changed, names), expected, atol=1e-9)
 
 
-def test_rows_of_several_words_are_summed_and_follow_their_previous_row(monkeypatch):
+def test_rows_of_several_words_are_summed_and_follow_their_previous_row(monkeypatch, caplog):
     """By hand: the rows "b", "aa b.", "unheard", "b", "b", "b", "b" of a story."""
     words = ("<START>", "<END>", "<UNKNOWN>", "aa", "b", ".")
     vocabulary = Vocabulary(words, (0, 0, 0, 2, 5, 13))
@@ -266,10 +266,6 @@ STORY = "".join(f"a,w{n + 1},3\n" for n in range(20))
     [
         ("a,w1 w2,3\nb,w1,fast\n", "row 2 of --input: could not convert string to float: 'fast'"),
         (STORY, "the reading times of 17 words in 1 stories are too few for linear"),
-        (
-            STORY + STORY,
-            "the story 'a' has its text several times, so that all but the first would",
-        ),
         (
             STORY.replace(",3", ",0") + STORY.replace("a,", "b,").replace(",3", ",0"),
             "the reading times in the column 'time' are equal in all stories other than 'a', so",
@@ -401,8 +397,59 @@ def test_several_texts_in_a_story_are_refused_with_the_column_that_is_missing(sp
         shortened, "--subject=subject"
     )
     assert "write the same words for every subject" in message(shortened, "--subject=subject")
-    # Two conditions of one story that share most words.
-    other = [row.replace(",w7", ",w8") for row in of_subjects("y")[1:]]
-    both = sorted([*rows[1:], *other], key=lambda row: row.split(",")[:3:2])
-    both = [rows[0], *(row for row in both if ",s1," in row)]
-    assert "the column 'condition' tells its copies apart" in message(both)
+    # One word after another, each by all subjects.
+    by_word = [row for pair in zip(rows[1:31], rows[31:61], strict=True) for row in pair]
+    assert "the column 'subject' tells the copies apart" in message([rows[0], *by_word])
+    # Two conditions of one story that differ in every fourth word.
+    first = [row for row in rows[1:] if ",s1," in row]
+    other = [row.replace(",x,", f",y,{'un' * (n % 4 == 0)}") for n, row in enumerate(first)]
+    both = sorted([*first, *other], key=lambda row: row.split(",")[:3:2])
+    assert "the column 'condition' tells the copies apart" in message([rows[0], *both])
+
+
+def test_a_story_with_a_refrain_is_warned_of_and_read(space, tmp_path, caplog):
+    table = tmp_path / "t.csv"
+    words = [
+        f"w{n}"
+        for n in (
+            1,
+            2,
+            3,
+            4,
+            5,
+            6,
+            7,
+            8,
+            9,
+            14,
+            15,
+            1,
+            2,
+            3,
+            4,
+            10,
+            11,
+            12,
+            13,
+            16,
+            17,
+            1,
+            2,
+            3,
+            4,
+            18,
+        )
+    ]
+    rows = [
+        f"{story},{n // 10},{word},{300 + 7 * n % 50}\n"
+        for story in "ab"
+        for n, word in enumerate(words)
+    ]
+    table.write_text("".join(["story,sentence,text,time\n", *rows]))
+    done = launch("reading_times", f"--workdir={space.run}", f"--input={table}", quiet=False)
+    warning = "warning: the story 'a' repeats much of its text; if it has several texts"
+    assert warning in done.stderr
+    # Copies that no column tells apart.
+    table.write_text(f"story,text,time\n{STORY}{STORY}")
+    flags = [f"--workdir={space.run}", f"--input={table}"]
+    assert warning in launch("reading_times", *flags, code=2).stderr
