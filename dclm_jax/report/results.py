@@ -180,7 +180,7 @@ def facts_of(lm: TextScorer, directory: str) -> RunFacts:
 
 class Forecast:
     """Logs how many results are measured, and estimates the time left from the last result of each
-    kind (an evaluation of a split)."""
+    kind (an evaluation of a split, by a model with or without context)."""
 
     def __init__(self):
         self._left: collections.Counter[str] = collections.Counter()
@@ -229,7 +229,7 @@ class Collector:
         evaluations = [(self.valid, Targets()), (self.test, Targets())]
         evaluations += [(self.test, evaluation) for evaluation in self._further()]
         unsaved = [
-            _kind(dataset, evaluation)
+            _kind(lm, dataset, evaluation)
             for lm in models
             if self.options.measure
             for dataset, evaluation in evaluations
@@ -298,14 +298,15 @@ class Collector:
         if result is None and self.options.measure:
             start = time.monotonic()
             result = self.results.measured(lm, dataset, evaluation)
-            self.forecast.measured(_kind(dataset, evaluation), time.monotonic() - start)
+            self.forecast.measured(_kind(lm, dataset, evaluation), time.monotonic() - start)
         elif result is None:
             self.missing.append(label_of(lm, dataset, evaluation))
         return result
 
 
-def _kind(dataset: Dataset, evaluation: Evaluation[Any]) -> str:
-    return f"{evaluation.title} ({dataset.name})"
+def _kind(lm: TextScorer, dataset: Dataset, evaluation: Evaluation[Any]) -> str:
+    # Without context a model takes less time.
+    return f"{evaluation.title} ({dataset.name}), context order {lm.scorer.context_order}"
 
 
 def first_decides(runs: Sequence[RunResults]) -> bool:
