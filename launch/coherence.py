@@ -99,6 +99,11 @@ def _open(models: Sequence[TextScorer]) -> Dataset:
     dataset = _evaluation.open_split(models, flags.FLAGS.split, flags.FLAGS.input)
     # Text is read once.
     documents = list(dataset.documents)
+    if dataset.is_text:
+        num_sentences = sum(len(document.sentences) for document in documents)
+        logger.info(
+            f"{dataset.name}: documents: {len(documents):,}, with {num_sentences:,} sentences"
+        )
     return dataclasses.replace(dataset, read=lambda: documents)
 
 

@@ -122,7 +122,9 @@ def group_lines(
     columns `by`, such as a region: the cells, the number of words and of OOV words, the sums of
     surprisals and divergences, and the other measures of the first word. END, which belongs to no
     row of the input, is in no group."""
-    yield separated(["document", *by, "words", "oov", *layout.measures])
+    results = ["words", "oov", *layout.measures]
+    require_free_names(by, ["document", *results])
+    yield separated(["document", *by, *results])
     for score in scores:
         require_columns(by, score.columns, f"document {brief(score.id)}")
         groups: dict[tuple[str | None, ...], list[TokenScore]] = {}

@@ -1,6 +1,5 @@
 """Facts and results of runs, which all rows, tables and figures of a report are made of."""
 
-import collections
 import dataclasses
 import datetime
 import time
@@ -183,27 +182,26 @@ class Forecast:
     kind (an evaluation of a split, by a model with or without context)."""
 
     def __init__(self):
-        self._left: collections.Counter[str] = collections.Counter()
+        self._left: dict[str, str] = {}
         self._total = 0
         self._seconds: dict[str, float] = {}
 
-    def expect(self, kinds: Sequence[str]) -> None:
-        """Logs the number of results to measure, given the kind of each."""
-        self._left, self._total = collections.Counter(kinds), len(kinds)
+    def expect(self, kinds: Mapping[str, str]) -> None:
+        """Logs the number of results to measure, given the kind of each by its label."""
+        self._left, self._total = dict(kinds), len(kinds)
         if kinds:
             logger.info(f"results to measure: {len(kinds):,}")
 
-    def measured(self, kind: str, seconds: float) -> None:
+    def measured(self, label: str, seconds: float) -> None:
         """Logs the progress, and the time left if it is known for all remaining kinds. Results that
         were not expected, such as those of adaptations, are not logged."""
-        if not self._left[kind]:
+        if label not in self._left:
             return
-        self._left[kind] -= 1
-        self._seconds[kind] = seconds
-        left = +self._left
-        progress = f"results measured: {self._total - left.total():,} of {self._total:,}"
-        if left and left.keys() <= self._seconds.keys():
-            seconds = sum(count * self._seconds[name] for name, count in left.items())
+        self._seconds[self._left.pop(label)] = seconds
+        left = self._left.values()
+        progress = f"results measured: {self._total - len(left):,} of {self._total:,}"
+        if left and set(left) <= self._seconds.keys():
+            seconds = sum(map(self._seconds.__getitem__, left))
             progress += f", about {datetime.timedelta(seconds=round(seconds))} left"
         logger.info(progress)
 
@@ -228,13 +226,13 @@ class Collector:
         """The results of the runs of models, aligned one to one with them and their facts."""
         evaluations = [(self.valid, Targets()), (self.test, Targets())]
         evaluations += [(self.test, evaluation) for evaluation in self._further()]
-        unsaved = [
-            _kind(lm, dataset, evaluation)
+        unsaved = {
+            label_of(lm, dataset, evaluation): _kind(lm, dataset, evaluation)
             for lm in models
             if self.options.measure
             for dataset, evaluation in evaluations
             if self.results.saved(lm, dataset, evaluation) is None
-        ]
+        }
         self.forecast.expect(unsaved)
         runs = list(map(self._run, models, facts))
         if first_decides(runs) and max(map(len, self.test.sentences)) >= 3:
@@ -294,13 +292,15 @@ class Collector:
     def _result(
         self, lm: TextScorer, dataset: Dataset, evaluation: Evaluation[ResultT]
     ) -> ResultT | None:
-        result = self.results.saved(lm, dataset, evaluation)
-        if result is None and self.options.measure:
+        label = label_of(lm, dataset, evaluation)
+        if self.options.measure:
             start = time.monotonic()
             result = self.results.measured(lm, dataset, evaluation)
-            self.forecast.measured(_kind(lm, dataset, evaluation), time.monotonic() - start)
-        elif result is None:
-            self.missing.append(label_of(lm, dataset, evaluation))
+            self.forecast.measured(label, time.monotonic() - start)
+            return result
+        result = self.results.saved(lm, dataset, evaluation)
+        if result is None:
+            self.missing.append(label)
         return result
 
 

@@ -129,18 +129,14 @@ class Rescorer:
         defaults = dict.fromkeys([*readers, SCORE], 1.0)
         defaults |= {_OOV: _OOV_WEIGHT} if _OOV in counted else {}
         self.default_weights = np.array([defaults.get(name, 0.0) for name in self.names])
-        self._oov: list[np.ndarray] = []
         self._counts_oov = _OOV in counted
         self.segments = []
         for segment in nbest.segments:
             written = [list(filter(None, as_words(words, options))) for words in segment.hypotheses]
-            numbers = {name: list(map(count, written)) for name, count in counts.items()}
-            features_KxF = np.column_stack(
-                [segment.features_KxF, *(numbers[name] for name in counted)]
-            )
+            numbers = [list(map(counts[name], written)) for name in counted]
+            features_KxF = np.column_stack([segment.features_KxF, *numbers])
             hypotheses = list(map(encoder.encode, written))
             self.segments.append(Segment(hypotheses, features_KxF, segment.id))
-            self._oov.append(np.array(numbers.get(_OOV, [0] * len(written))))
         encoder.log_oov()
 
     def weights(self, path: str) -> np.ndarray:
@@ -171,9 +167,12 @@ class Rescorer:
 
     def note_oov(self, choices: Sequence[int]) -> None:
         """Logs how many of the chosen hypotheses have more OOV words than the 1-best."""
-        pairs = zip(self._oov, choices, strict=True)
         if not self._counts_oov:
             return
+        # The last feature is the number of OOV words.
+        pairs = zip(
+            (segment.features_KxF[:, -1] for segment in self.segments), choices, strict=True
+        )
         if count := sum(oov_K[choice] > oov_K[0] for oov_K, choice in pairs):
             logger.info(
                 f"chosen hypotheses with more OOV words than the 1-best: {count:,} of "

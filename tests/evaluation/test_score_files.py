@@ -74,3 +74,8 @@ def test_bits_are_nats_over_log_2():
     assert score.sentences[0].measures["entropy"] == [x / math.log(2) for x in (0.5, 0.25, 1.0)]
     (line,) = json_lines([score], Layout(["surprisal"], None, "bits"))
     assert json.loads(line)["unit"] == "bits" and json.loads(line)["log_prob"] == score.log_prob
+
+
+def test_a_column_of_groups_may_not_have_the_name_of_a_result():
+    with pytest.raises(InputError, match="the column 'oov' of the input has the name of a column"):
+        list(group_lines([regions()], Layout(["surprisal"], None), ["oov"]))

@@ -58,7 +58,9 @@ def test_every_test_is_that_of_python(space, text, both, caplog):
     assert [block["left_out"] for block in run["blocks"]] == [
         sum(len(document) <= size for document in documents) for size in (2, 4)
     ]
-    oov, blocks = done.stderr.splitlines()
+    oov, size, blocks = done.stderr.splitlines()
+    num_sentences = sum(map(len, documents))
+    assert size.endswith(f": documents: {len(documents)}, with {num_sentences} sentences")
     assert oov.startswith("note: most frequent of 6 OOV words: w77 4, ")
     assert blocks == "note: no document has two blocks of 8 sentences; blocks of 8 are not measured"
     swaps = compare_orders(lm.scorer, documents, Fixed(Shuffle(swap=True), permutations=3)).result

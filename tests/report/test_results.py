@@ -74,15 +74,15 @@ def test_what_training_has_not_left(tmp_path):
 def test_the_time_left_is_that_of_earlier_results_of_a_kind(caplog):
     caplog.set_level("INFO", "dclm_jax")
     forecast = Forecast()
-    forecast.expect(["perplexity", "coherence"] * 3)
-    for kind, seconds in (("perplexity", 5.0), ("other", 9.0), ("coherence", 60.4)):
-        forecast.measured(kind, seconds)
+    forecast.expect({f"{run}: {kind}": kind for run in "abc" for kind in ("perplexity", "order")})
+    for label, seconds in (("a: perplexity", 5.0), ("a: cache", 9.0), ("a: order", 60.4)):
+        forecast.measured(label, seconds)
     assert caplog.messages == [
         "results to measure: 6",
         "results measured: 1 of 6",
         "results measured: 2 of 6, about 0:02:11 left",
     ]
-    for kind in ("perplexity", "coherence", "perplexity", "coherence"):
-        forecast.measured(kind, 1.0)
+    for label in ("b: perplexity", "b: order", "c: perplexity", "c: order"):
+        forecast.measured(label, 1.0)
     assert caplog.messages[-1] == "results measured: 6 of 6"
     assert caplog.messages[-2] == "results measured: 5 of 6, about 0:00:01 left"

@@ -229,6 +229,6 @@ def test_oov_words_are_counted_and_weighted(caplog):
     )
     assert rescorer.decode(rescorer.default_weights)[0][0] == 0
     # A list with a feature of this name keeps its own.
-    own = NBestList("list", [segments[0]._replace(features_KxF=np.ones((3, 1)))], ("oov",))
-    again = Rescorer(readers, Encoder(vocabulary), own, options=options)
+    with_feature = NBestList("list", [segments[0]._replace(features_KxF=np.ones((3, 1)))], ("oov",))
+    again = Rescorer(readers, Encoder(vocabulary), with_feature, options=options)
     assert again.names == ["lm", "oov", "words"] and again.default_weights.tolist() == [1, 0, 0]
