@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dclm_jax.decoding.choices import Decoding
-    from dclm_jax.evaluation.other_contexts import OtherContexts
     from dclm_jax.language_model import Autoencoder, LanguageModel
     from dclm_jax.mixture import mix
     from dclm_jax.runs import restore
+    from dclm_jax.scoring.other_contexts import OtherContexts
     from dclm_jax.text_scorer import ScoringModel, TextScorer
 
 __all__ = [
@@ -40,7 +40,7 @@ def __getattr__(name: str) -> Any:
         case "Decoding":
             from dclm_jax.decoding import choices as module
         case "OtherContexts":
-            from dclm_jax.evaluation import other_contexts as module
+            from dclm_jax.scoring import other_contexts as module
         case "mix":
             from dclm_jax import mixture as module
         case "restore":

@@ -26,19 +26,19 @@ from dclm_jax.decoding.choices import GREEDY, Decoding, Limits, random_keys
 from dclm_jax.decoding.next_words import likeliest_words
 from dclm_jax.decoding.ordering import DEFAULT_BEAM, Ordered, order_sentences
 from dclm_jax.errors import InputError, brief, require_at_least
-from dclm_jax.evaluation import distributions
-from dclm_jax.evaluation.distributions import DIVERGENCE, SURPRISAL, Measured, surprisal_columns
-from dclm_jax.evaluation.score_types import (
+from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.reading.blocks import MAX_ROWS, batches_of_like_size, power_of_two, size_of
+from dclm_jax.reading.continuations import score_after
+from dclm_jax.reading.reader import Reader, ReaderState
+from dclm_jax.scoring import distributions
+from dclm_jax.scoring.distributions import DIVERGENCE, SURPRISAL, Measured, surprisal_columns
+from dclm_jax.scoring.score_types import (
     DocumentVectors,
     GeneratedText,
     SentenceAttention,
     SentenceScore,
 )
-from dclm_jax.evaluation.scoring import Scorer, SummedScorer, first_pieces, sum_pieces
-from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.reading.blocks import MAX_ROWS, batches_of_like_size, power_of_two, size_of
-from dclm_jax.reading.continuations import score_after
-from dclm_jax.reading.reader import Reader, ReaderState
+from dclm_jax.scoring.scorer import Scorer, SummedScorer, first_pieces, sum_pieces
 from dclm_jax.text_scorer import ScoringModel, SentenceModel
 from dclm_jax.training import saved_model
 
@@ -173,7 +173,7 @@ class NeuralModel(ScoringModel):
         self, documents: Iterable[OfSentence], *, no_context_too: bool
     ) -> Iterator[tuple[OfSentence, list[Measured]]]:
         """Documents with the measures of the distribution of every target; see
-        `evaluation.distributions.measure_documents`."""
+        `scoring.distributions.measure_documents`."""
         return distributions.measure_documents(
             self.model,
             self.params,

@@ -2,11 +2,11 @@
 
 import dataclasses
 
+from dclm_jax.data.datasets import Dataset
 from dclm_jax.data.encoding import Documents
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import interpolation
-from dclm_jax.evaluation.datasets import Dataset
-from dclm_jax.evaluation.interpolation import MixedScorer
+from dclm_jax.scoring import interpolation
+from dclm_jax.scoring.interpolation import MixedScorer
 from dclm_jax.text_scorer import TextScorer
 
 

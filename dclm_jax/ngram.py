@@ -38,8 +38,8 @@ from dclm_jax.data.corpus import Corpus, file_sha256, open_corpus
 from dclm_jax.data.subwords import load_vocabulary
 from dclm_jax.data.vocabulary import END, START, UNKNOWN, VOCABULARY_FILE, Vocabulary
 from dclm_jax.errors import InputError, importing, require_at_least
-from dclm_jax.evaluation.scoring import Scored, sentences_to_score
 from dclm_jax.log import job_logger
+from dclm_jax.scoring.scorer import Scored, sentences_to_score
 from dclm_jax.training.config import changed_keys, difference_text
 from dclm_jax.training.workdir import CONFIG_FILE, TEXT_FILE, read_config
 
@@ -78,7 +78,7 @@ class NGramState(NamedTuple):
 class NGramScorer:
     """Negative log-likelihoods of documents with independent sentences.
 
-    The class has the interface of `dclm_jax.evaluation.scoring.Scorer`, and the parts of the
+    The class has the interface of `dclm_jax.scoring.scorer.Scorer`, and the parts of the
     interface of `dclm_jax.reading.reader.Reader` that an n-gram model without context can have.
     """
 

@@ -28,7 +28,7 @@ from dclm_jax.data.documents import Document
 from dclm_jax.data.prose import WordLists
 from dclm_jax.data.readers import TextReader
 from dclm_jax.data.vocabulary import END, UNKNOWN, Vocabulary
-from dclm_jax.evaluation.distributions import GREATEST_RANK
+from dclm_jax.scoring.distributions import GREATEST_RANK
 from dclm_jax.text_scorer import TextScorer
 
 Divide = Callable[[str], WordLists]

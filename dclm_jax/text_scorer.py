@@ -18,6 +18,7 @@ import numpy as np
 
 from dclm_jax.coherence.measure import CoherenceOptions, CoherenceResults, measure_coherence
 from dclm_jax.data.corpus import TrainingText
+from dclm_jax.data.datasets import Dataset
 from dclm_jax.data.documents import (
     PLAIN,
     Document,
@@ -37,10 +38,16 @@ from dclm_jax.data.encoding import (
 from dclm_jax.data.readers import parse_documents
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError, brief
-from dclm_jax.evaluation import adaptation, distributions, minimal_pairs
+from dclm_jax.evaluation import adaptation, minimal_pairs
 from dclm_jax.evaluation.adaptation import Adaptation, Tuning
-from dclm_jax.evaluation.datasets import Dataset
-from dclm_jax.evaluation.distributions import (
+from dclm_jax.evaluation.minimal_pairs import Choice, Outcome
+from dclm_jax.evaluation.target_sums import Targets, TargetSums
+from dclm_jax.log import logger
+from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.ngram import NGramScorer
+from dclm_jax.reading.continuations import SentenceReader
+from dclm_jax.scoring import distributions
+from dclm_jax.scoring.distributions import (
     DIVERGENCE,
     OTHER_COLUMNS,
     SURPRISAL,
@@ -48,22 +55,16 @@ from dclm_jax.evaluation.distributions import (
     measure_columns,
     surprisal_columns,
 )
-from dclm_jax.evaluation.minimal_pairs import Choice, Outcome
-from dclm_jax.evaluation.other_contexts import OtherContexts, in_other_contexts
-from dclm_jax.evaluation.perplexity import Perplexity
-from dclm_jax.evaluation.score_files import RESULT_COLUMNS
-from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore
-from dclm_jax.evaluation.scoring import (
+from dclm_jax.scoring.other_contexts import OtherContexts, in_other_contexts
+from dclm_jax.scoring.perplexity import Perplexity
+from dclm_jax.scoring.score_files import RESULT_COLUMNS
+from dclm_jax.scoring.score_types import DocumentScore, SentenceScore
+from dclm_jax.scoring.scorer import (
     Continuation,
     SummedScorer,
     TargetScorer,
     with_no_context,
 )
-from dclm_jax.evaluation.target_sums import Targets, TargetSums
-from dclm_jax.log import logger
-from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.ngram import NGramScorer
-from dclm_jax.reading.continuations import SentenceReader
 from dclm_jax.tables import has_text
 
 OfTest = TypeVar("OfTest")
@@ -297,11 +298,11 @@ class ScoringModel(abc.ABC):
             string of words separated by spaces, or a list of words. Scores are aligned one to one
             with documents and their sentences: a sentence without words has no targets and log P 0.
           other_contexts: scores every sentence also with the contexts of other documents
-            (`evaluation.other_contexts`). This surprisal minus the surprisal with the own context
+            (`scoring.other_contexts`). This surprisal minus the surprisal with the own context
             is the effect of this context (`log_probs_other_context`). None for no such scores.
           no_context_too: whether to score every sentence also without context, as the first
             sentence of a document (`log_probs_no_context`).
-          measures: names of `evaluation.distributions.WORD_MEASURES`; the surprisal is always
+          measures: names of `scoring.distributions.WORD_MEASURES`; the surprisal is always
             included. With other measures, which a single model of words has, surprisals are equal
             up to rounding. `no_context_too` adds each measure without earlier sentences.
 
@@ -370,7 +371,7 @@ class ScoringModel(abc.ABC):
         self, documents: Iterable[OfSentence], *, no_context_too: bool
     ) -> Iterator[tuple[OfSentence, list[Measured]]]:
         """Documents with the measures of the distribution of every target
-        (`evaluation.distributions.measure_documents`), which only a single neural model has."""
+        (`scoring.distributions.measure_documents`), which only a single neural model has."""
         others = ", ".join(distributions.WORD_MEASURES[1:])
         raise InputError(
             f"{self.title} scores only the words of a text, so that {others} are not known; "

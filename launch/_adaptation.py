@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 
 from absl import flags
 
+from dclm_jax.data.datasets import Dataset
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import adaptation
 from dclm_jax.evaluation.adaptation import Tuning
-from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.results import Results
 from dclm_jax.text_scorer import AdaptedModel, ScoringModel, TextScorer
 from launch import _evaluation

@@ -9,14 +9,14 @@ from rich import progress
 from rich.console import Console
 
 from dclm_jax import runs
+from dclm_jax.data import datasets
 from dclm_jax.data.corpus import SPLITS, read_manifest
+from dclm_jax.data.datasets import Dataset
 from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.encoding import oov_warning
 from dclm_jax.data.readers import TextReader, options_like
 from dclm_jax.data.text_files import UTF8
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import datasets
-from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.results import Results
 from dclm_jax.log import logger
 from dclm_jax.nn.precision import MATMUL_PRECISIONS, SCORING_PRECISION

@@ -40,7 +40,7 @@ from absl import flags
 from dclm_jax import files
 from dclm_jax.coherence import measure
 from dclm_jax.coherence.measure import CoherenceOptions
-from dclm_jax.evaluation.datasets import Dataset
+from dclm_jax.data.datasets import Dataset
 from dclm_jax.evaluation.results import Results
 from dclm_jax.log import logger
 from dclm_jax.runs import run_json

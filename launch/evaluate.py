@@ -59,10 +59,10 @@ from absl import flags
 
 from dclm_jax import files
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import interpolation
 from dclm_jax.evaluation.results import Results
 from dclm_jax.report import figures
 from dclm_jax.report.perplexities import context_figure, measure_perplexities
+from dclm_jax.scoring import interpolation
 from dclm_jax.text_scorer import ScoringModel, TextScorer
 from launch import _adaptation, _app, _cluster, _evaluation
 from launch._flags import define_metrics

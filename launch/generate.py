@@ -29,7 +29,6 @@ from absl import flags
 
 from dclm_jax.data import prose, readers
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.score_types import SentenceScore
 from dclm_jax.files import json_text, open_output
 from dclm_jax.language_model import (
     DEFAULT_MAX_SENTENCE_WORDS,
@@ -37,6 +36,7 @@ from dclm_jax.language_model import (
     GeneratedText,
     LanguageModel,
 )
+from dclm_jax.scoring.score_types import SentenceScore
 from launch import _app, _decoding, _evaluation
 
 _evaluation.declare_flags(without=["batch_size"])

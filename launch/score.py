@@ -78,18 +78,18 @@ from absl import flags
 from dclm_jax.data.corpus import SPLITS
 from dclm_jax.data.joined_rows import noted_rows
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import score_files
-from dclm_jax.evaluation.distributions import (
+from dclm_jax.files import STDOUT, open_output
+from dclm_jax.language_model import Autoencoder
+from dclm_jax.report import page
+from dclm_jax.scoring import score_files
+from dclm_jax.scoring.distributions import (
     SURPRISAL,
     WORD_MEASURES,
     measure_columns,
     surprisal_columns,
 )
-from dclm_jax.evaluation.other_contexts import OtherContexts
-from dclm_jax.evaluation.score_types import DocumentScore
-from dclm_jax.files import STDOUT, open_output
-from dclm_jax.language_model import Autoencoder
-from dclm_jax.report import page
+from dclm_jax.scoring.other_contexts import OtherContexts
+from dclm_jax.scoring.score_types import DocumentScore
 from dclm_jax.text_scorer import ScoringModel
 from launch import _app, _cluster, _evaluation
 

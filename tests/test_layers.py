@@ -16,6 +16,7 @@ LAYERS = [
     ("nn",),
     ("models",),
     ("reading",),
+    ("scoring",),
     ("rescoring",),
     ("decoding", "evaluation"),
     ("coherence",),

@@ -25,7 +25,7 @@ from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.prepare import prepare
 from dclm_jax.data.vocabulary import END, SPECIAL_TOKENS, START, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.scoring import Continuation
+from dclm_jax.scoring.scorer import Continuation
 from dclm_jax.text_scorer import NGramModel
 from tests.data.support import make_corpus, snapshot, write_lines
 

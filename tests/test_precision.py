@@ -12,10 +12,10 @@ import pytest
 
 import dclm_jax
 from dclm_jax.decoding.choices import Decoding
-from dclm_jax.evaluation import scoring
-from dclm_jax.evaluation.dynamic import DynamicScorer, root_mean_square
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.reading.driver import weighted
+from dclm_jax.scoring import scorer
+from dclm_jax.scoring.dynamic import DynamicScorer, root_mean_square
 from dclm_jax.training import loop
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.job import first_shapes
@@ -59,7 +59,7 @@ def test_all_products_of_training_and_scoring_have_the_precision_of_the_model(na
     assert precisions(step.as_text()) == {"HIGH"}
 
     params = jax.eval_shape(partial(weighted, model), state.params)
-    open_rows, read = scoring._compiled(model, scoring.BlockFunctions())
+    open_rows, read = scorer._compiled(model, scorer.BlockFunctions())
     rows = batch.tokens_BxSxN[:, :, 0, 0], batch.source
     context, _ = jax.eval_shape(open_rows, params, *rows)
     block = read.lower(params, context, batch, batch.mask_BxSxN)

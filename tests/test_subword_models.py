@@ -20,7 +20,6 @@ from dclm_jax.data.vocabulary import END, START, UNKNOWN
 from dclm_jax.decoding.choices import Decoding
 from dclm_jax.decoding.generation import MAX_PIECES
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.caches import CacheSetting, neural_cache
 from dclm_jax.evaluation.minimal_pairs import Choice
 from dclm_jax.evaluation.target_sums import Targets
 from dclm_jax.language_model import Autoencoder, LanguageModel
@@ -28,6 +27,7 @@ from dclm_jax.mixture import mix
 from dclm_jax.models.base import DocumentModel
 from dclm_jax.rescoring.nbest import NBestList, Segment
 from dclm_jax.rescoring.search import Rescorer
+from dclm_jax.scoring.caches import CacheSetting, neural_cache
 from tests import oracles
 from tests.models.support import likelihood, pack, random_params
 

@@ -17,7 +17,7 @@ from configs.modern.vocabularies import (
     rows,
     sums_by_class,
 )
-from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore
+from dclm_jax.scoring.score_types import DocumentScore, SentenceScore
 
 
 def test_classes_begin_at_their_first_number():

@@ -32,8 +32,8 @@ from dclm_jax.data.corpus import Corpus, open_corpus
 from dclm_jax.data.vocabulary import FIRST_WORD
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.permutations import Shuffle, numbered
-from dclm_jax.evaluation.scoring import Scored, sentences_to_score
 from dclm_jax.reading.blocks import Sentences
+from dclm_jax.scoring.scorer import Scored, sentences_to_score
 
 PERMUTATIONS = 4
 """Number of permutations per training document, the source of incoherent windows."""
@@ -96,7 +96,7 @@ def labelled(corpus: Corpus, windows_of: Callable[..., np.ndarray]) -> tuple[Any
 
 
 class Baseline:
-    """A classifier of windows as a scorer of documents (`evaluation.scoring.SentenceScorer`); all
+    """A classifier of windows as a scorer of documents (`scoring.scorer.SentenceScorer`); all
     windows of a document count for its first sentence."""
 
     context_order = None

@@ -20,9 +20,9 @@ import numpy as np
 import dclm_jax
 from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.vocabulary import END_TOKEN
-from dclm_jax.evaluation.score_types import DocumentScore
 from dclm_jax.files import write_json
 from dclm_jax.report.figures import Figure, Line, plot
+from dclm_jax.scoring.score_types import DocumentScore
 from dclm_jax.training.workdir import metrics_lines
 
 BASELINE, MODEL = "rnnlm", "pointer_drnnlm"

@@ -25,14 +25,14 @@ import numpy as np
 
 from dclm_jax.coherence.results import Coherence, DocumentOutcome, Insertion, OrderResult
 from dclm_jax.coherence.scoring import Orders, log_probs
+from dclm_jax.data.datasets import Dataset
 from dclm_jax.data.documents import OnDocument
 from dclm_jax.data.vocabulary import word_ends
 from dclm_jax.errors import InputError, require_at_least
-from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.permutations import Moves, Shuffle, first_moved
 from dclm_jax.evaluation.results import Evaluation
-from dclm_jax.evaluation.scoring import SentenceScorer
 from dclm_jax.reading.blocks import Sentences
+from dclm_jax.scoring.scorer import SentenceScorer
 
 FIRST_POSITIONS = 5
 """Number of positions to which the first sentence of each document is moved."""

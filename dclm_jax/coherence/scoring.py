@@ -12,8 +12,8 @@ from typing import Protocol
 import numpy as np
 
 from dclm_jax.evaluation.permutations import numbered
-from dclm_jax.evaluation.scoring import Continuation, SentenceScorer
 from dclm_jax.reading.blocks import Sentences
+from dclm_jax.scoring.scorer import Continuation, SentenceScorer
 
 _READING = 1 / 4
 """Approximate cost of reading a sentence without scoring it, relative to scoring it."""

@@ -1,1 +1,1 @@
-"""Measures of a trained model: scores of text, perplexity, adaptation."""
+"""Measures of models on documents, and their saved results."""

@@ -19,18 +19,18 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from dclm_jax.data.corpus import open_corpus, read_manifest, split_files
+from dclm_jax.data.datasets import Dataset, require_vocabulary
 from dclm_jax.data.documents import OnDocument
 from dclm_jax.data.encoding import Encoded
 from dclm_jax.data.vocabulary import Vocabulary, word_ends
 from dclm_jax.errors import DivergenceError, InputError
-from dclm_jax.evaluation import interpolation
-from dclm_jax.evaluation.caches import CachedScorer, CacheSetting, neural_cache, unigram_cache
-from dclm_jax.evaluation.datasets import Dataset, require_vocabulary
-from dclm_jax.evaluation.dynamic import DynamicScorer, root_mean_square
-from dclm_jax.evaluation.perplexity import perplexity_of
 from dclm_jax.evaluation.results import Evaluation
-from dclm_jax.evaluation.scoring import SummedScorer, TargetScorer, count_targets
 from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.scoring import interpolation
+from dclm_jax.scoring.caches import CachedScorer, CacheSetting, neural_cache, unigram_cache
+from dclm_jax.scoring.dynamic import DynamicScorer, root_mean_square
+from dclm_jax.scoring.perplexity import perplexity_of
+from dclm_jax.scoring.scorer import SummedScorer, TargetScorer, count_targets
 
 _perplexity = operator.itemgetter("perplexity")
 

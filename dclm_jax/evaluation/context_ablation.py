@@ -12,15 +12,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dclm_jax import files
+from dclm_jax.data.datasets import Dataset
 from dclm_jax.data.documents import OnDocument
-from dclm_jax.evaluation.datasets import Dataset
-from dclm_jax.evaluation.other_contexts import OtherContexts, has_others, in_other_contexts
 from dclm_jax.evaluation.permutations import Shuffle
-from dclm_jax.evaluation.perplexity import empty_sums, perplexity_of
 from dclm_jax.evaluation.results import Evaluation
-from dclm_jax.evaluation.scoring import TargetScorer, known_targets
 from dclm_jax.files import Positive
 from dclm_jax.reading.blocks import Sentences
+from dclm_jax.scoring.other_contexts import OtherContexts, has_others, in_other_contexts
+from dclm_jax.scoring.perplexity import empty_sums, perplexity_of
+from dclm_jax.scoring.scorer import TargetScorer, known_targets
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +29,7 @@ class ContextPerplexities:
 
     Attributes:
       shuffled: the sentences of each document are shuffled.
-      other: the context is from another document (`evaluation.other_contexts`, one context per
+      other: the context is from another document (`scoring.other_contexts`, one context per
         document). None if no document has another first sentence.
       none: every sentence is a document.
     """

@@ -29,7 +29,6 @@ from dclm_jax.data.records import listed, require_columns
 from dclm_jax.data.vocabulary import FIRST_WORD
 from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation import significance
-from dclm_jax.evaluation.scoring import Continuation, TargetScorer, known_targets
 from dclm_jax.evaluation.significance import (
     Difference,
     Sums,
@@ -38,6 +37,7 @@ from dclm_jax.evaluation.significance import (
     means_to_json,
 )
 from dclm_jax.log import logger
+from dclm_jax.scoring.scorer import Continuation, TargetScorer, known_targets
 from dclm_jax.tables import aligned, has_text, present, separated
 
 TOTAL, PER_TARGET = CRITERIA = ("log P", "log P per target")

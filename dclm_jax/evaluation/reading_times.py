@@ -15,9 +15,9 @@ from dclm_jax.data.documents import Document, value_text
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation import significance
-from dclm_jax.evaluation.other_contexts import OtherContexts
 from dclm_jax.evaluation.stories import Story
 from dclm_jax.log import logger
+from dclm_jax.scoring.other_contexts import OtherContexts
 from dclm_jax.tables import present
 
 BASELINE = ("length", "log_frequency")

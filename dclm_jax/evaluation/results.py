@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from dclm_jax import files, processes, storage
+from dclm_jax.data.datasets import Dataset
 from dclm_jax.data.documents import OnDocument
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.datasets import Dataset
-from dclm_jax.evaluation.scoring import TargetScorer
 from dclm_jax.log import logger
+from dclm_jax.scoring.scorer import TargetScorer
 
 VERSION = 7
 """Version of all saved results, in addition to the versions of the evaluations."""

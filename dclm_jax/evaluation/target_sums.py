@@ -10,16 +10,16 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from dclm_jax.data.datasets import Dataset
 from dclm_jax.data.documents import OnDocument
 from dclm_jax.data.encoding import Encoded
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import parts_of_speech
-from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.parts_of_speech import TagClasses
-from dclm_jax.evaluation.perplexity import Perplexity, empty_sums
 from dclm_jax.evaluation.results import Evaluation
-from dclm_jax.evaluation.scoring import known_targets
 from dclm_jax.evaluation.significance import Sums
+from dclm_jax.scoring.perplexity import Perplexity, empty_sums
+from dclm_jax.scoring.scorer import known_targets
 
 RANGE_STARTS = (0, 1, 2, 5, 10, 20)
 """First positions of the ranges, from 0. Range i ends before the start of range i + 1; the last

@@ -9,7 +9,7 @@
 
 States never change: reading returns a new state, and any number of continuations may be read from
 the same state. Each row (batch element) is a document. All work runs on the first device, and is
-compiled once per number of rows and padded length. `evaluation.scoring.Scorer` scores whole
+compiled once per number of rows and padded length. `scoring.scorer.Scorer` scores whole
 documents on all devices.
 """
 

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dclm_jax.data.datasets import Dataset
 from dclm_jax.data.documents import Document
 from dclm_jax.data.encoding import Encoded
 from dclm_jax.errors import importing, printable
-from dclm_jax.evaluation.datasets import Dataset
-from dclm_jax.evaluation.distributions import NO_CONTEXT, OTHER_COLUMNS
-from dclm_jax.evaluation.other_contexts import OtherContexts, has_others
-from dclm_jax.evaluation.perplexity import COUNTING_RULES
-from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore, common_columns
 from dclm_jax.evaluation.target_sums import GROUPINGS
 from dclm_jax.report import figures
 from dclm_jax.report.figures import Figure
 from dclm_jax.report.rows import Row, option_text
 from dclm_jax.report.tables import counted, runs_table
+from dclm_jax.scoring.distributions import NO_CONTEXT, OTHER_COLUMNS
+from dclm_jax.scoring.other_contexts import OtherContexts, has_others
+from dclm_jax.scoring.perplexity import COUNTING_RULES
+from dclm_jax.scoring.score_types import DocumentScore, SentenceScore, common_columns
 from dclm_jax.tables import Table
 from dclm_jax.text_scorer import TextScorer
 

@@ -7,18 +7,18 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dclm_jax.data.datasets import Dataset
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import parts_of_speech, significance
-from dclm_jax.evaluation.datasets import Dataset
-from dclm_jax.evaluation.interpolation import Mixture
 from dclm_jax.evaluation.parts_of_speech import TagClasses
-from dclm_jax.evaluation.perplexity import empty_sums
 from dclm_jax.evaluation.results import Results
 from dclm_jax.evaluation.target_sums import Targets, TargetSums
 from dclm_jax.mixture import mix
 from dclm_jax.report import figures
 from dclm_jax.report.figures import Figure, Line
 from dclm_jax.runs import matmul_precision, run_json
+from dclm_jax.scoring.interpolation import Mixture
+from dclm_jax.scoring.perplexity import empty_sums
 from dclm_jax.tables import aligned
 from dclm_jax.text_scorer import AdaptedModel, ScoringModel
 

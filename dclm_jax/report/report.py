@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from dclm_jax import files, storage
+from dclm_jax.data.datasets import open_split
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import adaptation
-from dclm_jax.evaluation.datasets import open_split
 from dclm_jax.evaluation.results import VERSION, Results
 from dclm_jax.log import logger
 from dclm_jax.report import figures, numbers, page, tables

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 from dclm_jax import files, storage
 from dclm_jax.coherence.compare import Bootstrap, FirstSentence
 from dclm_jax.coherence.results import FIRST_DECIDES, Coherence, OrderResult
+from dclm_jax.data.datasets import Dataset
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import adaptation
 from dclm_jax.evaluation.adaptation import Tuning
 from dclm_jax.evaluation.context_ablation import ContextAblation, ContextPerplexities
-from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.evaluation.results import Evaluation, Results, label_of
 from dclm_jax.evaluation.target_sums import Targets, TargetSums

@@ -9,7 +9,6 @@ import numpy as np
 
 from dclm_jax.coherence.results import Coherence
 from dclm_jax.data.encoding import oov_warning
-from dclm_jax.evaluation.perplexity import COUNTING_RULES, Perplexity
 from dclm_jax.evaluation.target_sums import GROUPINGS, Grouping
 from dclm_jax.report.results import ModelResults, RunResults
 from dclm_jax.report.rows import (
@@ -25,6 +24,7 @@ from dclm_jax.report.rows import (
     symbol,
     test_of,
 )
+from dclm_jax.scoring.perplexity import COUNTING_RULES, Perplexity
 from dclm_jax.tables import Column, Table
 
 _OTHER = "*"

@@ -28,15 +28,15 @@ from dclm_jax.data.corpus import (
     read_manifest,
     statistics_table,
 )
+from dclm_jax.data.datasets import documents_of
 from dclm_jax.data.encoding import vocabulary_warning
 from dclm_jax.errors import DivergenceError, TrainingInterrupted
-from dclm_jax.evaluation.datasets import documents_of
-from dclm_jax.evaluation.perplexity import Perplexity, perplexity_of
-from dclm_jax.evaluation.scoring import Scorer, SummedScorer
 from dclm_jax.log import job_logger, logger
 from dclm_jax.models.base import Params
 from dclm_jax.nn.precision import SCORING_PRECISION
 from dclm_jax.reading.likelihoods import earlier_sentences
+from dclm_jax.scoring.perplexity import Perplexity, perplexity_of
+from dclm_jax.scoring.scorer import Scorer, SummedScorer
 from dclm_jax.training.config import RunConfig
 from dclm_jax.training.interruption import interruption
 from dclm_jax.training.job import Job, open_job

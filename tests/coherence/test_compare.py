@@ -13,7 +13,7 @@ from dclm_jax.coherence import scoring
 from dclm_jax.coherence.compare import Bootstrap, FirstSentence, Fixed, compare_orders
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.permutations import Shuffle
-from dclm_jax.evaluation.scoring import sentences_to_score
+from dclm_jax.scoring.scorer import sentences_to_score
 
 
 class FakeScorer:

@@ -15,12 +15,13 @@ from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.data.readers import read_documents
 from dclm_jax.errors import DivergenceError, InputError
-from dclm_jax.evaluation import adaptation, dynamic
+from dclm_jax.evaluation import adaptation
 from dclm_jax.evaluation.adaptation import Adaptation
-from dclm_jax.evaluation.caches import CachedScorer, CacheSetting, neural_cache
-from dclm_jax.evaluation.perplexity import perplexity_of
-from dclm_jax.evaluation.scoring import SummedScorer
 from dclm_jax.language_model import LanguageModel
+from dclm_jax.scoring import dynamic
+from dclm_jax.scoring.caches import CachedScorer, CacheSetting, neural_cache
+from dclm_jax.scoring.perplexity import perplexity_of
+from dclm_jax.scoring.scorer import SummedScorer
 from tests.test_read_document import language_model
 
 

@@ -5,11 +5,11 @@ import types
 import numpy as np
 import pytest
 
+from dclm_jax.data.datasets import Dataset
 from dclm_jax.data.encoding import Encoded
 from dclm_jax.evaluation.context_ablation import ContextAblation
-from dclm_jax.evaluation.datasets import Dataset
-from dclm_jax.evaluation.perplexity import perplexity_of
-from dclm_jax.evaluation.scoring import sentences_to_score
+from dclm_jax.scoring.perplexity import perplexity_of
+from dclm_jax.scoring.scorer import sentences_to_score
 
 
 class Neighbours:

@@ -17,8 +17,8 @@ from dclm_jax.evaluation.minimal_pairs import (
     accuracy_differences,
     outcomes,
 )
-from dclm_jax.evaluation.scoring import Continuation
 from dclm_jax.mixture import mix
+from dclm_jax.scoring.scorer import Continuation
 from tests import oracles
 from tests.test_read_document import language_model
 

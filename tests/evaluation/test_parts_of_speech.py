@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from dclm_jax.data.corpus import open_corpus
+from dclm_jax.data.datasets import open_split, open_text
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.encoding import Encoder
 from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.data.readers import TextReader
 from dclm_jax.evaluation import parts_of_speech
-from dclm_jax.evaluation.datasets import open_split, open_text
 from dclm_jax.evaluation.parts_of_speech import TagClasses, classes
 from dclm_jax.evaluation.significance import Sums
 

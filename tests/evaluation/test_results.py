@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from dclm_jax.coherence.compare import Bootstrap, FirstSentence, Fixed, Insert, OrderTest
+from dclm_jax.data.datasets import Dataset
 from dclm_jax.data.documents import OnDocument
 from dclm_jax.data.encoding import Encoded
 from dclm_jax.evaluation.adaptation import Adaptation, Tuning
 from dclm_jax.evaluation.context_ablation import ContextAblation, ContextPerplexities
-from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.evaluation.results import Evaluation, Results
 from dclm_jax.evaluation.target_sums import Targets

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from dclm_jax import files
+from dclm_jax.data.datasets import Dataset
 from dclm_jax.data.encoding import Encoded
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import target_sums
-from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.target_sums import GROUPINGS, Targets, TargetSums
 from tests.evaluation.test_context_ablation import DOCUMENTS, Neighbours
 

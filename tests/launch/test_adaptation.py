@@ -5,7 +5,7 @@ import json
 import pytest
 
 import dclm_jax
-from dclm_jax.evaluation.datasets import open_split
+from dclm_jax.data.datasets import open_split
 from dclm_jax.text_scorer import TextScorer
 from tests.launch.support import TOLERANCE, fingerprint, launch, refuse
 

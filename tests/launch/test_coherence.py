@@ -8,8 +8,8 @@ import pytest
 import dclm_jax
 from dclm_jax.coherence import results
 from dclm_jax.coherence.compare import Bootstrap, FirstSentence, Fixed, Insert, compare_orders
+from dclm_jax.data.datasets import open_split
 from dclm_jax.data.readers import read_documents
-from dclm_jax.evaluation.datasets import open_split
 from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.reading.reader import Reader
 from tests.launch.support import launch

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import dclm_jax
+from dclm_jax.data import datasets
 from dclm_jax.data.readers import read_documents
-from dclm_jax.evaluation import datasets
 from dclm_jax.report import figures
 from dclm_jax.training.workdir import restore_run
 from tests.compiling import TWO_DEVICES

@@ -16,7 +16,6 @@ from dclm_jax.data.readers import read_documents
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import significance
-from dclm_jax.evaluation.other_contexts import OtherContexts
 from dclm_jax.evaluation.reading_times import (
     COMPARISONS,
     fitted,
@@ -24,9 +23,10 @@ from dclm_jax.evaluation.reading_times import (
     log_likelihoods,
     word_table,
 )
-from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore
 from dclm_jax.evaluation.stories import read_stories
 from dclm_jax.language_model import LanguageModel
+from dclm_jax.scoring.other_contexts import OtherContexts
+from dclm_jax.scoring.score_types import DocumentScore, SentenceScore
 from tests.launch.support import launch
 
 pytest.importorskip("sentencex")

@@ -8,9 +8,9 @@ import pytest
 
 import dclm_jax
 from dclm_jax.data.corpus import open_corpus
+from dclm_jax.data.datasets import open_split
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.adaptation import Tuning
-from dclm_jax.evaluation.datasets import open_split
 from dclm_jax.evaluation.results import Results
 from dclm_jax.report import results
 from tests.launch.support import copy_run, launch

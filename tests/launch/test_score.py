@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import dclm_jax
+from dclm_jax.data import datasets
 from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.readers import read_documents
-from dclm_jax.evaluation import datasets
-from dclm_jax.evaluation.other_contexts import OtherContexts
-from dclm_jax.evaluation.score_types import DocumentScore
+from dclm_jax.scoring.other_contexts import OtherContexts
+from dclm_jax.scoring.score_types import DocumentScore
 from dclm_jax.tables import cell_text
 from tests.launch.support import REPOSITORY, TOLERANCE, copy_run, launch, refuse, scored
 

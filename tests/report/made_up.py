@@ -8,12 +8,12 @@ import numpy as np
 
 from dclm_jax.coherence.results import Coherence, DocumentOutcome, OrderResult
 from dclm_jax.evaluation.context_ablation import ContextPerplexities
-from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.evaluation.significance import Sums
 from dclm_jax.evaluation.target_sums import RANGE_STARTS, TargetSums
 from dclm_jax.report import tables
 from dclm_jax.report.results import RunFacts, RunResults
 from dclm_jax.report.rows import BASELINES
+from dclm_jax.scoring.perplexity import Perplexity
 
 
 def facts(model: Any = "rnnlm", seed: Any = 0, text: Any = "a", **config: Any) -> RunFacts:

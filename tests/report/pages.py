@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from dclm_jax.evaluation.distributions import NO_CONTEXT, SURPRISAL
-from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore
 from dclm_jax.report import page
 from dclm_jax.report.report import Report
 from dclm_jax.report.rows import Row, rows_of
+from dclm_jax.scoring.distributions import NO_CONTEXT, SURPRISAL
+from dclm_jax.scoring.score_types import DocumentScore, SentenceScore
 from tests.report.made_up import by_range, result, sums
 
 HOSTILE = "<script>document.title='run'</script>"

@@ -10,11 +10,11 @@ from xml.etree import ElementTree
 import numpy as np
 
 from dclm_jax.data.encoding import Encoded
-from dclm_jax.evaluation.distributions import NO_CONTEXT, OTHER_COLUMNS, SURPRISAL
-from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore
 from dclm_jax.report import page as pages_of
 from dclm_jax.report.results import RunResults
 from dclm_jax.report.rows import Row, rows_of
+from dclm_jax.scoring.distributions import NO_CONTEXT, OTHER_COLUMNS, SURPRISAL
+from dclm_jax.scoring.score_types import DocumentScore, SentenceScore
 from tests.report import pages
 from tests.report.made_up import facts, result
 

@@ -17,8 +17,8 @@ import pytest
 from dclm_jax.allocation import peak_memory
 from dclm_jax.data import batches
 from dclm_jax.data.batches import Batch, Shape
-from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.reading.likelihoods import batch_likelihood, earlier_sentences
+from dclm_jax.scoring.scorer import Scorer
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.freezing import by_path
 from dclm_jax.training.job import first_shapes

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import optimize
 
+from dclm_jax.data.datasets import Dataset
 from dclm_jax.data.documents import OnDocument
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.datasets import Dataset
-from dclm_jax.evaluation.perplexity import Perplexity, empty_sums
-from dclm_jax.evaluation.scoring import Scored, TargetScorer, known_targets
+from dclm_jax.scoring.perplexity import Perplexity, empty_sums
+from dclm_jax.scoring.scorer import Scored, TargetScorer, known_targets
 
 
 class Mixture(NamedTuple):

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 
 from dclm_jax.coherence.compare import Fixed, compare_orders
-from dclm_jax.evaluation import caches
-from dclm_jax.evaluation.caches import (
+from dclm_jax.scoring import caches
+from dclm_jax.scoring.caches import (
     CachedScorer,
     CacheSetting,
     neural_cache,
     unigram_cache,
 )
-from dclm_jax.evaluation.perplexity import perplexity_of
-from dclm_jax.evaluation.scoring import Continuation, Scorer, SummedScorer
+from dclm_jax.scoring.perplexity import perplexity_of
+from dclm_jax.scoring.scorer import Continuation, Scorer, SummedScorer
 from tests import oracles
-from tests.evaluation.support import FakeScorer
 from tests.exhaustive import also
 from tests.models.support import LANGUAGE_MODELS, VOCAB, random_params, simple_model
+from tests.scoring.support import FakeScorer
 
 MODELS = ("adclm",)
 OTHERS = also(name for name in LANGUAGE_MODELS if name not in (*MODELS, "rnnslm"))

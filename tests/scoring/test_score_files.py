@@ -7,8 +7,8 @@ import math
 import pytest
 
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.score_files import Layout, group_lines, in_bits, json_lines, noted_oov
-from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore
+from dclm_jax.scoring.score_files import Layout, group_lines, in_bits, json_lines, noted_oov
+from dclm_jax.scoring.score_types import DocumentScore, SentenceScore
 
 
 def score_of(name: str, known: list[list[bool]], *, is_stimulus: bool = True) -> DocumentScore:

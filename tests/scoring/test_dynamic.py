@@ -9,9 +9,9 @@ import pytest
 
 from dclm_jax.coherence.compare import Fixed, compare_orders
 from dclm_jax.errors import DivergenceError, InputError
-from dclm_jax.evaluation import dynamic
-from dclm_jax.evaluation.dynamic import DynamicScorer, root_mean_square
-from dclm_jax.evaluation.scoring import Continuation, Scorer
+from dclm_jax.scoring import dynamic
+from dclm_jax.scoring.dynamic import DynamicScorer, root_mean_square
+from dclm_jax.scoring.scorer import Continuation, Scorer
 from tests import oracles
 from tests.exhaustive import also
 from tests.models.support import random_params, simple_model

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dclm_jax.evaluation.scoring import Scorer, with_no_context
+from dclm_jax.scoring.scorer import Scorer, with_no_context
 from tests.exhaustive import some
 from tests.models.support import LANGUAGE_MODELS, random_params, simple_model
 

@@ -12,7 +12,7 @@ import pytest
 from dclm_jax.data.encoding import Encoder
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.perplexity import Perplexity, perplexity_of
+from dclm_jax.scoring.perplexity import Perplexity, perplexity_of
 
 DOCUMENTS = [
     [np.array([3, 2, 4]), np.array([], np.int32)],

@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 from dclm_jax.data.documents import require_free_names
 from dclm_jax.data.records import listed, require_columns
 from dclm_jax.errors import brief
-from dclm_jax.evaluation.distributions import (
+from dclm_jax.files import json_text
+from dclm_jax.log import logger
+from dclm_jax.scoring.distributions import (
     DIVERGENCE,
     NO_CONTEXT,
     OTHER_COLUMNS,
     SURPRISAL,
     WORD_MEASURES,
 )
-from dclm_jax.evaluation.score_types import DocumentScore, TokenScore, common_columns
-from dclm_jax.files import json_text
-from dclm_jax.log import logger
+from dclm_jax.scoring.score_types import DocumentScore, TokenScore, common_columns
 from dclm_jax.tables import present, separated
 
 _TOKEN_COLUMNS = "document", "sentence", "position", "word"

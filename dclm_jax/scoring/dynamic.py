@@ -24,12 +24,12 @@ import numpy as np
 
 from dclm_jax.data.batches import Batch
 from dclm_jax.errors import DivergenceError, InputError
-from dclm_jax.evaluation.scoring import Scored, sentences_to_score, with_own_context
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.precision import compiled
 from dclm_jax.reading.blocks import Sentences, next_block
 from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, open_documents
+from dclm_jax.scoring.scorer import Scored, sentences_to_score, with_own_context
 
 EPSILON = 1.0
 """Damping relative to mean(sqrt(MS)); it bounds the update of parameters with a small MS."""

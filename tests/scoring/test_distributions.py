@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import distributions
-from dclm_jax.evaluation.scoring import Continuation
 from dclm_jax.mixture import mix
 from dclm_jax.nn.logits import OutputInputs
 from dclm_jax.nn.plan import CPU
 from dclm_jax.nn.softmax import token_measures
 from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import block_measures
+from dclm_jax.scoring import distributions
+from dclm_jax.scoring.scorer import Continuation
 from tests import oracles
 from tests.exhaustive import also
 from tests.models.support import DOCUMENTS, model_jit, opened, pack, random_params, small_model

@@ -10,7 +10,7 @@ import numpy as np
 from dclm_jax.data.documents import OnDocument
 from dclm_jax.data.vocabulary import FIRST_WORD
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.scoring import TargetScorer, known_targets
+from dclm_jax.scoring.scorer import TargetScorer, known_targets
 
 COUNTING_RULES = {
     "words": "END is predicted and counted, START never is",

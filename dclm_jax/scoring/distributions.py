@@ -25,7 +25,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.scoring import (
+from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.reading.likelihoods import block_measures
+from dclm_jax.scoring.scorer import (
     BlockFunctions,
     Scored,
     Scorer,
@@ -33,8 +35,6 @@ from dclm_jax.evaluation.scoring import (
     sentences_to_score,
     sum_pieces,
 )
-from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.reading.likelihoods import block_measures
 
 SURPRISAL, DIVERGENCE = "surprisal", "divergence"
 WORD_MEASURES = (SURPRISAL, "entropy", "entropy_reduction", "rank", DIVERGENCE)

@@ -14,11 +14,10 @@ import pytest
 from dclm_jax import models
 from dclm_jax.data.batches import pack_sentences
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import scoring
-from dclm_jax.evaluation.scoring import Continuation, Scorer
 from dclm_jax.reading import blocks, likelihoods
 from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import block_nll, open_documents
+from dclm_jax.scoring.scorer import Continuation, Scorer
 from tests.compiling import TWO_DEVICES
 from tests.exhaustive import also, some
 from tests.models.support import AUTOENCODERS, FEW_MODELS, LIN, each_of, resolved
@@ -159,7 +158,7 @@ def test_scores_do_not_depend_on_blocks_and_windows(monkeypatch, name, make):
     expected = scored(Scorer(model, params, batch_size=4), make())
     monkeypatch.setattr(blocks, "MAX_POSITIONS", 64)
     monkeypatch.setattr(blocks, "BLOCK_SENTENCES", 2)
-    monkeypatch.setattr(scoring, "_WINDOW_TOKENS_PER_ROW", 10)
+    monkeypatch.setattr("dclm_jax.scoring.scorer._WINDOW_TOKENS_PER_ROW", 10)
     assert_same_scores(scored(Scorer(model, params, batch_size=4), make()), expected)
 
 
@@ -174,7 +173,7 @@ def test_scores_do_not_depend_on_the_number_of_devices(tmp_path):
     names = some(["adclm"], all=["adclm", "rnnlm"])
     script = (
         "import jax, sys\n"
-        "from tests.evaluation.test_scoring import *\n"
+        "from tests.scoring.test_scorer import *\n"
         "assert jax.local_device_count() == 2\n"
         "requests = make_requests(int(sys.argv[2]))\n"
         "for name in sys.argv[3:]:\n"

@@ -10,14 +10,14 @@ from dclm_jax.data.documents import Document
 from dclm_jax.data.encoding import Encoded
 from dclm_jax.data.prepare import prepare
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.caches import CachedScorer, CacheSetting, unigram_cache
-from dclm_jax.evaluation.other_contexts import OtherContexts, has_others, in_other_contexts
-from dclm_jax.evaluation.scoring import Continuation, Scorer, _Request
+from dclm_jax.scoring.caches import CachedScorer, CacheSetting, unigram_cache
+from dclm_jax.scoring.other_contexts import OtherContexts, has_others, in_other_contexts
+from dclm_jax.scoring.scorer import Continuation, Scorer, _Request
 from dclm_jax.training.config import default_config
 from dclm_jax.training.loop import train
-from tests.evaluation.test_scoring import make_document, make_model
 from tests.exhaustive import also
 from tests.models.support import AUTOENCODERS, MODELS
+from tests.scoring.test_scorer import make_document, make_model
 
 USUAL = ("rnnlm", "ccdclm", "adclm", "pointer_drnnlm", "rlm_bow_lf", "codclm", "rnnslm")
 LENGTHS = [[3, 0, 5, 2], [1], [4] * 9, [], [9, 2], [6, 1, 1]]

@@ -14,7 +14,7 @@ import numpy as np
 
 from dclm_jax.data.documents import Columns
 from dclm_jax.data.vocabulary import END_TOKEN, Vocabulary
-from dclm_jax.evaluation.distributions import NO_CONTEXT, OTHER_COLUMNS, SURPRISAL
+from dclm_jax.scoring.distributions import NO_CONTEXT, OTHER_COLUMNS, SURPRISAL
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +26,7 @@ class SentenceScore:
       known: whether each target is in the vocabulary; an OOV word has the probability of UNKNOWN.
         With a vocabulary of subwords only the text's own spelling of OOV words is not known, which
         is read and not predicted, and whose measures are NaN.
-      measures: measures of each target by name (`evaluation.distributions`): the surprisal in nats
+      measures: measures of each target by name (`scoring.distributions`): the surprisal in nats
         and, if requested, the surprisal without earlier sentences and others. A model of bags of
         words does not read the earlier words of the sentence, and does not predict END, which has
         surprisal 0.

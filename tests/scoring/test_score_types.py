@@ -1,6 +1,6 @@
 """Scores of sentences and documents: their sums."""
 
-from dclm_jax.evaluation.score_types import DocumentScore, SentenceScore
+from dclm_jax.scoring.score_types import DocumentScore, SentenceScore
 
 
 def score_of(*surprisals: float) -> SentenceScore:

@@ -42,8 +42,10 @@ import numpy as np
 
 from dclm_jax.data.batches import Batch
 from dclm_jax.data.vocabulary import END, FIRST_WORD, UNKNOWN
-from dclm_jax.evaluation import interpolation
-from dclm_jax.evaluation.scoring import (
+from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.reading.likelihoods import open_documents, read_and_score, time_major
+from dclm_jax.scoring import interpolation
+from dclm_jax.scoring.scorer import (
     BlockFunctions,
     Scored,
     Scorer,
@@ -52,8 +54,6 @@ from dclm_jax.evaluation.scoring import (
     sentences_to_score,
     with_own_context,
 )
-from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.reading.likelihoods import open_documents, read_and_score, time_major
 
 _GRAIN = 2.0**-30
 """The unit of rounding in nats. A sum of multiples is exact in float64 below 2^22 nats."""

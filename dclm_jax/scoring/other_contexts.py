@@ -24,11 +24,11 @@ import numpy as np
 from dclm_jax.data.documents import Document, column_names, value_text
 from dclm_jax.data.records import listed
 from dclm_jax.errors import InputError, brief
-from dclm_jax.evaluation.distributions import OTHER_COLUMNS, Measured
-from dclm_jax.evaluation.scoring import Continuation, SentenceScorer, sentences_to_score
 from dclm_jax.files import Count, Size, require_valid
 from dclm_jax.log import logger
 from dclm_jax.reading.blocks import Sentences
+from dclm_jax.scoring.distributions import OTHER_COLUMNS, Measured
+from dclm_jax.scoring.scorer import Continuation, SentenceScorer, sentences_to_score
 
 Whole = TypeVar("Whole")
 """A document, all of whose sentences are scored."""

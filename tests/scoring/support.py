@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from dclm_jax.data.vocabulary import END
-from dclm_jax.evaluation.scoring import sentences_to_score
+from dclm_jax.scoring.scorer import sentences_to_score
 
 
 class FakeScorer:

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dclm_jax.data.datasets import Dataset
 from dclm_jax.data.encoding import Encoded
 from dclm_jax.data.vocabulary import END
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import interpolation
-from dclm_jax.evaluation.datasets import Dataset
-from dclm_jax.evaluation.interpolation import MixedScorer
-from dclm_jax.evaluation.perplexity import perplexity_of
-from tests.evaluation.support import FakeScorer
+from dclm_jax.scoring import interpolation
+from dclm_jax.scoring.interpolation import MixedScorer
+from dclm_jax.scoring.perplexity import perplexity_of
+from tests.scoring.support import FakeScorer
 
 
 def fake_scorers(*windows: int) -> list[Any]:
