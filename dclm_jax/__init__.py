@@ -2,29 +2,28 @@
 
 `restore(run)` returns a trained language model that scores and continues text; `restore("english")`
 returns the pretrained model. `restore(run, Autoencoder)` returns an autoencoder, and
-`restore(run, TextScorer)` a language model that may be an n-gram model. `Decoding` has the options
+`restore(run, LanguageModel)` a model of any kind, also an n-gram model. `Decoding` has the options
 of continuations, `OtherContexts` the options of scores with the contexts of other documents, and
-`mix` combines two models: see `dclm_jax.language_model` and
-`dclm_jax.text_scorer`.
+`mix` combines two models. Measures of models are functions: `evaluation.adaptation.adapt`,
+`evaluation.minimal_pairs.minimal_pairs` and `coherence.measure.coherence`.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dclm_jax.decoding.choices import Decoding
-    from dclm_jax.language_model import Autoencoder, LanguageModel
+    from dclm_jax.language_model import LanguageModel
     from dclm_jax.mixture import mix
+    from dclm_jax.neural_language_model import Autoencoder, NeuralLanguageModel
     from dclm_jax.runs import restore
     from dclm_jax.scoring.other_contexts import OtherContexts
-    from dclm_jax.text_scorer import ScoringModel, TextScorer
 
 __all__ = [
     "Autoencoder",
     "Decoding",
     "LanguageModel",
+    "NeuralLanguageModel",
     "OtherContexts",
-    "ScoringModel",
-    "TextScorer",
     "mix",
     "restore",
 ]
@@ -33,10 +32,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # Models and checkpoints take seconds to import, and preparing text needs neither.
     match name:
-        case "Autoencoder" | "LanguageModel":
+        case "LanguageModel":
             from dclm_jax import language_model as module
-        case "ScoringModel" | "TextScorer":
-            from dclm_jax import text_scorer as module
+        case "Autoencoder" | "NeuralLanguageModel":
+            from dclm_jax import neural_language_model as module
         case "Decoding":
             from dclm_jax.decoding import choices as module
         case "OtherContexts":

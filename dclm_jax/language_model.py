@@ -1,515 +1,363 @@
-"""A trained neural model in Python: it scores, reads, orders and generates text.
+"""Language models of every kind: they score text that they have not generated.
 
 Log-probabilities are natural logarithms (nats); a surprisal is a negative log-probability. Methods
 take documents as `dclm_jax.data.encoding` defines them.
 """
 
-import abc
+import collections
 import dataclasses
 import functools
 import hashlib
 import itertools
 import json
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, ClassVar, NoReturn
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
 
-from dclm_jax import storage
-from dclm_jax.data.documents import Document, TextOptions
-from dclm_jax.data.encoding import AnyDocument, Documents, OfSentence, SentenceText
-from dclm_jax.data.vocabulary import END_TOKEN, START_TOKEN, UNKNOWN, word_ends
-from dclm_jax.decoding import generation
-from dclm_jax.decoding.choices import GREEDY, Decoding, Limits, random_keys
-from dclm_jax.decoding.next_words import likeliest_words
-from dclm_jax.decoding.ordering import DEFAULT_BEAM, Ordered, order_sentences
-from dclm_jax.errors import InputError, brief, require_at_least
-from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.reading.blocks import MAX_ROWS, batches_of_like_size, power_of_two, size_of
-from dclm_jax.reading.continuations import score_after
-from dclm_jax.reading.reader import Reader, ReaderState
-from dclm_jax.scoring import distributions
-from dclm_jax.scoring.distributions import DIVERGENCE, SURPRISAL, Measured, surprisal_columns
-from dclm_jax.scoring.score_types import (
-    DocumentVectors,
-    GeneratedText,
-    SentenceAttention,
-    SentenceScore,
+from dclm_jax.data.corpus import TrainingText
+from dclm_jax.data.datasets import Dataset
+from dclm_jax.data.documents import PLAIN, Document, TextOptions, columns, require_free_names
+from dclm_jax.data.encoding import (
+    Documents,
+    Encoded,
+    Encoder,
+    OfSentence,
+    SentenceText,
+    words_of,
 )
-from dclm_jax.scoring.scorer import Scorer, SummedScorer, first_pieces, sum_pieces
-from dclm_jax.text_scorer import ScoringModel, SentenceModel
-from dclm_jax.training import saved_model
+from dclm_jax.data.named_texts import named_documents
+from dclm_jax.data.vocabulary import Vocabulary
+from dclm_jax.errors import InputError, brief
+from dclm_jax.reading.continuations import SentenceReader
+from dclm_jax.scoring.adaptation import Adaptation
+from dclm_jax.scoring.distributions import (
+    DIVERGENCE,
+    OTHER_COLUMNS,
+    SURPRISAL,
+    WORD_MEASURES,
+    Measured,
+    measure_columns,
+    measure_documents,
+    surprisal_columns,
+)
+from dclm_jax.scoring.neural import NeuralScorer
+from dclm_jax.scoring.other_contexts import OtherContexts, in_other_contexts
+from dclm_jax.scoring.perplexity import Perplexity, perplexity_of
+from dclm_jax.scoring.score_files import RESULT_COLUMNS
+from dclm_jax.scoring.score_types import DocumentScore, SentenceScore
+from dclm_jax.scoring.scorer import Scorer, SummedScorer, with_no_context
 
-DEFAULT_NUM_SENTENCES, DEFAULT_MAX_SENTENCE_WORDS = 5, 100
-DEFAULT_MAX_LENGTH_RATIO = 1.5
-_WINDOW = 256
-"""Number of documents that are read ahead, so that documents of similar length share a batch."""
+DEFAULT_BATCH_SIZE = 32
 
 
-@dataclasses.dataclass(frozen=True)
-class DocumentState:
-    """The state after the first sentences of a document; see `LanguageModel.read`.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelFacts:
+    """Facts of a model that need no measurement.
 
-    A state never changes, so that any number of continuations may start from it.
+    Attributes:
+      name: name of the model, as in its configuration.
+      num_parameters: number of trained scalars, or of stored n-grams of all orders.
+      config: configuration of the training run.
+      text: text options of the training corpus, and its OOV rates.
+      step: training step of the parameters; None for n-gram models and mixtures.
+      matmul_precision: precision of products (`nn.precision`); None for n-gram models, which have
+        no products, and for mixtures.
+      workdir: workdir of the run; empty for a model without a run.
     """
 
-    lm: "NeuralModel"
-    state: Any = dataclasses.field(repr=False)
-
-    def read(self, sentences: Document | Sequence[SentenceText]) -> "DocumentState":
-        """The state after further sentences, as `LanguageModel.read` takes them."""
-        return self.after(self.lm.encode(sentences))
-
-    def after(self, ids: list[np.ndarray]) -> "DocumentState":
-        """The state after further sentences of word ids."""
-        if not ids:
-            return self
-        return DocumentState(self.lm, self.lm.reader.read(self.state, [ids])[0])
-
-    def score(
-        self, candidates: Sequence[SentenceText], *, no_context_too: bool = False
-    ) -> list[SentenceScore]:
-        """The score of each candidate as the next sentence. A candidate without words has the
-        log-probability of END directly after START.
-
-        Args:
-          no_context_too: as in `LanguageModel.score`.
-        """
-        states, reader = [self.state], self.lm.reader
-        if no_context_too:
-            states.append(self.lm.without_context())
-        encoder = self.lm.encoder()
-        words = encoder.words_of(candidates, "the candidates are")
-        ids = list(map(encoder.encode, words))
-        encoder.log_oov()
-        names = surprisal_columns(no_context_too=no_context_too)
-        nll = [score_after(reader, state, [0] * len(ids), ids) for state in states]
-        return [
-            self.lm.sentence_score(sentence, dict(zip(names, values, strict=True)))
-            for sentence, *values in zip(words, *nll, strict=True)
-        ]
-
-    def next_words(self, prefix: SentenceText = "", k: int = 10) -> list[tuple[str, float]]:
-        """The k likeliest next words with their log-probabilities in nats, likeliest first. With a
-        vocabulary of subwords a word may have several pieces, and the result is exact.
-
-        Args:
-          prefix: the first words of the sentence.
-          k: number of words; END counts as a word.
-        """
-        require_at_least("k", k, 1)
-        encoder = self.lm.encoder()
-        (words,) = encoder.words_of([prefix])
-        ids = encoder.encode(words)
-        encoder.log_oov()
-        return likeliest_words(self.lm.reader, self.state, self.lm.vocabulary, ids, k)
-
-    def generate(
-        self,
-        num_sentences: int = DEFAULT_NUM_SENTENCES,
-        decoding: Decoding = GREEDY,
-        *,
-        prefix: SentenceText = "",
-        max_sentence_words: int = DEFAULT_MAX_SENTENCE_WORDS,
-        seed: int = 0,
-    ) -> GeneratedText:
-        """A continuation of the document; see `LanguageModel.generate`."""
-        ids = self.lm.prefix_ids(prefix, max_sentence_words)
-        limits = Limits(num_sentences, max_sentence_words)
-        keys = random_keys([seed], [0])
-        (text,) = generation.generate(self.state, decoding, [limits], keys, ids)
-        return self.lm.to_words(text, lambda: self.state)
-
-    @property
-    def vector(self) -> np.ndarray:
-        """The state as one vector, float [X] (`DocumentModel.vector`)."""
-        vectors = self.lm.reader.vectors(self.state)
-        if vectors is None:
-            raise _without_context(self.lm.name)
-        return vectors[0]
+    name: str
+    num_parameters: int
+    config: dict[str, Any]
+    text: TrainingText = TrainingText()
+    step: int | None = None
+    matmul_precision: str | None = None
+    workdir: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class NeuralModel(ScoringModel):
-    """A trained model of the registry.
+class LanguageModel:
+    """A model with its vocabulary, which scores documents: a neural model, an n-gram model, a
+    mixture, or a model with test-time adaptation.
 
     Attributes:
-      model, params: the model and its parameters.
-      validation_perplexity: perplexity of the parameters on the validation split in training.
-      corpus_checksums: checksums of the training corpus by file; empty if they are unknown.
-      base_card: the section of the model card about the model from which training started, if any.
+      facts: the model's name, size, configuration and training text.
+      vocabulary: the words and their ids.
+      scorer: scores words and END from the ids of documents.
+      adaptation: test-time adaptation to each scored document, if any.
     """
 
-    model: DocumentModel
-    params: Params
-    step: int = 0
-    validation_perplexity: float
-    corpus_checksums: dict[str, str] = dataclasses.field(default_factory=dict)
-    base_card: str = ""
+    facts: ModelFacts
+    vocabulary: Vocabulary
+    scorer: Scorer
+    adaptation: Adaptation | None = None
 
-    def _make_scorer(self) -> SummedScorer:
-        scorer = Scorer(self.model, self.params, batch_size=self.batch_size)
-        return SummedScorer(scorer, self.model.first_word_end)
+    kind: ClassVar[str] = "a language model"
+    """The kind of model in messages."""
+    reads_source: ClassVar[bool] = False
+    """Whether the model scores a document given a source."""
 
-    @functools.cached_property
-    def reader(self) -> Reader:
-        """Reads word ids incrementally."""
-        return Reader(self.model, self.params)
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.summary}, {self.vocabulary.size})"
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """The checksum of the configuration and the parameters."""
-        digest = hashlib.sha256(json.dumps(self.config, sort_keys=True).encode())
-        for leaf in jax.tree.leaves(self.params):
+        """The checksum of the configuration and the parameters, without adaptation."""
+        digest = hashlib.sha256(json.dumps(self.facts.config, sort_keys=True).encode())
+        for leaf in jax.tree.leaves(self.scorer.params):
             digest.update(np.asarray(leaf).tobytes())
         return digest.hexdigest()[:16]
 
-    @abc.abstractmethod
-    def without_context(self) -> ReaderState: ...
-
-    def distributions(
-        self, documents: Iterable[OfSentence], *, no_context_too: bool
-    ) -> Iterator[tuple[OfSentence, list[Measured]]]:
-        """Documents with the measures of the distribution of every target; see
-        `scoring.distributions.measure_documents`."""
-        return distributions.measure_documents(
-            self.model,
-            self.params,
-            documents,
-            no_context_too=no_context_too,
-            batch_size=self.batch_size,
-        )
-
-    def vectors(self, documents: Documents) -> Iterator[DocumentVectors]:
-        """The vectors of documents in their order, with documents and names as in `score`; input
-        may be larger than memory."""
-        batch_size = min(self.batch_size, MAX_ROWS)
-        # The index of the whole document among the vectors.
-        whole = 0 if self.model.reads_source else -1
-        remaining = self._encoded(documents)
-        while window := list(itertools.islice(remaining, max(_WINDOW, batch_size))):
-            ids_of = [document.sentences for document in window]
-            for document in window:
-                if not document.sentences:
-                    raise InputError(
-                        f"document {document.id} has no words, and so no vector; remove it"
-                    )
-            sizes = [size_of(ids, reads_source=self.model.reads_source) for ids in ids_of]
-            vectors_of: dict[int, np.ndarray] = {}
-            for indices, _ in batches_of_like_size(sizes, power_of_two(batch_size)):
-                together = [ids_of[index] for index in indices]
-                vectors = self.reader.vectors_along(together)
-                if vectors is None:
-                    raise _without_context(self.name)
-                vectors_of.update(zip(indices, vectors, strict=True))
-            for index, document in enumerate(window):
-                read = np.cumsum(list(map(bool, document.words)))
-                yield DocumentVectors(
-                    document.id, vectors_of[index][whole], vectors_of[index][read]
-                )
-
-    def _texts(
-        self,
-        documents: Iterable[AnyDocument],
-        limits: Callable[[list[np.ndarray]], Limits],
-        decoding: Decoding,
-        seed: int,
-        samples: int,
-        prefix: np.ndarray | Sequence[int] = (),
-    ) -> Iterator[tuple[AnyDocument, list[GeneratedText]]]:
-        """Texts for documents, generated for a window of documents at a time."""
-        generation.require_words(self.reader)
-        require_at_least("samples", samples, 1)
-        remaining, first = self._encoded(documents), 0
-        while window := list(itertools.islice(remaining, _WINDOW)):
-            ids = [document.sentences for document in window for _ in range(samples)]
-            texts = generation.generate_many(
-                self.reader,
-                ids,
-                decoding,
-                list(map(limits, ids)),
-                random_keys(
-                    [seed + sample for _ in window for sample in range(samples)],
-                    [first + number for number in range(len(window)) for _ in range(samples)],
-                ),
-                prefix,
-            )
-            spelled = [
-                self.to_words(text, functools.partial(self._opened, before))
-                for text, before in zip(texts, ids, strict=True)
-            ]
-            for number, document in enumerate(window):
-                yield document.passed, spelled[number * samples : (number + 1) * samples]
-            first += len(window)
-
-    def prefix_ids(self, prefix: SentenceText, max_words: int) -> np.ndarray:
-        """The ids of a prefix, which has fewer than `max_words` words."""
-        encoder = self.encoder()
-        (words,) = encoder.words_of([prefix])
-        if words and len(words) >= max_words:
-            raise InputError(
-                f"the prefix has {len(words)} words, and max_sentence_words is {max_words}; choose "
-                "a larger max_sentence_words"
-            )
-        ids = encoder.encode(words)
-        encoder.log_oov()
-        if self.vocabulary.has_pieces and UNKNOWN in ids:
-            raise InputError(
-                f"the prefix has the word {self.vocabulary.unknown_token}, which the model does "
-                "not predict; write another word"
-            )
-        return ids
-
-    def _opened(self, ids: list[np.ndarray]) -> ReaderState:
-        """The reader's state before a text that is generated for a document."""
-        reads_source = self.model.reads_source
-        return self.reader.open(1, [ids]) if reads_source else self.reader.after([ids])
-
-    def sentence_score(self, words: list[str], nats: dict[str, np.ndarray]) -> SentenceScore:
-        """The score of a sentence from the nats, by name, of its ids and END."""
-        ids, first_word_end = self.vocabulary.encode(words), self.vocabulary.first_word_end
-        summed = {name: sum_pieces(ids, array, first_word_end) for name, array in nats.items()}
-        return SentenceScore.of(words, self.vocabulary, summed)
-
-    def to_words(
-        self, text: generation.Generated, opened: Callable[[], ReaderState]
-    ) -> GeneratedText:
-        """A generated text as words, with its scores. A text with a word that the vocabulary
-        divides into other pieces is scored after the state that `opened` returns, so that its
-        log-probability is that of its words."""
-        words = [self.vocabulary.decode(ids.tolist()) for ids in text.sentences]
-        if self.vocabulary.has_pieces:
-            ids = list(map(self.vocabulary.encode, words))
-            if not all(map(np.array_equal, ids, text.sentences)):
-                text = generation.scored(opened(), text, ids)
-        pairs = zip(words, text.log_probs, strict=True)
-        sentences = [
-            self.sentence_score(sentence, {SURPRISAL: -log_probs}) for sentence, log_probs in pairs
-        ]
-        log_probs = [*(sentence.log_prob for sentence in sentences), *text.decisions]
-        return GeneratedText(math.fsum(log_probs), sentences, text.has_ended)
-
-    def save(self, folder: storage.PathLike, *, dtype: str = "float16", about: str = "") -> None:
-        """Saves the model as a new folder, which `restore` and every command read like a run.
-
-        The folder has plain files and no path of this machine, so that it may be shared; see
-        `training.saved_model`.
-
-        Args:
-          folder: a folder that does not exist yet, or an address.
-          dtype: "float16" or "float32", the type of the saved parameters. float32 reproduces all
-            scores; float16 takes half of the space and rounds parameters to eleven bits.
-          about: Markdown text for the model card, such as sources and licence of the training text.
-            The card also has what the card of the model says from which training started.
-        """
-        if not isinstance(about, str):
-            raise InputError(f"about is {brief(about)}; expected a string")
-        run = saved_model.Facts(self.step, self.validation_perplexity, self.vocabulary.fingerprint)
-        contents = saved_model.Contents(
-            self.config,
-            self.vocabulary,
-            self.text,
-            self.corpus_checksums,
-            self.params,
-            run,
-            self.base_card,
-        )
-        saved_model.write_model(folder, contents, dtype, about)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class LanguageModel(NeuralModel, SentenceModel):
-    """A neural language model: it scores, reads, orders and continues documents."""
-
-    kind: ClassVar[str] = "a neural language model"
+    @property
+    def title(self) -> str:
+        """The name, and the kind of test-time adaptation, if any."""
+        return self._with_adaptation(self.facts.name)
 
     @property
-    def neural(self) -> tuple[DocumentModel, Params]:
-        """The model and its parameters."""
-        return self.model, self.params
+    def label(self) -> str:
+        """The workdir, or the name of a model without a run, and the kind of test-time adaptation,
+        if any."""
+        return self._with_adaptation(self.facts.workdir or self.facts.name)
 
-    def read(self, sentences: Document | Sequence[SentenceText] = ()) -> DocumentState:
-        """The state after the first sentences of a document, as `score` takes it."""
-        return DocumentState(self, self.without_context()).after(self.encode(sentences))
+    def _with_adaptation(self, name: str) -> str:
+        return f"{name} + {self.adaptation.kind}" if self.adaptation else name
 
-    def without_context(self) -> ReaderState:
-        """The reader's state before the first sentence of a document."""
-        return self.reader.open(1)
+    @property
+    def summary(self) -> str:
+        """Name, size, step and precision in one line."""
+        facts = self.facts
+        step = "" if facts.step is None else f", step {facts.step:,}"
+        precision = facts.matmul_precision and f", matmul precision {facts.matmul_precision}"
+        return f"{self.title}, {facts.num_parameters:,} parameters{step}{precision or ''}"
 
-    def read_text(self, text: str, options: TextOptions | None = None) -> DocumentState:
-        """The state after the only document of `documents(text, options)`."""
-        document, *others = self.documents(text, options)
-        if others:
-            raise InputError(f"the text has {1 + len(others)} documents; expected one")
-        return self.read(document)
+    @property
+    def reader(self) -> SentenceReader[Any]:
+        """Reads and scores ids sentence by sentence, from any state, which mixtures and models with
+        test-time adaptation cannot."""
+        return self.scorer.reader
 
-    def attention(self, document: Document | Sequence[SentenceText]) -> list[SentenceAttention]:
-        """The attention weights of every target of a document, as `score` takes it; see
-        `Reader.attention`. A sentence without words has no targets and no positions."""
-        (passed,) = self._encoded([document])
-        words = [*filter(None, passed.words)]
-        first = [first_pieces(ids, self.model.first_word_end) for ids in passed.sentences]
-        attention = []
-        weights_of = self.reader.attention(passed.sentences)
-        for t, (targets, weights) in enumerate(zip(words, weights_of, strict=True)):
-            positions = self._attended(words[:t], first[:t], weights.shape[1])
-            # Adjacent positions of the pieces of a word are one position.
-            starts = [index for index, (_, is_first) in enumerate(positions) if is_first]
-            names = [positions[index][0] for index in starts]
-            weights = weights[first[t]]
-            if starts:
-                weights = np.add.reduceat(weights, starts, axis=1)
-            attention.append(SentenceAttention([*targets, END_TOKEN], names, weights))
-        return passed.aligned(attention, SentenceAttention([], [], np.zeros((0, 0), np.float32)))
+    def encoder(self) -> Encoder:
+        """An encoder of one text, which knows the OOV rate of the training corpus, or its number of
+        pieces per word."""
+        has_pieces, text = self.vocabulary.has_pieces, self.facts.text
+        rates = text.pieces_per_word if has_pieces else text.unknown_rates
+        return Encoder(self.vocabulary, rates.get("test"), text.options or PLAIN)
 
-    def _attended(
-        self, words: list[list[str]], first: list[np.ndarray], size: int
-    ) -> list[tuple[str, bool]]:
-        """The names of the `size` positions that a sentence attends to after the sentences `words`,
-        and whether each is the first of its word; `first` has the first pieces of the words."""
-        earlier = slice(max(0, len(words) - self.model.attended_sentences), None)
-        if self.model.attends_to == "sentences":
-            return [(" ".join(sentence), True) for sentence in words[earlier]]
-        of_words = self.model.attends_to == "words"
-        pairs = [*zip(words, first, strict=True)][earlier if of_words else slice(None)]
-        positions = []
-        for sentence, starts in pairs:
-            lengths = np.diff(starts).tolist()
-            inner = [
-                (word, number == 0)
-                for word, length in zip(sentence, lengths, strict=True)
-                for number in range(length)
-            ]
-            inputs = [(START_TOKEN, True), *inner]
-            positions += inputs if of_words else [*inner, (END_TOKEN, True)]
-        if of_words:
-            return positions or [("c_0", True)]
-        # The oldest word may have lost its first pieces.
-        memory = positions[len(positions) - (size - 1) :]
-        memory = [(word, is_first or not n) for n, (word, is_first) in enumerate(memory)]
-        return [("softmax", True), *memory]
+    def encoded(self, documents: Documents) -> Iterator[Encoded]:
+        """Documents with word ids, streamed."""
+        return self.encoder().documents(documents, keep_empty=True)
 
-    def order(
-        self, sentences: Document | Sequence[SentenceText], beam: int = DEFAULT_BEAM
-    ) -> Ordered:
-        """The likeliest order of a document's sentences, see `decoding.ordering`.
+    def dataset(self, documents: Documents | Dataset) -> Dataset:
+        """Documents as a dataset, which is read once; documents without words are omitted."""
+        if isinstance(documents, Dataset):
+            return documents
+        encoded = self.encoder().documents(documents)
+        return Dataset(lambda: encoded, None, {"input": "documents"})
 
-        Returns:
-          Indices of the sentences with words; log P of this order in nats, and whether the order is
-          proven to be the likeliest.
-        """
-        documents = [*self.encoder().documents([sentences])]
-        if not documents:
-            raise InputError("there are no words to put in order; pass a sentence with words")
-        (document,) = documents
-        ordered = order_sentences(self.reader, document.sentences, beam)
-        indices = [index for index, words in enumerate(document.words) if words]
-        return ordered._replace(order=[indices[i] for i in ordered.order])
+    def encode(self, document: Document | Sequence[SentenceText]) -> list[np.ndarray]:
+        """The word ids of a document's sentences; sentences without words are omitted."""
+        (passed,) = self.encoded([document])
+        return passed.sentences
 
-    def generate(
+    def documents(
         self,
-        documents: Iterable[AnyDocument],
-        num_sentences: int = DEFAULT_NUM_SENTENCES,
-        decoding: Decoding = GREEDY,
+        text: str | Iterable[str],
+        options: TextOptions | None = None,
         *,
-        prefix: SentenceText = "",
-        max_sentence_words: int = DEFAULT_MAX_SENTENCE_WORDS,
-        seed: int = 0,
-        samples: int = 1,
-    ) -> Iterator[tuple[AnyDocument, list[GeneratedText]]]:
-        """Continues documents in their order; input may be larger than memory.
+        name: str | None = None,
+    ) -> list[Document]:
+        """The documents in a text or in several texts, for `score`, `read` and all other methods.
 
         Args:
-          documents: documents, as `score` takes them; for a document without words, the text is a
-            new document.
-          num_sentences: maximum number of sentences; a model that decides where a document ends
-            may generate fewer.
-          decoding: options for the choice of words.
-          prefix: the first words of the first sentence of each text, which are part of the text and
-            of its log-probability.
-          max_sentence_words: maximum number of words per sentence.
-          seed: random seed for sampling. The text of a document depends on the seed, the number of
-            the document and the document, not on other documents.
-          samples: number of texts per document; text s, counted from 0, is the first text with the
-            seed `seed` + s.
+          text: a text such as "It rained. We left."; or a list of texts, named 0, 1, ...; or an
+            object whose `items` are names and texts, such as a pandas.Series or a dict.
+          options: text options, by default `string_options`.
+          name: name of a single text; by default text1, text2, ... in the order of calls. A
+            document is named after its text, or NAME:LINE if the text has several documents.
+
+        Warnings in the log count omitted words and invisible characters.
+        """
+        return named_documents(text, options or self.string_options(), name)
+
+    def oov_words(self, documents: Documents) -> dict[str, int]:
+        """The OOV words of documents and their counts, most frequent first. Under a vocabulary of
+        subwords only the text's own spelling of OOV words is OOV."""
+        words = [word for text in documents for words in words_of(text) for word in words]
+        counts = collections.Counter(itertools.compress(words, self.vocabulary.is_unknown(words)))
+        return dict(counts.most_common())
+
+    def string_options(self) -> TextOptions:
+        """The text options of the training corpus for strings: a model trained on tagged text reads
+        lines of words."""
+        options = self.facts.text.options or PLAIN
+        if options.format == "tagged":
+            options = dataclasses.replace(options, format=PLAIN.format)
+        return options
+
+    def surprisals(
+        self,
+        documents: Documents,
+        *,
+        other_contexts: OtherContexts | None = None,
+        no_context_too: bool = False,
+        measures: Sequence[str] = (SURPRISAL,),
+    ) -> dict[str, np.ndarray]:
+        """A table with one row per target of documents, which `pandas.DataFrame` accepts.
+
+        Args:
+          documents, other_contexts, no_context_too, measures: as for `score`.
+
+        Returns:
+          Columns of equal length: "document" (its name), "sentence" and "position" (int64, both
+          from 1; a sentence without words has a number and no row), "word", "surprisal" (float64,
+          nats), with `other_contexts` "surprisal_other_context" and its standard deviation
+          "surprisal_other_context_sd", with `no_context_too` "surprisal_no_context" (without
+          earlier sentences), the other measures (float64), and "known" (bool), as in
+          `SentenceScore`; then the columns of the documents' tables (strings; None where a document
+          has no cell).
+        """
+        has_others = other_contexts is not None
+        names = surprisal_columns(no_context_too=no_context_too, other_contexts=has_others)
+        names += measure_columns(measures, no_context_too=no_context_too)
+        scores = self.score(
+            documents,
+            other_contexts=other_contexts,
+            no_context_too=no_context_too,
+            measures=measures,
+        )
+        rows = [row for score in scores for row in score.rows()]
+        carried = dict.fromkeys(name for row in rows for name in row.columns)
+        require_free_names(carried, RESULT_COLUMNS)
+        kinds = {"document": object, "sentence": np.int64, "position": np.int64, "word": object}
+        table = {
+            name: np.array([getattr(row, name) for row in rows], kind)
+            for name, kind in kinds.items()
+        }
+        for name in names:
+            table[name] = np.array([row.measures[name] for row in rows], np.float64)
+        table["known"] = np.array([row.known for row in rows], bool)
+        table_cells = {
+            name: np.array([row.columns.get(name) for row in rows], object) for name in carried
+        }
+        return {**table, **table_cells}
+
+    def score(
+        self,
+        documents: Documents,
+        *,
+        other_contexts: OtherContexts | None = None,
+        no_context_too: bool = False,
+        measures: Sequence[str] = (SURPRISAL,),
+    ) -> Iterator[DocumentScore]:
+        """Scores documents in their order; without `other_contexts` input may be larger than
+        memory.
+
+        Args:
+          documents: `dclm_jax.data.documents.Document`s, or lists of sentences; a sentence is a
+            string of words separated by spaces, or a list of words. Scores are aligned one to one
+            with documents and their sentences: a sentence without words has no targets and log P 0.
+          other_contexts: scores every sentence also with the contexts of other documents
+            (`scoring.other_contexts`). This surprisal minus the surprisal with the own context
+            is the effect of this context (`log_probs_other_context`). None for no such scores.
+          no_context_too: whether to score every sentence also without context, as the first
+            sentence of a document (`log_probs_no_context`).
+          measures: names of `scoring.distributions.WORD_MEASURES`; the surprisal is always
+            included. With other measures, which a single model of words has, surprisals are equal
+            up to rounding. `no_context_too` adds each measure without earlier sentences.
 
         Yields:
-          Every document with its texts.
+          One score per document, with the Document's id, or with its position from 0, as its name.
         """
-        limits = Limits(num_sentences, max_sentence_words)
-        ids = self.prefix_ids(prefix, max_sentence_words)
-        return self._texts(documents, lambda _: limits, decoding, seed, samples, ids)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Autoencoder(NeuralModel):
-    """A trained autoencoder: it scores documents given their sources, by default the documents
-    themselves, and reconstructs them."""
-
-    kind: ClassVar[str] = "an autoencoder"
+        surprisals = surprisal_columns(no_context_too=no_context_too)
+        others = measure_columns(measures, no_context_too=no_context_too)
+        names = [*surprisals, *others, *(OTHER_COLUMNS if other_contexts else ())]
+        without_words = SentenceScore([], [], {name: [] for name in names})
+        passed = self.encoded(documents)
+        if not isinstance(other_contexts, OtherContexts | None):
+            raise InputError(
+                f"other_contexts is {brief(other_contexts)}; expected an OtherContexts, such as "
+                "dclm_jax.OtherContexts(10)"
+            )
+        if other_contexts is None:
+            all_measured = self._measured(passed, surprisals, others)
+        else:
+            passed = list(passed)
+            all_measured = self._with_other_contexts(
+                passed, self._measured(passed, surprisals, others), other_contexts
+            )
+        for document, measured in all_measured:
+            words = filter(None, document.words)
+            scores = [
+                SentenceScore.of(sentence, self.vocabulary, measures)
+                for sentence, measures in zip(words, measured, strict=True)
+            ]
+            cells = {}
+            if isinstance(document.passed, Document) and document.passed.rows:
+                cells = columns(document.passed)
+            yield DocumentScore(document.id, document.aligned(scores, without_words), cells)
 
     def _measured(
         self, documents: Iterable[OfSentence], surprisals: Sequence[str], others: Sequence[str]
     ) -> Iterator[tuple[OfSentence, list[Measured]]]:
-        if len(surprisals) > 1 or DIVERGENCE in others:
-            self.without_context()
-        return super()._measured(documents, surprisals, others)
+        """Documents with the surprisals and other measures of these names of every sentence."""
+        no_context_too = len(surprisals) > 1 or DIVERGENCE in others
+        if others:
+            for document, measured in self.distributions(documents, no_context_too=no_context_too):
+                names = [*surprisals, *others]
+                yield document, [{name: sentence[name] for name in names} for sentence in measured]
+            return
+        score = functools.partial(with_no_context, self.scorer)
+        for document, *nll in (score if no_context_too else self.scorer.score)(documents):
+            sentences = zip(*nll, strict=True)
+            yield document, [dict(zip(surprisals, nats, strict=True)) for nats in sentences]
 
-    def without_context(self) -> NoReturn:
-        """Refuses scores without context."""
+    def _with_other_contexts(
+        self,
+        documents: Sequence[Encoded],
+        all_measured: Iterator[tuple[Encoded, list[Measured]]],
+        options: OtherContexts,
+    ) -> Iterator[tuple[Encoded, list[Measured]]]:
+        """Adds the surprisals with the contexts of other documents."""
+        pool = None
+        if options.documents is not None:
+            pool = list(self.dataset(options.documents).documents)
+        scored = in_other_contexts(self.scorer, documents, options, pool)
+        for (document, measured), (_, others) in zip(all_measured, scored, strict=True):
+            both = zip(measured, others, strict=True)
+            yield document, [{**measures, **scores.columns()} for measures, scores in both]
+
+    def distributions(
+        self, documents: Iterable[OfSentence], *, no_context_too: bool
+    ) -> Iterator[tuple[OfSentence, list[Measured]]]:
+        """Documents with the measures of the distribution of every target
+        (`scoring.distributions.measure_documents`), which only a single neural model has."""
+        scorer = self.scorer.ids if isinstance(self.scorer, SummedScorer) else None
+        if not isinstance(scorer, NeuralScorer):
+            others = ", ".join(WORD_MEASURES[1:])
+            raise InputError(
+                f"{self.title} scores only the words of a text, so that {others} are not known; "
+                "choose the measure surprisal, or a single neural model without adaptation"
+            )
+        return measure_documents(scorer, documents, no_context_too=no_context_too)
+
+    def perplexity(self, documents: Documents | Dataset) -> Perplexity:
+        """The perplexity of documents, as `score` takes them; documents without words are
+        omitted."""
+        dataset = self.dataset(documents)
+        return self.described(perplexity_of(self.scorer, dataset.documents), dataset)
+
+    def described(self, measured: Perplexity, dataset: Dataset) -> Perplexity:
+        """A perplexity with the counts of its dataset and the OOV rate of the test split of the
+        training corpus."""
+        rate = None if self.vocabulary.has_pieces else self.facts.text.unknown_rates.get("test")
+        return dataclasses.replace(measured, own_oov_rate=rate, **dataset.counts)
+
+
+def require_no_source(lm: LanguageModel) -> None:
+    """Raises an `InputError` if a model gives a document a probability only given a source."""
+    if lm.reads_source:
         raise InputError(
-            f"{self.name} is an autoencoder, whose sentences have no score without a source; "
+            f"{lm.label} is an autoencoder, whose documents have no probability without a source; "
             "choose a language model"
         )
-
-    def read(
-        self,
-        source: Document | Sequence[SentenceText],
-        sentences: Document | Sequence[SentenceText] = (),
-    ) -> DocumentState:
-        """The state after a source and the first sentences of its document, which are documents as
-        `score` takes them."""
-        ids = self.encode(source)
-        if not ids:
-            raise InputError("the source has no words; pass a source with words")
-        return DocumentState(self, self.reader.open(1, [ids])).after(self.encode(sentences))
-
-    def reconstruct(
-        self,
-        documents: Iterable[AnyDocument],
-        decoding: Decoding = GREEDY,
-        *,
-        max_length_ratio: float = DEFAULT_MAX_LENGTH_RATIO,
-        seed: int = 0,
-        samples: int = 1,
-    ) -> Iterator[tuple[AnyDocument, list[GeneratedText]]]:
-        """Reconstructions of documents by an autoencoder.
-
-        Args:
-          documents: the sources, documents with words, as `score` takes them.
-          decoding: options for the choice of words.
-          max_length_ratio: maximum number of words of a text, as a multiple of the words of its
-            source (Li et al. 2015, section 4.2).
-          seed, samples: as for `generate`.
-
-        Yields:
-          Every document with its texts.
-        """
-        if not 0 < max_length_ratio < math.inf:
-            raise InputError(f"max_length_ratio is {max_length_ratio}; expected a number above 0")
-
-        def limits(ids: list[np.ndarray]) -> Limits:
-            first_word_end = self.vocabulary.first_word_end
-            words = sum(int(word_ends(sentence, first_word_end).sum()) for sentence in ids)
-            if not words:
-                raise InputError("a document has no words; remove it")
-            max_words = max(1, int(max_length_ratio * words))
-            return Limits(max_words, max_words, max_words)
-
-        return self._texts(documents, limits, decoding, seed, samples)
-
-
-def _without_context(name: str) -> InputError:
-    return InputError(f"{name} has no context; choose a model with context")

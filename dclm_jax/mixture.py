@@ -1,47 +1,30 @@
 """Mixtures of two language models."""
 
-import dataclasses
-
 from dclm_jax.data.datasets import Dataset
 from dclm_jax.data.encoding import Documents
 from dclm_jax.errors import InputError
+from dclm_jax.language_model import LanguageModel, ModelFacts, require_no_source
 from dclm_jax.scoring import interpolation
 from dclm_jax.scoring.interpolation import MixedScorer
-from dclm_jax.text_scorer import TextScorer
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class MixtureModel(TextScorer):
-    """The mixture of two models, which only scores.
-
-    Attributes:
-      first, second: the models.
-      weight: the weight of the first model.
-    """
-
-    first: TextScorer
-    second: TextScorer
-    weight: float
-
-    def _make_scorer(self) -> MixedScorer:
-        return MixedScorer(self.first.scorer, self.second.scorer, self.weight)
 
 
 def mix(
-    first: TextScorer,
-    second: TextScorer,
+    first: LanguageModel,
+    second: LanguageModel,
     weight: float | None = None,
     *,
     tune_on: Documents | Dataset | None = None,
-) -> MixtureModel:
+) -> LanguageModel:
     """The mixture p = w p_first + (1 - w) p_second for every target, which scores documents.
 
     Args:
       first, second: models with one vocabulary.
       weight: w, from 0 to 1.
-      tune_on: documents, as `TextScorer.score` takes them, on which the weight is tuned; they
+      tune_on: documents, as `LanguageModel.score` takes them, on which the weight is tuned; they
         should differ from the measured documents.
     """
+    for lm in (first, second):
+        require_no_source(lm)
     a, b = (str(lm.vocabulary) for lm in (first, second))
     if a != b:
         raise InputError(
@@ -54,19 +37,13 @@ def mix(
         )
     if tune_on is not None:
         scorers = first.scorer, second.scorer
-        weight = interpolation.tune(scorers, first._dataset(tune_on)).weight
+        weight = interpolation.tune(scorers, first.dataset(tune_on)).weight
     assert weight is not None
-    mixture = MixtureModel(
+    facts = ModelFacts(
         name="mixture",
-        num_parameters=first.num_parameters + second.num_parameters,
-        vocabulary=first.vocabulary,
-        config={"weight": weight, "first": first.config, "second": second.config},
-        text=first.text,
-        batch_size=first.batch_size,
-        first=first,
-        second=second,
-        weight=weight,
+        num_parameters=first.facts.num_parameters + second.facts.num_parameters,
+        config={"weight": weight, "first": first.facts.config, "second": second.facts.config},
+        text=first.facts.text,
     )
-    # The scorer refuses a weight that is not between 0 and 1.
-    _ = mixture.scorer
-    return mixture
+    scorer = MixedScorer(first.scorer, second.scorer, weight)
+    return LanguageModel(facts=facts, vocabulary=first.vocabulary, scorer=scorer)

@@ -11,9 +11,6 @@ WORKDIR/
   model.arpa        all n-grams with their log-probabilities, as text
   model.binary      the model for queries
 
-KenLM's unknown word `<unk>` does not occur in the training text. UNKNOWN is counted like any other
-word of this text, so that perplexities are comparable with other models.
-
 KenLM does not check its binary files: a damaged file may end the process. A checksum is therefore
 compared first. A checksum finds damage but not manipulation: use n-gram runs only from sources you
 trust.
@@ -21,27 +18,26 @@ trust.
 
 import dataclasses
 import itertools
-import math
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
-
-import numpy as np
+from collections.abc import Mapping
+from typing import Any
 
 from dclm_jax import files, storage
 from dclm_jax.data.corpus import Corpus, file_sha256, open_corpus
 from dclm_jax.data.subwords import load_vocabulary
-from dclm_jax.data.vocabulary import END, START, UNKNOWN, VOCABULARY_FILE, Vocabulary
-from dclm_jax.errors import InputError, importing, require_at_least
+from dclm_jax.data.vocabulary import VOCABULARY_FILE, Vocabulary
+from dclm_jax.errors import InputError, require_at_least
+from dclm_jax.language_model import LanguageModel, ModelFacts
 from dclm_jax.log import job_logger
-from dclm_jax.scoring.scorer import Scored, sentences_to_score
+from dclm_jax.scoring.ngrams import NGramScorer, kenlm_package, load_model, spellings
+from dclm_jax.scoring.scorer import SummedScorer
 from dclm_jax.training.config import changed_keys, difference_text
-from dclm_jax.training.workdir import CONFIG_FILE, TEXT_FILE, read_config
+from dclm_jax.training.workdir import CONFIG_FILE, TEXT_FILE, read_config, read_training_text
 
 NGRAM = "ngram"
 ARPA_FILE = "model.arpa"
@@ -49,108 +45,8 @@ BINARY_FILE = "model.binary"
 KENLM_BIN = "KENLM_BIN"
 """The environment variable that names the folder of KenLM's programs."""
 
-# KenLM's sentence boundaries and unknown word.
-_RESERVED = ("<s>", "</s>", "<unk>", "<UNK>")
 # Maximum memory of lmplz, whose default is most of the machine's; it sorts the rest on disk.
 _MEMORY = "1G"
-_TOO_LONG = re.compile(r"This model has order (\d+) but KenLM was compiled to support up to (\d+)")
-
-
-class NGramRun(NamedTuple):
-    """A restored run; `counts` are the numbers of n-grams of orders 1, 2, ..."""
-
-    scorer: "NGramScorer"
-    counts: list[int]
-    vocabulary: Vocabulary
-    config: dict[str, Any]
-
-
-class NGramState(NamedTuple):
-    """The states of `rows` documents between two sentences, which are all equal."""
-
-    rows: int
-
-    def take(self, rows: Sequence[int]) -> "NGramState":
-        """The states of these rows in this order."""
-        return NGramState(len(rows))
-
-
-class NGramScorer:
-    """Negative log-likelihoods of documents with independent sentences.
-
-    The class has the interface of `dclm_jax.scoring.scorer.Scorer`, and the parts of the
-    interface of `dclm_jax.reading.reader.Reader` that an n-gram model without context can have.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], vocabulary: Vocabulary):
-        """Maps a model into memory.
-
-        Args:
-          path: a file from `build_binary`, or an ARPA file.
-          vocabulary: the vocabulary of the ids to score.
-        """
-        self._model = _load(path)
-        self._spellings = spellings(vocabulary)
-        self.vocab_size, self._has_pieces = len(vocabulary), vocabulary.has_pieces
-        self.context_order = 0
-        self.objective = "words"
-
-    def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
-        """Scores documents in their order, one at a time; see `Scorer.score`."""
-        for document in documents:
-            sentences, first_scored = sentences_to_score(document)
-            yield document, [self._nll(sentence) for sentence in sentences[first_scored:]]
-
-    def open(self, rows: int) -> NGramState:
-        """The start of `rows` documents."""
-        return NGramState(rows)
-
-    def read(
-        self,
-        state: NGramState,
-        sentences: Sequence[Sequence[np.ndarray]],
-        unscored: Sequence[int] | None = None,
-    ) -> tuple[NGramState, list[list[np.ndarray]]]:
-        """Reads sentences like `Reader.read`, and always scores all targets."""
-        del unscored
-        return state, [[self._nll(sentence) for sentence in row] for row in sentences]
-
-    def select(self, is_first_B: np.ndarray, first: NGramState, second: NGramState) -> NGramState:
-        """Selects states like `Reader.select`; all states between sentences are equal."""
-        del is_first_B, second
-        return first
-
-    def next(self, state: NGramState, prefixes: Sequence[np.ndarray]) -> np.ndarray:
-        """log P [B, V] in nats of the next id, -inf for START, like `Reader.next`."""
-        del state
-        return np.stack(list(map(self._next, prefixes)))
-
-    def _next(self, prefix: np.ndarray) -> np.ndarray:
-        before, after = _kenlm().State(), _kenlm().State()
-        self._model.BeginSentenceWrite(before)
-        for index in prefix:
-            self._model.BaseScore(before, self._spellings[index], after)
-            before, after = after, before
-        targets = list(self._spellings)
-        targets[END] = "</s>"
-        log10_V = np.array([self._model.BaseScore(before, target, after) for target in targets])
-        log10_V[START] = -np.inf
-        if self._has_pieces:
-            log10_V[UNKNOWN] = -np.inf
-        return (log10_V * math.log(10)).astype(np.float32)
-
-    def vectors(self, state: NGramState) -> None:
-        """None: an n-gram model has no vectors."""
-
-    def _nll(self, sentence: np.ndarray) -> np.ndarray:
-        """-log P in nats of the words of a sentence and its END, float32 [M + 1]."""
-        text = " ".join([self._spellings[index] for index in np.asarray(sentence).tolist()])
-        log10 = [prob for prob, _, _ in self._model.full_scores(text)]
-        nats = (np.array(log10, np.float64) * -math.log(10)).astype(np.float32)
-        if self._has_pieces:
-            # The text's own spelling of OOV words is read and not predicted.
-            nats[:-1][np.equal(sentence, UNKNOWN)] = 0
-        return nats
 
 
 def train_ngram(
@@ -183,7 +79,7 @@ def train_ngram(
         job_logger.info(f"reusing {workdir}: it has a model of the same text and order")
         return _read_counts(target / ARPA_FILE)
     lmplz, build_binary = map(_find_program, ("lmplz", "build_binary"))
-    _kenlm()
+    kenlm_package()
     job_logger.info(
         f"training text: {data.num_sentences:,} sentences, "
         f"{data.manifest.splits['train'].tokens:,} words "
@@ -196,7 +92,7 @@ def train_ngram(
         _require_success(_run(directory, build_binary, "-T", sort, ARPA_FILE, BINARY_FILE))
         counts = _read_counts(directory / ARPA_FILE)
         # The package may be built for lower orders than the programs.
-        _load(directory / BINARY_FILE)
+        load_model(directory / BINARY_FILE)
         data.vocabulary.save(directory / VOCABULARY_FILE)
         text = dataclasses.asdict(data.manifest.training_text)
         files.write_json(directory / TEXT_FILE, text)
@@ -208,25 +104,23 @@ def train_ngram(
     return counts
 
 
-def restore_ngram(workdir: str | os.PathLike[str]) -> NGramRun:
-    """The n-gram model of a workdir."""
-    workdir = pathlib.Path(workdir)
-    config = read_config(workdir)
-    vocabulary = load_vocabulary(workdir / VOCABULARY_FILE)
-    counts, binary = _read_counts(workdir / ARPA_FILE), workdir / BINARY_FILE
+def restore_ngram(folder: pathlib.Path, workdir: str) -> LanguageModel:
+    """The n-gram model in a folder, which is named `workdir` in results."""
+    config = read_config(folder)
+    vocabulary = load_vocabulary(folder / VOCABULARY_FILE)
+    counts, binary = _read_counts(folder / ARPA_FILE), folder / BINARY_FILE
     with files.reading(binary):
         if file_sha256(binary) != config.get("binary", {}).get("sha256"):
             raise InputError(f"{binary}: its checksum differs; train again in a new --workdir")
-    return NGramRun(NGramScorer(binary, vocabulary), counts, vocabulary, config)
-
-
-def spellings(vocabulary: Vocabulary) -> list[str]:
-    """KenLM's spellings of the words, in the order of their ids: all different, none reserved.
-
-    A reserved word is preceded by a backslash, and any other backslash is doubled.
-    """
-    escaped = [word.replace("\\", "\\\\") for word in vocabulary.entries]
-    return [f"\\{word}" if word in _RESERVED else word for word in escaped]
+    facts = ModelFacts(
+        name=NGRAM,
+        num_parameters=sum(counts),
+        config=config,
+        text=read_training_text(folder),
+        workdir=workdir,
+    )
+    scorer = SummedScorer(NGramScorer(binary, vocabulary))
+    return LanguageModel(facts=facts, vocabulary=vocabulary, scorer=scorer)
 
 
 def _estimate(lmplz: str, data: Corpus, directory: pathlib.Path, order: int) -> None:
@@ -310,29 +204,3 @@ def _read_counts(path: pathlib.Path) -> list[int]:
     if not counts:
         raise InputError(f"{path}: is not an ARPA file; train again in a new --workdir")
     return counts
-
-
-def _kenlm() -> Any:
-    with importing("an n-gram model", "ngram"):
-        import kenlm  # pyright: ignore[reportMissingImports]
-    return kenlm
-
-
-def _load(path: str | os.PathLike[str]) -> Any:
-    kenlm = _kenlm()
-    options = kenlm.Config()
-    # KenLM otherwise prints a progress bar and a request for a binary file to standard error.
-    options.show_progress = False
-    options.arpa_complain = kenlm.ARPALoadComplain.NONE
-    try:
-        return kenlm.Model(os.fspath(path), options)
-    # Exceptions of the C++ library in Cython; damaged text may not be valid UTF-8.
-    except (OSError, RuntimeError, UnicodeDecodeError, MemoryError) as error:
-        reason = " ".join(str(error).split())
-        if orders := _TOO_LONG.search(reason):
-            raise InputError(
-                f"order is {orders[1]}; the installed package kenlm answers queries up to order "
-                f"{orders[2]}; build it for higher orders: MAX_ORDER={orders[1]} pip install "
-                "--force-reinstall --no-cache-dir kenlm"
-            ) from error
-        raise InputError(f"{path}: kenlm cannot read it ({reason[:300]}); retrain it") from error

@@ -9,10 +9,12 @@ from typing import Any, TypeVar, overload
 
 from dclm_jax import ngram
 from dclm_jax.errors import InputError, require_at_least
-from dclm_jax.language_model import Autoencoder, LanguageModel
+from dclm_jax.language_model import DEFAULT_BATCH_SIZE, LanguageModel, ModelFacts
 from dclm_jax.log import logger
+from dclm_jax.neural_language_model import Autoencoder, NeuralLanguageModel
 from dclm_jax.nn.precision import SCORING_PRECISION
-from dclm_jax.text_scorer import DEFAULT_BATCH_SIZE, NGramModel, ScoringModel
+from dclm_jax.scoring.neural import NeuralScorer
+from dclm_jax.scoring.scorer import SummedScorer
 from dclm_jax.training.parameter_table import count_parameters
 from dclm_jax.training.saved_model import read_base
 from dclm_jax.training.workdir import (
@@ -25,7 +27,7 @@ from dclm_jax.training.workdir import (
     restore_run,
 )
 
-ModelT = TypeVar("ModelT", bound=ScoringModel)
+ModelT = TypeVar("ModelT", bound=LanguageModel)
 
 
 @overload
@@ -34,7 +36,7 @@ def restore(
     *,
     batch_size: int = ...,
     matmul_precision: str = ...,
-) -> LanguageModel: ...
+) -> NeuralLanguageModel: ...
 @overload
 def restore(
     workdir: str | os.PathLike[str],
@@ -45,20 +47,20 @@ def restore(
 ) -> ModelT: ...
 def restore(
     workdir: str | os.PathLike[str],
-    kind: type[ScoringModel] = LanguageModel,
+    kind: type[LanguageModel] = NeuralLanguageModel,
     *,
     batch_size: int = DEFAULT_BATCH_SIZE,
     matmul_precision: str = SCORING_PRECISION,
-) -> ScoringModel:
+) -> LanguageModel:
     """The best model of a run of `launch.train`, the model of a run of `launch.ngram`, a saved
     model, or a pretrained model.
 
     Args:
-      workdir: workdir of the run, or folder of `LanguageModel.save`: a directory or an address such
+      workdir: workdir of the run, or folder of `NeuralModel.save`: a directory or an address such
         as gs://bucket/run; or the name of a pretrained model, such as english, unless the current
         directory has a run of this name.
       kind: the kind of model that is expected; another kind is refused. `Autoencoder`;
-        `TextScorer` for n-gram models, too; `ScoringModel` for a model of any kind.
+        `LanguageModel` for a model of any kind, also an n-gram model.
       batch_size: maximum number of documents scored or encoded together; it changes speed and
         memory, not scores.
       matmul_precision: precision of products in place of the precision in training
@@ -69,42 +71,34 @@ def restore(
         lm = _restored(folder, batch_size, matmul_precision, os.fspath(located(workdir)))
     if not isinstance(lm, kind):
         raise InputError(
-            f"{workdir} contains {lm.kind}; choose a workdir that contains {kind.kind}"
+            f"{workdir} contains {lm.facts.name}, {lm.kind}; choose a workdir that contains "
+            f"{kind.kind}"
         )
     return lm
 
 
-def _restored(folder: Path, batch_size: int, matmul_precision: str, workdir: str) -> ScoringModel:
-    text = read_training_text(folder)
+def _restored(folder: Path, batch_size: int, matmul_precision: str, workdir: str) -> LanguageModel:
     if read_config(folder)["model"]["name"] == ngram.NGRAM:
-        counted = ngram.restore_ngram(folder)
-        return NGramModel(
-            name=ngram.NGRAM,
-            num_parameters=sum(counted.counts),
-            vocabulary=counted.vocabulary,
-            config=counted.config,
-            text=text,
-            ngrams=counted.scorer,
-            batch_size=batch_size,
-            workdir=workdir,
-        )
+        return ngram.restore_ngram(folder, workdir)
     run = restore_run(folder)
-    kind = Autoencoder if run.model.reads_source else LanguageModel
-    return kind(
+    facts = ModelFacts(
         name=run.model.name,
         num_parameters=count_parameters(run.params),
-        vocabulary=run.vocabulary,
         config=run.config,
+        text=read_training_text(folder),
         step=run.step,
+        matmul_precision=matmul_precision,
+        workdir=workdir,
+    )
+    model = dataclasses.replace(run.model, matmul_precision=matmul_precision)
+    kind = Autoencoder if model.reads_source else NeuralLanguageModel
+    return kind(
+        facts=facts,
+        vocabulary=run.vocabulary,
+        scorer=SummedScorer(NeuralScorer(model, run.params, batch_size=batch_size)),
         validation_perplexity=run.info["perplexity"],
-        text=text,
         corpus_checksums=read_corpus_checksums(folder),
         base_card=read_base(folder),
-        model=dataclasses.replace(run.model, matmul_precision=matmul_precision),
-        params=run.params,
-        matmul_precision=matmul_precision,
-        batch_size=batch_size,
-        workdir=workdir,
     )
 
 
@@ -132,7 +126,7 @@ def restore_all(names: Iterable[str], kind: type[ModelT], **options: Any) -> dic
         models += restored
     if not models:
         raise InputError("--workdirs names no run; choose the workdirs of runs")
-    workdirs = [lm.workdir for lm in models]
+    workdirs = [lm.facts.workdir for lm in models]
     folders = [Path(workdir).resolve() for workdir in workdirs]
     for index, folder in enumerate(folders):
         if folder in folders[:index]:
@@ -144,7 +138,7 @@ def restore_all(names: Iterable[str], kind: type[ModelT], **options: Any) -> dic
                 f"the vocabularies of {workdirs[0]} ({first}) and {workdir} ({other}) differ; "
                 "choose runs with one vocabulary"
             )
-    candidates = [lm.name for lm in models], [folder.name for folder in folders], workdirs
+    candidates = [lm.facts.name for lm in models], [folder.name for folder in folders], workdirs
     labels = next(names for names in candidates if len(set(names)) == len(workdirs))
     return dict(zip(labels, models, strict=True))
 
@@ -157,26 +151,26 @@ def _restored_match(run: str, kind: type[ModelT], options: dict[str, Any]) -> Mo
         return None
 
 
-def matmul_precision(models: Iterable[ScoringModel]) -> str:
+def matmul_precision(models: Iterable[LanguageModel]) -> str:
     """A line with the precisions of products in the models; empty if all are n-gram models."""
-    names = dict.fromkeys(lm.matmul_precision for lm in models)
+    names = dict.fromkeys(lm.facts.matmul_precision for lm in models)
     names.pop(None, None)
     return f"matmul precision: {', '.join(map(str, names))}" if names else ""
 
 
-def directory_of(lm: ScoringModel) -> str:
+def directory_of(lm: LanguageModel) -> str:
     """The directory of the corpus that a model was trained on."""
-    directory = lm.config["data"]["directory"]
+    directory, workdir = lm.facts.config["data"]["directory"], lm.facts.workdir
     if not directory:
         raise InputError(
-            f"{lm.workdir} is a saved model, which has no corpus; add --data=DIR, a corpus "
-            f"prepared with --vocabulary={lm.workdir}/vocabulary.tsv (commands that read text "
-            "take --input=FILE instead)"
+            f"{workdir} is a saved model, which has no corpus; add --data=DIR, a corpus prepared "
+            f"with --vocabulary={workdir}/vocabulary.tsv (commands that read text take "
+            "--input=FILE instead)"
         )
     return directory
 
 
-def corpus_of(models: Iterable[ScoringModel], data: str | None = None) -> str:
+def corpus_of(models: Iterable[LanguageModel], data: str | None = None) -> str:
     """The directory `data`, or the directory of the corpus that all models were trained on."""
     first, *others = models
     directory = data or directory_of(first)
@@ -184,19 +178,19 @@ def corpus_of(models: Iterable[ScoringModel], data: str | None = None) -> str:
         other = data or directory_of(lm)
         if Path(other).resolve() != Path(directory).resolve():
             raise InputError(
-                f"{first.workdir} was trained on {directory} and {lm.workdir} on {other}; "
-                "choose one corpus by --data"
+                f"{first.facts.workdir} was trained on {directory} and {lm.facts.workdir} on "
+                f"{other}; choose one corpus by --data"
             )
     return directory
 
 
-def run_json(lm: ScoringModel) -> dict[str, Any]:
+def run_json(lm: LanguageModel) -> dict[str, Any]:
     """The run and its test-time adaptation for a file of results."""
     return {
-        "model": lm.name,
-        "parameters": lm.num_parameters,
-        "step": lm.step,
-        "matmul_precision": lm.matmul_precision,
-        "workdir": lm.workdir,
+        "model": lm.facts.name,
+        "parameters": lm.facts.num_parameters,
+        "step": lm.facts.step,
+        "matmul_precision": lm.facts.matmul_precision,
+        "workdir": lm.facts.workdir,
         **(lm.adaptation.to_json() if lm.adaptation else {}),
     }

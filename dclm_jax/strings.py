@@ -28,8 +28,8 @@ from dclm_jax.data.documents import Document
 from dclm_jax.data.prose import WordLists
 from dclm_jax.data.readers import TextReader
 from dclm_jax.data.vocabulary import END, UNKNOWN, Vocabulary
+from dclm_jax.language_model import LanguageModel
 from dclm_jax.scoring.distributions import GREATEST_RANK
-from dclm_jax.text_scorer import TextScorer
 
 Divide = Callable[[str], WordLists]
 """A function that divides a string into sentences of words."""
@@ -75,7 +75,7 @@ class _Part(NamedTuple):
     num_scored: int = 1
 
 
-def sentences_of(lm: TextScorer, text: str) -> WordLists:
+def sentences_of(lm: LanguageModel, text: str) -> WordLists:
     """The words of the sentences of a string."""
     reader = TextReader(lm.string_options())
     text = reader.cleaned(text)
@@ -92,7 +92,7 @@ def _is_complete(divide: Divide, text: str) -> bool:
     return len(divide(text + _NEXT_WORD)) > len(divide(text))
 
 
-def score(lm: TextScorer, requests: Iterable[tuple[str, str]]) -> list[ContinuationScore]:
+def score(lm: LanguageModel, requests: Iterable[tuple[str, str]]) -> list[ContinuationScore]:
     """The scores of continuations.
 
     Args:

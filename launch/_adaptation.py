@@ -9,7 +9,8 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation import adaptation
 from dclm_jax.evaluation.adaptation import Tuning
 from dclm_jax.evaluation.results import Results
-from dclm_jax.text_scorer import AdaptedModel, ScoringModel, TextScorer
+from dclm_jax.language_model import LanguageModel
+from dclm_jax.scoring.adaptation import SETTINGS, WINDOW, complete
 from launch import _evaluation
 
 ADAPT = flags.DEFINE_list(
@@ -31,7 +32,7 @@ _NUMBERS = {
         ),
         flags.DEFINE_integer(
             "cache_window",
-            adaptation.WINDOW,
+            WINDOW,
             "Maximum number of targets in the window of --adapt=cache.",
         ),
         flags.DEFINE_float(
@@ -63,7 +64,7 @@ def check_settings() -> None:
     if len(set(kinds)) < len(kinds):
         raise InputError(f"--adapt={','.join(kinds)} repeats a name; write each name once")
     for kind in kinds:
-        adaptation.complete(kind, settings(kind) if kind in _PREFIXES else {})
+        complete(kind, settings(kind) if kind in _PREFIXES else {})
     for name, flag in _NUMBERS.items():
         users = [kind for kind in _PREFIXES if name in _names(kind)]
         if flag.present and not set(users) & set(kinds):
@@ -75,7 +76,7 @@ def check_settings() -> None:
 
 def _names(kind: str) -> dict[str, str]:
     """The flags of a kind of adaptation, and the settings that they set."""
-    return {f"{_PREFIXES[kind]}_{number}": number for number in adaptation.SETTINGS[kind]}
+    return {f"{_PREFIXES[kind]}_{number}": number for number in SETTINGS[kind]}
 
 
 def settings(kind: str) -> dict[str, float | None]:
@@ -100,7 +101,7 @@ def check_flags(mixes: bool) -> None:
 
 def _tunes() -> bool:
     """Whether a setting of an adaptation is tuned."""
-    return any(None in adaptation.complete(kind, settings(kind)).values() for kind in ADAPT.value)
+    return any(None in complete(kind, settings(kind)).values() for kind in ADAPT.value)
 
 
 def reads_split() -> bool:
@@ -109,12 +110,12 @@ def reads_split() -> bool:
     return _tunes() or "dynamic" in ADAPT.value
 
 
-def open_tuning(models: Iterable[ScoringModel]) -> Dataset:
+def open_tuning(models: Iterable[LanguageModel]) -> Dataset:
     """The documents to tune on."""
     return _evaluation.open_split(models, _TUNED_ON)
 
 
-def adapt(runs: Mapping[str, TextScorer], results: Results) -> dict[str, AdaptedModel]:
+def adapt(runs: Mapping[str, LanguageModel], results: Results) -> dict[str, LanguageModel]:
     """All runs with each kind of adaptation of --adapt, by label; settings without a flag are
     tuned."""
     data, adapted = flags.FLAGS.data, {}
@@ -127,5 +128,5 @@ def adapt(runs: Mapping[str, TextScorer], results: Results) -> dict[str, Adapted
         tuned_adaptation = tuning.given
         if tuned_adaptation is None:
             tuned_adaptation = results.measured(lm, open_tuning(runs.values()), tuning)
-        adapted[f"{label} + {tuning.kind}"] = lm.adapted(tuned_adaptation, data)
+        adapted[f"{label} + {tuning.kind}"] = adaptation.adapted(lm, tuned_adaptation, data)
     return adapted

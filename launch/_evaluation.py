@@ -18,10 +18,10 @@ from dclm_jax.data.readers import TextReader, options_like
 from dclm_jax.data.text_files import UTF8
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.results import Results
+from dclm_jax.language_model import DEFAULT_BATCH_SIZE, LanguageModel
 from dclm_jax.log import logger
 from dclm_jax.nn.precision import MATMUL_PRECISIONS, SCORING_PRECISION
 from dclm_jax.runs import ModelT
-from dclm_jax.text_scorer import DEFAULT_BATCH_SIZE, ScoringModel
 from launch import _app
 from launch._flags import define_fields, values_of
 
@@ -111,7 +111,7 @@ def check_data_flags(*, other_split: bool = False) -> None:
     _app.refuse_without("input", *(flag.name for flag in _OF_TEXT))
 
 
-def open_split(models: Iterable[ScoringModel], name: str, text: str | None = None) -> Dataset:
+def open_split(models: Iterable[LanguageModel], name: str, text: str | None = None) -> Dataset:
     """A split of --data, or of the corpus that all models were trained on, or a text in its place.
 
     Args:
@@ -132,15 +132,15 @@ def open_split(models: Iterable[ScoringModel], name: str, text: str | None = Non
     return dataset
 
 
-def text_reader(models: Sequence[ScoringModel], joined_by: Sequence[str] = ()) -> TextReader:
+def text_reader(models: Sequence[LanguageModel], joined_by: Sequence[str] = ()) -> TextReader:
     """A reader of one text like the training text of models, with the options that flags change;
     see `readers.read_documents` for `joined_by`."""
-    options = options_like([lm.text.options for lm in models], values_of(_TEXT))
+    options = options_like([lm.facts.text.options for lm in models], values_of(_TEXT))
     return TextReader(options, ENCODING.value, joined_by)
 
 
 def read_words(
-    lm: ScoringModel, *, keep_empty: bool = False, joined_by: Sequence[str] = ()
+    lm: LanguageModel, *, keep_empty: bool = False, joined_by: Sequence[str] = ()
 ) -> Iterator[Document]:
     """The documents of --input, or of --data and --split with <UNKNOWN> for OOV words; see
     `readers.read_documents` for the other arguments."""

@@ -42,9 +42,9 @@ from dclm_jax.coherence import measure
 from dclm_jax.coherence.measure import CoherenceOptions
 from dclm_jax.data.datasets import Dataset
 from dclm_jax.evaluation.results import Results
+from dclm_jax.language_model import LanguageModel
 from dclm_jax.log import logger
 from dclm_jax.runs import run_json
-from dclm_jax.text_scorer import TextScorer
 from launch import _app, _cluster, _evaluation
 from launch._flags import define_fields, define_metrics, values_of
 
@@ -60,7 +60,7 @@ def main(argv: Sequence[str]) -> None:
     del argv
     _cluster.join()
     options, saved = _options(), Results(_evaluation.ProgressBar)
-    models = _evaluation.restore_all(TextScorer)
+    models = _evaluation.restore_all(LanguageModel)
     dataset = _open([*models.values()])
     results = {
         label: measure.measure_coherence(
@@ -94,7 +94,7 @@ def _options() -> CoherenceOptions:
     return CoherenceOptions(**values_of(_OPTIONS))
 
 
-def _open(models: Sequence[TextScorer]) -> Dataset:
+def _open(models: Sequence[LanguageModel]) -> Dataset:
     """The documents of --input, or of --data and --split."""
     dataset = _evaluation.open_split(models, flags.FLAGS.split, flags.FLAGS.input)
     # Text is read once.

@@ -53,17 +53,16 @@ the "tuning" of this object has all tried settings, the best first.
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from absl import flags
 
 from dclm_jax import files
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.results import Results
+from dclm_jax.language_model import LanguageModel
 from dclm_jax.report import figures
 from dclm_jax.report.perplexities import context_figure, measure_perplexities
 from dclm_jax.scoring import interpolation
-from dclm_jax.text_scorer import ScoringModel, TextScorer
 from launch import _adaptation, _app, _cluster, _evaluation
 from launch._flags import define_metrics
 
@@ -88,8 +87,7 @@ def main(argv: Sequence[str]) -> None:
     del argv
     _cluster.join()
     _check_flags()
-    needs_scorer = _INTERPOLATE.value or _adaptation.ADAPT.value
-    runs: Any = _evaluation.restore_all(TextScorer if needs_scorer else ScoringModel)
+    runs = _evaluation.restore_all(LanguageModel)
     if _INTERPOLATE.value and len(runs) != 2:
         raise InputError(
             f"--interpolate mixes two runs; found {len(runs)}; choose two as --workdirs=A,B"
@@ -128,7 +126,7 @@ def _check_flags() -> None:
         figures.check_target(_PLOT.value)
 
 
-def _tuned(models: Iterable[ScoringModel]) -> interpolation.Mixture:
+def _tuned(models: Iterable[LanguageModel]) -> interpolation.Mixture:
     scorers, tuning = [lm.scorer for lm in models], _adaptation.open_tuning(models)
     with _evaluation.ProgressBar("tuning", tuning.num_documents) as progress:
         return interpolation.tune(scorers, tuning, on_document=progress)

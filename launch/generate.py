@@ -30,13 +30,9 @@ from absl import flags
 from dclm_jax.data import prose, readers
 from dclm_jax.errors import InputError
 from dclm_jax.files import json_text, open_output
-from dclm_jax.language_model import (
-    DEFAULT_MAX_SENTENCE_WORDS,
-    DEFAULT_NUM_SENTENCES,
-    GeneratedText,
-    LanguageModel,
-)
-from dclm_jax.scoring.score_types import SentenceScore
+from dclm_jax.neural_language_model import NeuralLanguageModel
+from dclm_jax.neural_model import DEFAULT_MAX_SENTENCE_WORDS, DEFAULT_NUM_SENTENCES
+from dclm_jax.scoring.score_types import GeneratedText, SentenceScore
 from launch import _app, _decoding, _evaluation
 
 _evaluation.declare_flags(without=["batch_size"])
@@ -64,7 +60,7 @@ def main(argv: Sequence[str]) -> None:
     del argv
     _app.check_ending("output", ".jsonl")
     decoding = _decoding.decoding(_SAMPLES)
-    lm, path = _evaluation.restore(LanguageModel), _CONTEXT.value
+    lm, path = _evaluation.restore(NeuralLanguageModel), _CONTEXT.value
     if not path or (os.path.isfile(path) and not os.path.getsize(path)):
         documents = iter([readers.Document("new", [])])
     else:
@@ -90,7 +86,7 @@ def main(argv: Sequence[str]) -> None:
             file.writelines(records)
 
 
-def _prefix(lm: LanguageModel) -> list[str]:
+def _prefix(lm: NeuralLanguageModel) -> list[str]:
     """The words of --prefix, read with the text options of the run."""
     if not _PREFIX.value:
         return []
@@ -104,14 +100,16 @@ def _prefix(lm: LanguageModel) -> list[str]:
     return sentences[0]
 
 
-def _text(lm: LanguageModel, sentence: SentenceScore) -> str:
+def _text(lm: NeuralLanguageModel, sentence: SentenceScore) -> str:
     """A sentence as words, or as running text if --detokenize says so."""
     if not _DETOKENIZE.value:
         return sentence.text
     return prose.detokenized(sentence.tokens[:-1], lm.string_options().language)
 
 
-def _record(lm: LanguageModel, document: readers.Document, sample: int, text: GeneratedText) -> str:
+def _record(
+    lm: NeuralLanguageModel, document: readers.Document, sample: int, text: GeneratedText
+) -> str:
     running = [_text(lm, sentence) for sentence in text.sentences]
     record = {
         "id": document.id,

@@ -38,12 +38,13 @@ from dclm_jax import files
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.minimal_pairs import (
     PairResults,
+    minimal_pairs,
     read_alternatives,
     require_free_columns,
     require_group_columns,
 )
+from dclm_jax.language_model import LanguageModel
 from dclm_jax.runs import run_json
-from dclm_jax.text_scorer import TextScorer
 from launch import _app, _evaluation
 from launch._flags import define_metrics
 
@@ -72,7 +73,7 @@ def main(argv: Sequence[str]) -> None:
     names = _ALTERNATIVES.value
     if len(names) < 2:
         raise InputError(f"--alternatives={','.join(names)}: name two or more columns")
-    models = _evaluation.restore_all(TextScorer)
+    models = _evaluation.restore_all(LanguageModel)
     reader = _evaluation.text_reader([*models.values()])
     choices = list(read_alternatives(path, names, reader))
     require_group_columns(choices, _BY.value)
@@ -81,7 +82,7 @@ def main(argv: Sequence[str]) -> None:
     outcomes = [[] for _ in models]
     with _evaluation.ProgressBar("scoring", len(choices) * len(models)) as progress:
         for lm, run_outcomes in zip(models.values(), outcomes, strict=True):
-            for outcome in lm.minimal_pairs(choices):
+            for outcome in minimal_pairs(lm, choices):
                 run_outcomes.append(outcome)
                 progress(sum(map(len, outcomes)))
     results = PairResults(list(models), names, _BY.value, outcomes)

@@ -29,7 +29,7 @@ from dclm_jax import files
 from dclm_jax.data.documents import Document
 from dclm_jax.decoding.ordering import DEFAULT_BEAM, Ordered, order_sentences
 from dclm_jax.decoding.reordering import measure_orders, measures_table, reorder
-from dclm_jax.language_model import LanguageModel
+from dclm_jax.neural_language_model import NeuralLanguageModel
 from dclm_jax.runs import run_json
 from dclm_jax.tables import aligned
 from launch import _app, _evaluation
@@ -55,7 +55,7 @@ def main(argv: Sequence[str]) -> None:
     _app.check_ending("output", ".jsonl")
     _app.refuse_without("shuffle", "metrics")
     _evaluation.check_data_flags()
-    lm = _evaluation.restore(LanguageModel)
+    lm = _evaluation.restore(NeuralLanguageModel)
     documents, encoder = list(_evaluation.read_words(lm)), lm.encoder()
 
     def order(document: Document) -> Ordered:

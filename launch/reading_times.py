@@ -55,9 +55,9 @@ from dclm_jax import files
 from dclm_jax.evaluation import reading_times
 from dclm_jax.evaluation.significance import interval_text
 from dclm_jax.evaluation.stories import read_stories
+from dclm_jax.language_model import LanguageModel
 from dclm_jax.runs import run_json
 from dclm_jax.tables import aligned, separated
-from dclm_jax.text_scorer import TextScorer
 from launch import _app, _evaluation
 from launch._flags import define_metrics
 
@@ -79,7 +79,7 @@ _WORDS = flags.DEFINE_string(
 def main(argv: Sequence[str]) -> None:
     del argv
     path = _app.required("input", "PATH, a table of words")
-    models = _evaluation.restore_all(TextScorer)
+    models = _evaluation.restore_all(LanguageModel)
     identifying = [*_STORY.value, *filter(None, [_SUBJECT.value])]
     reader = _evaluation.text_reader([*models.values()], identifying)
     columns = [_TIME.value, *_PREDICTORS.value]

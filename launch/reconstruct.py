@@ -40,7 +40,7 @@ from dclm_jax.data.documents import Document
 from dclm_jax.data.text_files import STDIN
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import reconstruction
-from dclm_jax.language_model import DEFAULT_MAX_LENGTH_RATIO, Autoencoder
+from dclm_jax.neural_language_model import DEFAULT_MAX_LENGTH_RATIO, Autoencoder
 from dclm_jax.rescoring import metrics
 from launch import _app, _decoding, _evaluation
 from launch._flags import define_metrics

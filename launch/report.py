@@ -42,9 +42,9 @@ from absl import flags
 
 from dclm_jax.data.documents import OnDocument
 from dclm_jax.evaluation.results import Results
+from dclm_jax.language_model import LanguageModel
 from dclm_jax.report.report import make
 from dclm_jax.report.results import Options
-from dclm_jax.text_scorer import TextScorer
 from launch import _adaptation, _app, _evaluation
 from launch._flags import define_fields, values_of
 
@@ -60,7 +60,7 @@ def main(argv: Sequence[str]) -> None:
     del argv
     options = _options()
     _app.required("workdirs", "A,B with the directories of runs, or 'runs/*'")
-    models = [*_evaluation.restore_all(TextScorer).values()]
+    models = [*_evaluation.restore_all(LanguageModel).values()]
     report, lines = make(
         models,
         options,

@@ -79,7 +79,7 @@ from dclm_jax.data.corpus import SPLITS
 from dclm_jax.data.joined_rows import noted_rows
 from dclm_jax.errors import InputError
 from dclm_jax.files import STDOUT, open_output
-from dclm_jax.language_model import Autoencoder
+from dclm_jax.language_model import LanguageModel
 from dclm_jax.report import page
 from dclm_jax.scoring import score_files
 from dclm_jax.scoring.distributions import (
@@ -90,7 +90,6 @@ from dclm_jax.scoring.distributions import (
 )
 from dclm_jax.scoring.other_contexts import OtherContexts
 from dclm_jax.scoring.score_types import DocumentScore
-from dclm_jax.text_scorer import ScoringModel
 from launch import _app, _cluster, _evaluation
 
 _evaluation.define_data_flags()
@@ -164,18 +163,16 @@ def main(argv: Sequence[str]) -> None:
     if _UNIT.value != "nats" and file_format == "html":
         raise InputError("--unit has no effect on html; add --output_format=tsv, or remove --unit")
     others = measure_columns(_MEASURES.value, no_context_too=_NO_CONTEXT.value)
-    lm = _evaluation.restore(ScoringModel)
+    lm = _evaluation.restore(LanguageModel)
     # A document without words has a line, too, so that results can be joined with the text. An
     # autoencoder cannot read such a document.
-    documents = _evaluation.read_words(
-        lm, keep_empty=not isinstance(lm, Autoencoder), joined_by=_JOIN.value
-    )
+    documents = _evaluation.read_words(lm, keep_empty=not lm.reads_source, joined_by=_JOIN.value)
     documents = noted_rows(documents, _JOIN.value)
     contexts = _other_contexts(lm)
     surprisals = surprisal_columns(
         no_context_too=_NO_CONTEXT.value, other_contexts=contexts is not None
     )
-    layout = score_files.Layout([*surprisals, *others], lm.matmul_precision, _UNIT.value)
+    layout = score_files.Layout([*surprisals, *others], lm.facts.matmul_precision, _UNIT.value)
     scored = lm.score(
         documents,
         other_contexts=contexts,
@@ -195,11 +192,11 @@ def main(argv: Sequence[str]) -> None:
         elif file_format == "jsonl":
             file.writelines(score_files.json_lines(scores, layout))
         else:
-            title = f"{lm.name}: {flags.FLAGS.input or flags.FLAGS.split}"
+            title = f"{lm.facts.name}: {flags.FLAGS.input or flags.FLAGS.split}"
             file.writelines(_page(scores, layout, title))
 
 
-def _other_contexts(lm: ScoringModel) -> OtherContexts | None:
+def _other_contexts(lm: LanguageModel) -> OtherContexts | None:
     """The contexts of other documents that the flags ask for."""
     if not _OTHER_CONTEXTS.value:
         return None

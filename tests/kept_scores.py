@@ -44,7 +44,7 @@ def _documents(seed: int, count: int) -> list[list[str]]:
 
 
 def _scores(run: pathlib.Path) -> list[list[list[float]]]:
-    lm = dclm_jax.restore(run, dclm_jax.ScoringModel, batch_size=4)
+    lm = dclm_jax.restore(run, dclm_jax.LanguageModel, batch_size=4)
     return [
         [sentence.log_probs for sentence in document.sentences]
         for document in lm.score(_documents(2, 12))

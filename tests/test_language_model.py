@@ -1,6 +1,5 @@
 """A trained model as people use it in Python: tables, mixtures, raw text, what it prints."""
 
-import dataclasses
 import json
 import math
 import pickle
@@ -16,7 +15,10 @@ from dclm_jax.data.corpus import TrainingText
 from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.readers import read_documents
 from dclm_jax.errors import InputError
+from dclm_jax.evaluation.minimal_pairs import minimal_pairs
+from dclm_jax.evaluation.target_sums import target_sums
 from dclm_jax.training import workdir
+from tests.support import changed
 from tests.test_read_document import TEXT, language_model
 
 DOCUMENTS = [TEXT, ["dogs bark .", "the unheard dogs ."]]
@@ -30,7 +32,7 @@ def test_it_shows_itself_in_a_line():
     lm = language_model("ccdclm")
     for value in (lm, lm.read(TEXT), lm.vocabulary):
         assert len(repr(value)) < 200, repr(value)
-    assert f"{lm.num_parameters:,} parameters" in repr(lm)
+    assert f"{lm.facts.num_parameters:,} parameters" in repr(lm)
     assert f"{len(lm.vocabulary):,} entries" in repr(lm)
 
 
@@ -127,13 +129,15 @@ def test_measures_of_documents_are_those_of_the_sentences_with_words(warns):
     lm, other = language_model("ccdclm"), language_model("rnnlm")
     for measure in (
         lm.perplexity,
-        lambda documents: dclm_jax.mix(lm, other, tune_on=documents).config["weight"],
+        lambda documents: target_sums(lm, documents).perplexity,
+        lambda documents: dclm_jax.mix(lm, other, tune_on=documents).facts.config["weight"],
     ):
         expected = measure(DOCUMENTS)
         with warns(f"^{LEFT_OUT}; documents without words: 2$"):
             assert measure(GAPS) == expected
     measured = lm.perplexity(DOCUMENTS)
     assert (measured.documents, measured.sentences) == (2, 4)
+    assert measured == target_sums(lm, DOCUMENTS).perplexity
     with warns(f"^{LEFT_OUT}$"):
         texts = list(lm.generate(GAPS, 1, max_sentence_words=3))
     assert [document for document, _ in texts] == GAPS
@@ -209,14 +213,14 @@ def test_the_weight_of_a_mixture_is_found_on_documents():
     p, q = (np.exp(-lm.surprisals(DOCUMENTS)["surprisal"]) for lm in (first, second))
     weights = np.linspace(0, 1, 1001)[:, None]
     best = np.log(weights * p + (1 - weights) * q).sum(axis=1).argmax()
-    assert mixture.config["weight"] == pytest.approx(weights[best, 0], abs=2e-3)
+    assert mixture.facts.config["weight"] == pytest.approx(weights[best, 0], abs=2e-3)
 
 
 def test_raw_text_is_scored_and_read(warns):
     pytest.importorskip("sentencex")
     pytest.importorskip("sacremoses")
     raw = TrainingText(TextOptions("prose", lowercase=True))
-    lm = dataclasses.replace(language_model("ccdclm"), text=raw)
+    lm = changed(language_model("ccdclm"), text=raw)
     (score,) = lm.score(lm.documents("The cat sat. It slept."))
     assert [sentence.text for sentence in score.sentences] == TEXT
     state = lm.read_text("The cat sat. It slept.")
@@ -315,7 +319,7 @@ def test_missing_values_are_documents_without_words_as_in_tables(tmp_path, warns
 
 def test_a_string_has_no_tags_though_the_training_text_had():
     tagged = TrainingText(TextOptions("tagged", lowercase=True))
-    lm = dataclasses.replace(language_model("ccdclm"), text=tagged)
+    lm = changed(language_model("ccdclm"), text=tagged)
     (document,) = lm.documents("The cat\nsat .")
     assert document.sentences == [["the", "cat"], ["sat", "."]]
     first, second = lm.documents("The cat\n\nsat .", name="a")
@@ -383,9 +387,13 @@ def test_a_copy_of_a_mixture_scores_alike():
 
 
 def test_restore_returns_the_expected_kind_or_refuses(uninterrupted):
-    assert isinstance(dclm_jax.restore(uninterrupted), dclm_jax.LanguageModel)
-    assert isinstance(dclm_jax.restore(uninterrupted, dclm_jax.TextScorer), dclm_jax.LanguageModel)
-    message = "contains a neural language model; choose a workdir that contains an autoencoder$"
+    assert isinstance(dclm_jax.restore(uninterrupted), dclm_jax.NeuralLanguageModel)
+    assert isinstance(
+        dclm_jax.restore(uninterrupted, dclm_jax.LanguageModel), dclm_jax.LanguageModel
+    )
+    message = (
+        "contains ccdclm, a neural language model; choose a workdir that contains an autoencoder$"
+    )
     with pytest.raises(InputError, match=message):
         dclm_jax.restore(uninterrupted, dclm_jax.Autoencoder)
 
@@ -403,13 +411,13 @@ def test_restore_returns_the_expected_kind_or_refuses(uninterrupted):
         lambda lm: lm.order(["The cat sat.", "it"]),
         lambda lm: list(lm.generate([["The cat sat."]], max_sentence_words=2)),
         lambda lm: list(lm.generate([["it"]], prefix="The cat sat.", max_sentence_words=4)),
-        lambda lm: list(lm.minimal_pairs([["The cat sat.", "it"]])),
+        lambda lm: list(minimal_pairs(lm, [["The cat sat.", "it"]])),
     ],
 )
 def test_many_words_outside_the_vocabulary_are_named(call, warns):
     """A model whose own text has few, given raw text as if its words were divided."""
     text = TrainingText(unknown_rates={"test": 0.1})
-    lm = dataclasses.replace(language_model("ccdclm"), text=text)
+    lm = changed(language_model("ccdclm"), text=text)
     with warns(r"% of the words are out of voc.*OOV words: The 1, sat\. 1;"):
         call(lm)
 

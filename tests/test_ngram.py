@@ -25,8 +25,8 @@ from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.prepare import prepare
 from dclm_jax.data.vocabulary import END, SPECIAL_TOKENS, START, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError
+from dclm_jax.scoring.ngrams import NGramScorer, spellings
 from dclm_jax.scoring.scorer import Continuation
-from dclm_jax.text_scorer import NGramModel
 from tests.data.support import make_corpus, snapshot, write_lines
 
 REPOSITORY = Path(__file__).parents[1]
@@ -210,10 +210,10 @@ def vocabulary_of(*words: str) -> Vocabulary:
     return Vocabulary((*SPECIAL_TOKENS, *words), (0,) * (3 + len(words)))
 
 
-def scorer_of(folder: Path, *words: str) -> ngram.NGramScorer:
+def scorer_of(folder: Path, *words: str) -> NGramScorer:
     """The model above, under a vocabulary of these words."""
     (folder / "model.arpa").write_text(MODEL)
-    return ngram.NGramScorer(folder / "model.arpa", vocabulary_of(*words))
+    return NGramScorer(folder / "model.arpa", vocabulary_of(*words))
 
 
 def in_nats(log10):
@@ -277,11 +277,11 @@ def test_spellings_are_distinct_and_none_is_reserved():
         for count in (1, 2, 3, 4)
         for parts in itertools.product(pieces, repeat=count)
     }
-    spelled = ngram.spellings(vocabulary_of(*sorted(words)))
+    spelled = spellings(vocabulary_of(*sorted(words)))
     assert len(set(spelled)) == len(spelled)
     assert not {"<s>", "</s>", "<unk>", "<UNK>"} & set(spelled)
     unchanged = ("the", "<unk>x", "é")
-    assert ngram.spellings(vocabulary_of(*unchanged)) == [*SPECIAL_TOKENS, *unchanged]
+    assert spellings(vocabulary_of(*unchanged)) == [*SPECIAL_TOKENS, *unchanged]
 
 
 def test_train_writes_the_text_and_a_whole_workdir(tiny, fakes, tmp_path, caplog):
@@ -296,9 +296,9 @@ def test_train_writes_the_text_and_a_whole_workdir(tiny, fakes, tmp_path, caplog
     assert "-o 3 " in fakes.read_text() and "fallback" not in fakes.read_text()
     assert any(line.split() == ["2-grams:", "4"] for line in caplog.messages)
 
-    lm = dclm_jax.restore(workdir, NGramModel)
-    assert (lm.name, lm.num_parameters, lm.step) == ("ngram", 12, None)
-    assert lm.config == {
+    lm = dclm_jax.restore(workdir, dclm_jax.LanguageModel)
+    assert (lm.facts.name, lm.facts.num_parameters, lm.facts.step) == ("ngram", 12, None)
+    assert lm.facts.config == {
         "model": {"name": "ngram", "order": 3},
         "data": {"directory": str(tiny.absolute())},
         "binary": {"sha256": hashlib.sha256((workdir / "model.binary").read_bytes()).hexdigest()},
@@ -357,7 +357,7 @@ def run(tiny, fakes, tmp_path) -> Path:
 
 def test_continuations_of_strings_are_refused(run):
     with pytest.raises(InputError, match="ngram scores only the words.*a single neural model"):
-        strings.score(dclm_jax.restore(run, NGramModel), [("b a\na", " b\n")])
+        strings.score(dclm_jax.restore(run, dclm_jax.LanguageModel), [("b a\na", " b\n")])
 
 
 def test_a_workdir_is_reused_or_refused(tiny, fakes, tmp_path, monkeypatch, caplog):
@@ -398,7 +398,7 @@ def test_a_workdir_is_reused_or_refused(tiny, fakes, tmp_path, monkeypatch, capl
 def test_a_missing_package_is_one_clear_line(run, tiny, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "kenlm", None)
     for attempt in (
-        lambda: dclm_jax.restore(run, NGramModel),
+        lambda: dclm_jax.restore(run, dclm_jax.LanguageModel),
         lambda: ngram.train_ngram(tiny, tmp_path / "new"),
     ):
         with pytest.raises(InputError, match=r"pip install 'dclm_jax\[ngram\]'"):
@@ -409,13 +409,13 @@ def test_a_missing_package_is_one_clear_line(run, tiny, tmp_path, monkeypatch):
 def test_damaged_files_are_refused(run):
     (run / "model.binary").write_bytes(b"something else\n")
     with pytest.raises(InputError, match="model.binary: its checksum differs"):
-        dclm_jax.restore(run, NGramModel)
+        dclm_jax.restore(run, dclm_jax.LanguageModel)
     (run / "model.arpa").write_text("something else")
     with pytest.raises(InputError, match="model.arpa: is not an ARPA file"):
-        dclm_jax.restore(run, NGramModel)
+        dclm_jax.restore(run, dclm_jax.LanguageModel)
     (run / "model.arpa").unlink()
     with pytest.raises(InputError, match="model.arpa: cannot be read: No such file"):
-        dclm_jax.restore(run, NGramModel)
+        dclm_jax.restore(run, dclm_jax.LanguageModel)
 
 
 @pytest.fixture(scope="module")
@@ -440,11 +440,11 @@ def some_sentences(vocab_size, count=300):
 def test_scores_agree_with_a_plain_reader_of_the_model(natural):
     corpus, workdir = natural
     train = open_corpus(corpus, "train")
-    lm = dclm_jax.restore(workdir, NGramModel)
+    lm = dclm_jax.restore(workdir, dclm_jax.LanguageModel)
     arpa = Arpa(workdir / "model.arpa")
     assert arpa.order == 5
-    assert lm.num_parameters == len(arpa.entries)
-    spelled = ngram.spellings(train.vocabulary)
+    assert lm.facts.num_parameters == len(arpa.entries)
+    spelled = spellings(train.vocabulary)
     # All that KenLM has to keep apart is in the text.
     assert {(spelled[train.vocabulary.entries.index(word)],) for word in TRICKY} <= set(
         arpa.entries
@@ -461,7 +461,7 @@ def test_unknown_is_counted_like_any_other_word(natural):
     """Among many rare words UNKNOWN is frequent, where KenLM's own is as rare as can be."""
     corpus, workdir = natural
     vocabulary = open_corpus(corpus, "train").vocabulary
-    scorer = dclm_jax.restore(workdir, NGramModel).scorer
+    scorer = dclm_jax.restore(workdir, dclm_jax.LanguageModel).scorer
     (unknown,) = nll(scorer, [UNKNOWN])
     rarest = min(nll(scorer, [word])[0][0] for word in range(END + 1, len(vocabulary)))
     toolkits = in_nats(Arpa(workdir / "model.arpa").entries["<unk>",][0])
@@ -480,7 +480,7 @@ def test_probabilities_add_up_to_one(toolkit, tmp_path):
     documents = [list(filter(None, document)) for document in documents]
     corpus = prepared(tmp_path, list(filter(None, documents)), vocabulary=tmp_path / "words")
     ngram.train_ngram(corpus, tmp_path / "kn", order=3)
-    lm = dclm_jax.restore(tmp_path / "kn", NGramModel)
+    lm = dclm_jax.restore(tmp_path / "kn", dclm_jax.LanguageModel)
     vocabulary = lm.vocabulary
     following = [word for word in range(len(vocabulary)) if word not in (START, END)]
     for context in ([], [3], [4, 3], [UNKNOWN], [vocabulary.entries.index("never"), 5]):
@@ -506,7 +506,9 @@ def test_a_small_corpus_makes_a_model(toolkit, tiny, tmp_path, caplog):
     assert any("too small" in line for line in caplog.messages)
     assert (
         1
-        < dclm_jax.restore(tmp_path / "kn", NGramModel).perplexity([["a b", "b a a"]]).perplexity
+        < dclm_jax.restore(tmp_path / "kn", dclm_jax.LanguageModel)
+        .perplexity([["a b", "b a a"]])
+        .perplexity
         < 5
     )
 

@@ -12,6 +12,7 @@ import pytest
 
 import dclm_jax
 from dclm_jax.decoding.choices import Decoding
+from dclm_jax.evaluation.adaptation import adapt
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.reading.driver import weighted
 from dclm_jax.scoring import scorer
@@ -78,7 +79,7 @@ def use_language_model(lm: LanguageModel) -> None:
     state.score(["a b"])
     state.generate(1, Decoding("beam"), max_sentence_words=2)
     numbers = {"weight": 0.1, "strength": 1.0, "theta": 0.1, "window": 10}
-    list(lm.adapt("cache", **numbers).score([TEXT]))
+    list(adapt(lm, "cache", **numbers).score([TEXT]))
     model: Any = lm.model
     params: Any = lm.params
     document = lm.encode(TEXT)
@@ -103,11 +104,11 @@ def test_a_restored_model_has_highest_precision_unless_another_is_chosen(run, tm
     lm = dclm_jax.restore(workdir)
     with compiled_precisions(tmp_path / "highest") as names:
         use_language_model(lm)
-    assert names == {"HIGHEST"} == {str(lm.matmul_precision).upper()}
+    assert names == {"HIGHEST"} == {str(lm.facts.matmul_precision).upper()}
     lm = dclm_jax.restore(workdir, matmul_precision="default")
     with compiled_precisions(tmp_path / "default") as names:
         list(lm.score([TEXT]))
-    assert names == {"DEFAULT"} == {str(lm.matmul_precision).upper()}
+    assert names == {"DEFAULT"} == {str(lm.facts.matmul_precision).upper()}
 
 
 @pytest.mark.parametrize("precision", ["high", *also(["default"])])

@@ -8,10 +8,10 @@ import pytest
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.decoding.choices import Decoding
 from dclm_jax.errors import InputError
-from dclm_jax.language_model import Autoencoder, LanguageModel
 from dclm_jax.reading.reader import Reader
 from tests.exhaustive import also
 from tests.models.support import AUTOENCODERS, VOCAB, random_params, small_model
+from tests.support import neural_lm
 
 WORDS = (*SPECIAL_TOKENS, "the", "cat", "sat", ".", "it", "slept", "dogs", "bark")
 TEXT = ["the cat sat .", "it slept ."]
@@ -19,18 +19,7 @@ TEXT = ["the cat sat .", "it slept ."]
 
 def language_model(name):
     model = small_model(name)
-    params = random_params(model)
-    kind: Any = Autoencoder if model.reads_source else LanguageModel
-    return kind(
-        name=name,
-        num_parameters=0,
-        vocabulary=Vocabulary(WORDS, (0,) * VOCAB),
-        config={},
-        step=1,
-        validation_perplexity=1.0,
-        model=model,
-        params=params,
-    )
+    return neural_lm(model, random_params(model), Vocabulary(WORDS, (0,) * VOCAB), step=1)
 
 
 def last_sentence(lm, document):
@@ -167,7 +156,7 @@ def test_a_text_begins_with_its_prefix(method):
 
 
 def test_many_documents_are_continued_as_each_is_alone(monkeypatch):
-    monkeypatch.setattr("dclm_jax.language_model._WINDOW", 2)
+    monkeypatch.setattr("dclm_jax.neural_model._WINDOW", 2)
     lm, decoding = language_model("ccdclm"), Decoding("sample", allow_unknown=True)
     documents = [TEXT, [], TEXT[:1]]
     limits = {"num_sentences": 2, "decoding": decoding, "max_sentence_words": 5}

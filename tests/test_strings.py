@@ -1,7 +1,6 @@
 """Strings that continue strings, against every target's distribution by numpy loops; text that
 models generate from inside a sentence."""
 
-import dataclasses
 import functools
 
 import jax
@@ -16,6 +15,7 @@ from dclm_jax.errors import InputError
 from tests import oracles
 from tests.exhaustive import also
 from tests.models.support import random_params, small_model
+from tests.support import changed
 from tests.test_read_document import WORDS, language_model
 
 LINES, RAW = TextOptions(), TextOptions(format="prose", lowercase=True)
@@ -25,7 +25,7 @@ Target = tuple[int, int]
 
 @functools.cache
 def model(name: str, options: TextOptions | None = LINES):
-    return dataclasses.replace(language_model(name), text=TrainingText(options))
+    return changed(language_model(name), text=TrainingText(options))
 
 
 @functools.cache
@@ -33,7 +33,7 @@ def varied(options: TextOptions):
     """A model whose likeliest words vary, and with them the lengths of sentences."""
     small = small_model("ccdclm")
     params = jax.tree.map(lambda leaf: 8 * leaf, random_params(small, seed=11))
-    return dataclasses.replace(model("ccdclm", options), params=params)
+    return changed(model("ccdclm", options), params=params)
 
 
 def distribution(lm, document: list[list[int]], target: Target) -> np.ndarray:
@@ -90,7 +90,7 @@ def test_continuations_are_scored_as_by_brute_force(name):
             score
             for options in (LINES, RAW)
             for score in strings.score(
-                dataclasses.replace(model(name, options), batch_size=batch_size),
+                changed(model(name, options), batch_size=batch_size),
                 [case[1:3] for case in CASES if case[0] == options],
             )
         ]
@@ -133,7 +133,7 @@ def test_a_word_outside_the_vocabulary_is_not_greedy_where_unknown_is_likeliest(
     small, lm = small_model("rnnlm"), model("rnnlm")
     params = jax.tree.map(np.array, random_params(small))
     params["output"]["bias"][UNKNOWN] = 50
-    likeliest = dataclasses.replace(lm, model=small, params=params)
+    likeliest = changed(lm, model=small, params=params)
     (score,) = strings.score(likeliest, [("the", " unheard")])
     assert score.log_prob == pytest.approx(0, abs=1e-6) and not score.is_greedy
 

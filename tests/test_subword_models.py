@@ -20,16 +20,18 @@ from dclm_jax.data.vocabulary import END, START, UNKNOWN
 from dclm_jax.decoding.choices import Decoding
 from dclm_jax.decoding.generation import MAX_PIECES
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.minimal_pairs import Choice
+from dclm_jax.evaluation.adaptation import adapt
+from dclm_jax.evaluation.minimal_pairs import Choice, minimal_pairs
 from dclm_jax.evaluation.target_sums import Targets
-from dclm_jax.language_model import Autoencoder, LanguageModel
 from dclm_jax.mixture import mix
 from dclm_jax.models.base import DocumentModel
 from dclm_jax.rescoring.nbest import NBestList, Segment
 from dclm_jax.rescoring.search import Rescorer
 from dclm_jax.scoring.caches import CacheSetting, neural_cache
+from dclm_jax.scoring.neural import NeuralScorer
 from tests import oracles
 from tests.models.support import likelihood, pack, random_params
+from tests.support import changed, neural_lm
 
 COUNTS = {"ab": 30, "ba": 20, "aab": 50, "abab": 20, "b": 10, "<unk>": 7}
 TEXT = [["aab", "zé", "ab"], ["abab"], ["b", "<unk>", "abba", "b"]]
@@ -56,16 +58,7 @@ def language_model(name="ccdclm", size=262, seed=0, **options) -> Any:
     # Bytes are as rare as in text, so that words of letters matter.
     if "bias" in params["output"]:
         params["output"]["bias"] = params["output"]["bias"].at[3 : subwords.FIRST_PIECE].add(-6)
-    kind: Any = Autoencoder if model.reads_source else LanguageModel
-    return kind(
-        name=name,
-        num_parameters=0,
-        vocabulary=known,
-        config={"model": {"name": name}},
-        validation_perplexity=1.0,
-        model=model,
-        params=params,
-    )
+    return neural_lm(model, params, known, config={"model": {"name": name}})
 
 
 def plain_reading(lm, ids):
@@ -154,7 +147,7 @@ def test_sums_by_position_and_tag_are_of_targets():
     lm = language_model("ccdclm")
     tags = [["NN", "VB", "NN"], ["NN"], ["NN", "UH", "VB", "NN"]]
     documents = [Document("a", TEXT, tags), Document("b", PLAIN, [["NN"] * len(s) for s in PLAIN])]
-    sums = Targets(tags=True).measure(lm, lm._dataset(documents), lambda done: None)
+    sums = Targets(tags=True).measure(lm, lm.dataset(documents), lambda done: None)
     total = sums.perplexity
     assert total.tokens == 20
     for measured in (sums.by_document, sums.by_token, sums.by_sentence):
@@ -169,7 +162,7 @@ def test_sums_by_position_and_tag_are_of_targets():
 
 def test_coherence_counts_words():
     lm = language_model("ccdclm")
-    result = Fixed(permutations=2).measure(lm, lm._dataset([PLAIN, TEXT]), lambda done: None)
+    result = Fixed(permutations=2).measure(lm, lm.dataset([PLAIN, TEXT]), lambda done: None)
     assert result.result.words == 7 + 8
 
 
@@ -182,7 +175,7 @@ def test_a_neural_cache_has_no_word_that_is_not_predicted():
     for context in (before, [known.encode(["<unk>"])]):
         requests = [[*context, np.array([index], np.int32)] for index in range(3, len(known))]
         scored = neural_cache(
-            model, params, 32, [*requests, [*context, known.encode([])]], [setting]
+            NeuralScorer(model, params), [*requests, [*context, known.encode([])]], [setting]
         )
         nats = [float(sentences[-1][0, 1]) for _, sentences in scored]
         assert sum(math.exp(-x) for x in nats) == pytest.approx(1, abs=1e-4)
@@ -316,12 +309,12 @@ def document_nats(lm, document):
 def test_minimal_pairs_compare_whole_words():
     lm = language_model("ccdclm")
     right, wrong, context = ["aab", "zé", "b"], ["aab", "ab"], PLAIN[:1]
-    (outcome,) = lm.minimal_pairs([Choice([" ".join(right), " ".join(wrong)], context)])
+    (outcome,) = minimal_pairs(lm, [Choice([" ".join(right), " ".join(wrong)], context)])
     before = document_nats(lm, context)
     expected = [before - document_nats(lm, [*context, words]) for words in (right, wrong)]
     np.testing.assert_allclose(outcome.log_probs, expected, rtol=1e-5)
     assert outcome.targets == [4, 3] and outcome.oov == [0, 0]
-    (read,) = lm.minimal_pairs([["ab <unk> b", "b b"]])
+    (read,) = minimal_pairs(lm, [["ab <unk> b", "b b"]])
     assert read.targets == [3, 3] and read.oov == [1, 0]
 
 
@@ -333,7 +326,7 @@ def test_orders_and_coherence_are_those_of_sums():
     assert ordered.order == orders[int(np.argmin(nats))]
     assert ordered.log_prob == pytest.approx(-min(nats), rel=1e-5)
     test = Fixed(permutations=5)
-    dataset = lm._dataset([PLAIN])
+    dataset = lm.dataset([PLAIN])
     result = test.measure(lm, dataset, lambda done: None).result
     original = nats[orders.index([0, 1, 2])]
     assert 0 <= result.mean <= 1 and original == pytest.approx(document_nats(lm, PLAIN))
@@ -345,7 +338,7 @@ def test_caches_add_up_pieces():
     for document in (PLAIN, TEXT):
         of_words = [[*words, "<END>"] for words in document]
         expected = cached(of_words, expected_nats(lm, document))
-        adapted = lm.adapt("unigram", weight=0.3, strength=2.0)
+        adapted = adapt(lm, "unigram", weight=0.3, strength=2.0)
         (score,) = adapted.score([document])
         for sentence, nats in zip(score.sentences, expected, strict=True):
             known = [-x if x is not None else math.nan for x in nats]
@@ -353,7 +346,7 @@ def test_caches_add_up_pieces():
         assert adapted.perplexity([document]).tokens == 10
     ids, read = reading(lm, PLAIN)
     of_pieces = cached([[*pieces, END] for pieces in ids], [nll.tolist() for nll in read.nll])
-    neural = lm.adapt("cache", weight=0.3, theta=0.0, strength=2.0, window=100)
+    neural = adapt(lm, "cache", weight=0.3, theta=0.0, strength=2.0, window=100)
     total = math.fsum(itertools.chain.from_iterable(of_pieces))
     assert neural.perplexity([PLAIN]).nll == pytest.approx(total, rel=1e-5)
     assert neural.perplexity([TEXT]).tokens == 10
@@ -377,9 +370,9 @@ def cached(targets, nats):
 
 def test_a_tuned_cache_reports_perplexity_per_word():
     lm = language_model("ccdclm")
-    adapted = lm.adapt("unigram", tune_on=[TEXT, PLAIN], weight=0.3, strength=2.0)
+    adapted = adapt(lm, "unigram", tune_on=[TEXT, PLAIN], weight=0.3, strength=2.0)
     for kind in ("unigram", "cache"):
-        tuned = lm.adapt(kind, tune_on=[PLAIN, TEXT])
+        tuned = adapt(lm, kind, tune_on=[PLAIN, TEXT])
         best = tuned.adaptation.trials[0]["perplexity"]
         assert tuned.perplexity([PLAIN, TEXT]).perplexity == pytest.approx(best, rel=1e-4)
     assert adapted.perplexity([PLAIN]).nll > 0
@@ -553,7 +546,7 @@ def test_vectors_and_states_do_not_depend_on_how_words_are_passed():
 
 def test_continuations_of_strings_are_sums_over_pieces():
     """A continuation inside a sentence; greedy if each of its pieces is the likeliest."""
-    lm = dataclasses.replace(language_model("ccdclm"), text=TrainingText(TextOptions()))
+    lm = changed(language_model("ccdclm"), text=TrainingText(TextOptions()))
     likeliest = lm.read().next_words("ab", 1)[0][0]
     continuations = [" zé b", " aab", f" {likeliest}"]
     scores = strings.score(lm, [("ab", text) for text in continuations])
@@ -581,9 +574,7 @@ def test_a_prefix_that_is_not_predicted_is_refused():
 
 
 def test_a_warning_reports_words_of_many_pieces(caplog):
-    lm = dataclasses.replace(
-        language_model("rnnlm"), text=TrainingText(pieces_per_word={"test": 1.2})
-    )
+    lm = changed(language_model("rnnlm"), text=TrainingText(pieces_per_word={"test": 1.2}))
     list(lm.score([[["zebre"] * 120]]))
     (record,) = [r for r in caplog.records if r.levelname == "WARNING"]
     assert record.getMessage().startswith(
@@ -602,7 +593,7 @@ def test_saved_and_pickled_models_score_equally(tmp_path):
         "data": {"directory": ""},
         "training": {"start_from": ""},
     }
-    lm = dataclasses.replace(lm, config=config)
+    lm = changed(lm, step=0, config=config)
     lm.save(tmp_path / "saved", dtype="float32")
     assert (tmp_path / "saved" / "pieces.model").is_file()
     for other in (dclm_jax.restore(tmp_path / "saved"), pickle.loads(pickle.dumps(lm))):

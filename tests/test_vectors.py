@@ -1,17 +1,17 @@
 """`lm.vectors`: vectors of whole documents, read together, against reading each by itself."""
 
-import dataclasses
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dclm_jax import language_model as module
+from dclm_jax import neural_model as module
 from dclm_jax.data.documents import Document
 from dclm_jax.errors import InputError
 from dclm_jax.reading.reader import Reader
 from tests.exhaustive import some
 from tests.models.support import AUTOENCODERS, MODELS, model_class, random_params, small_model
+from tests.support import changed
 from tests.test_read_document import language_model
 
 WITH_CONTEXT = [name for name in MODELS if model_class(name).context_order != 0]
@@ -54,7 +54,7 @@ def test_windows_and_batches_keep_the_order(monkeypatch):
         for index, document in enumerate(DOCUMENTS)
     ]
     for batch_size in (1, 2, 3, 10**30):
-        encoded = list(dataclasses.replace(lm, batch_size=batch_size).vectors(iter(named)))
+        encoded = list(changed(lm, batch_size=batch_size).vectors(iter(named)))
         assert [vectors.id for vectors in encoded] == [document.id for document in named]
         for vectors, sentences in zip(encoded, expected, strict=True):
             close(vectors.sentences, sentences)

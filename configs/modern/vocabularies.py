@@ -128,7 +128,7 @@ def measured(folder: Path) -> tuple[dict[tuple[str, str], ClassSums], list[list[
     """The sums of the runs of a corpus, and a row of facts per run."""
     subword_model = dclm_jax.restore(folder / VOCABULARIES[1] / BASELINE)
     vocabulary: Any = subword_model.vocabulary
-    test = open_corpus(subword_model.config["data"]["directory"], "test")
+    test = open_corpus(subword_model.facts.config["data"]["directory"], "test")
     documents = [
         [vocabulary.decode(ids.tolist()) for ids in test.document(index)]
         for index in range(test.num_documents)

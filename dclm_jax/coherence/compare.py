@@ -31,8 +31,9 @@ from dclm_jax.data.vocabulary import word_ends
 from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.evaluation.permutations import Moves, Shuffle, first_moved
 from dclm_jax.evaluation.results import Evaluation
+from dclm_jax.language_model import LanguageModel, require_no_source
 from dclm_jax.reading.blocks import Sentences
-from dclm_jax.scoring.scorer import SentenceScorer
+from dclm_jax.scoring.scorer import Scorer
 
 FIRST_POSITIONS = 5
 """Number of positions to which the first sentence of each document is moved."""
@@ -72,8 +73,11 @@ class OrderTest(Evaluation[OrderResult[ResultT]], Generic[ResultT]):
         """The number of documents that are long enough."""
         return sum(map(self.shuffle.fits, dataset.sentences))
 
-    def measure(self, lm: Any, dataset: Dataset, on_document: OnDocument) -> OrderResult[ResultT]:
+    def measure(
+        self, lm: LanguageModel, dataset: Dataset, on_document: OnDocument
+    ) -> OrderResult[ResultT]:
         """The result of a model, see `compare_orders`."""
+        require_no_source(lm)
         return compare_orders(lm.scorer, dataset.sentences, self, on_document=on_document)
 
     def to_json(self, result: OrderResult[ResultT]) -> dict[str, Any]:
@@ -109,7 +113,7 @@ class Comparisons(NamedTuple):
 
 
 def compare_orders(
-    scorer: SentenceScorer,
+    scorer: Scorer,
     documents: Sequence[Sentences],
     test: OrderTest[ResultT],
     *,

@@ -16,10 +16,13 @@ from dclm_jax.coherence.compare import (
     OrderTest,
 )
 from dclm_jax.coherence.results import OrderResult
+from dclm_jax.data.datasets import Dataset
+from dclm_jax.data.encoding import Documents
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.evaluation.significance import Difference, Sums, difference_table, differences
 from dclm_jax.files import Count, require_valid
+from dclm_jax.language_model import LanguageModel
 from dclm_jax.reading.blocks import Sentences
 from dclm_jax.tables import aligned
 
@@ -131,6 +134,27 @@ class CoherenceResults:
                 f"with only the first sentence moved: accuracy {_percent(self.first_sentence)}"
             )
         return "\n".join(filter(None, [*lines, self.results(PERMUTATIONS)[0].warning]))
+
+
+def coherence(
+    lm: LanguageModel, documents: Documents | Dataset, **options: Any
+) -> CoherenceResults:
+    """Order-discrimination accuracy: how often a document is more probable than its sentences in
+    another order.
+
+    Args:
+      lm: a language model.
+      documents: documents, as `LanguageModel.score` takes them. Documents without words are
+        omitted; documents of one sentence are counted, but not tested.
+      **options: attributes of `CoherenceOptions`, such as permutations=20 or
+        extra_tests=["insertion"].
+    """
+    dataset = lm.dataset(documents)
+    return measure_coherence(
+        dataset.sentences,
+        CoherenceOptions(**options),
+        lambda test: test.measure(lm, dataset, lambda done: None),
+    )
 
 
 def measure_coherence(

@@ -13,7 +13,7 @@ import numpy as np
 
 from dclm_jax.evaluation.permutations import numbered
 from dclm_jax.reading.blocks import Sentences
-from dclm_jax.scoring.scorer import Continuation, SentenceScorer
+from dclm_jax.scoring.scorer import Continuation, Scorer
 
 _READING = 1 / 4
 """Approximate cost of reading a sentence without scoring it, relative to scoring it."""
@@ -30,7 +30,7 @@ class Orders(Protocol):
 
 
 def log_probs(
-    scorer: SentenceScorer,
+    scorer: Scorer,
     documents: Sequence[Sentences],
     orders: Iterable[Orders],
 ) -> Iterator[np.ndarray]:

@@ -17,10 +17,11 @@ from dclm_jax.data.documents import OnDocument
 from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.evaluation.results import Evaluation
 from dclm_jax.files import Positive
+from dclm_jax.language_model import LanguageModel
 from dclm_jax.reading.blocks import Sentences
 from dclm_jax.scoring.other_contexts import OtherContexts, has_others, in_other_contexts
 from dclm_jax.scoring.perplexity import empty_sums, perplexity_of
-from dclm_jax.scoring.scorer import TargetScorer, known_targets
+from dclm_jax.scoring.scorer import Scorer, known_targets
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +57,9 @@ class ContextAblation(Evaluation[ContextPerplexities]):
     def title(self) -> str:
         return "context ablation"
 
-    def measure(self, lm: Any, dataset: Dataset, on_document: OnDocument) -> ContextPerplexities:
+    def measure(
+        self, lm: LanguageModel, dataset: Dataset, on_document: OnDocument
+    ) -> ContextPerplexities:
         scorer, documents = lm.scorer, dataset.sentences
         other = has_others(documents)
         if scorer.context_order == 0:
@@ -76,7 +79,7 @@ class ContextAblation(Evaluation[ContextPerplexities]):
         pairs = zip(documents, orders, strict=True)
         return [[document[index] for index in order] for document, order in pairs]
 
-    def _in_other_contexts(self, scorer: TargetScorer, documents: Sequence[Sentences]) -> float:
+    def _in_other_contexts(self, scorer: Scorer, documents: Sequence[Sentences]) -> float:
         total = empty_sums([scorer])
         options = OtherContexts(1, seed=self.seed)
         for document, scores in in_other_contexts(scorer, documents, options):

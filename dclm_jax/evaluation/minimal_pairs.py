@@ -16,7 +16,7 @@ Shapes: A alternatives, D pairs with an outcome, X runs.
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ import numpy as np
 
 from dclm_jax.data import formats
 from dclm_jax.data.documents import Document, require_free_names, value_text
+from dclm_jax.data.encoding import Encoder, SentenceText
 from dclm_jax.data.readers import TextReader
 from dclm_jax.data.records import listed, require_columns
 from dclm_jax.data.vocabulary import FIRST_WORD
@@ -36,8 +37,9 @@ from dclm_jax.evaluation.significance import (
     interval_text,
     means_to_json,
 )
+from dclm_jax.language_model import LanguageModel, require_no_source
 from dclm_jax.log import logger
-from dclm_jax.scoring.scorer import Continuation, TargetScorer, known_targets
+from dclm_jax.scoring.scorer import Continuation, Scorer, known_targets
 from dclm_jax.tables import aligned, has_text, present, separated
 
 TOTAL, PER_TARGET = CRITERIA = ("log P", "log P per target")
@@ -133,17 +135,15 @@ class Outcome:
     correct: dict[str, float]
 
 
-def sentences_of_alternatives(
-    choice: Choice, words_of: Callable[[Any, str], list[list[str]]]
-) -> list[list[list[str]]]:
+def _sentences(choice: Choice, encoder: Encoder) -> list[list[list[str]]]:
     """The sentences of each alternative, lists of words; an `InputError` says that they leave no
-    choice. `words_of` is `Encoder.words_of`."""
+    choice."""
     what = f"{choice.where}: the alternatives are"
     if isinstance(choice.alternatives, str):
         # This is refused.
-        words_of(choice.alternatives, what)
+        encoder.words_of(choice.alternatives, what)
     alternatives = [
-        [words for words in words_of(_listed_sentences(alternative), what) if words]
+        [words for words in encoder.words_of(_listed_sentences(alternative), what) if words]
         for alternative in choice.alternatives
     ]
     if len(alternatives) < 2:
@@ -169,7 +169,37 @@ def _listed_sentences(alternative: Any) -> Sequence[Any]:
     return alternative
 
 
-def outcomes(scorer: TargetScorer, requests: Iterable[Continuation]) -> Iterator[Outcome]:
+def minimal_pairs(
+    lm: LanguageModel, choices: Iterable[Choice | Sequence[SentenceText]]
+) -> Iterator[Outcome]:
+    """Chooses among alternative sentences; input may be larger than memory.
+
+    Args:
+      lm: a language model.
+      choices: `Choice`s, or lists of alternatives, the right one first. An alternative is a
+        sentence, or a list of sentences that are lists of words. `accuracies` averages the
+        outcomes.
+    """
+    require_no_source(lm)
+    return _outcomes(lm.scorer, _requests(lm.encoder(), choices))
+
+
+def _requests(
+    encoder: Encoder, choices: Iterable[Choice | Sequence[SentenceText]]
+) -> Iterator[Continuation]:
+    """The documents to score, one per alternative of each choice."""
+    for passed in choices:
+        choice = passed if isinstance(passed, Choice) else Choice(passed)
+        alternatives = _sentences(choice, encoder)
+        before = encoder.words_of(choice.context, f"{choice.where}: the context is")
+        context = [encoder.encode(sentence) for sentence in before if sentence]
+        for words in alternatives:
+            sentences = [encoder.encode(sentence) for sentence in words]
+            yield Continuation([*context, *sentences], len(sentences), choice)
+    encoder.log_oov()
+
+
+def _outcomes(scorer: Scorer, requests: Iterable[Continuation]) -> Iterator[Outcome]:
     """The outcomes of choices; the requests are documents, one per alternative of each choice, in
     their order."""
     end_is_target = scorer.objective == "words"

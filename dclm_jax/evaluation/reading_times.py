@@ -6,16 +6,16 @@ Shapes: T tokens, N words (rows of the input, of one or more tokens), X predicto
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from dclm_jax.data.documents import Document, value_text
-from dclm_jax.data.vocabulary import Vocabulary
+from dclm_jax.data.documents import value_text
 from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation import significance
 from dclm_jax.evaluation.stories import Story
+from dclm_jax.language_model import LanguageModel, require_no_source
 from dclm_jax.log import logger
 from dclm_jax.scoring.other_contexts import OtherContexts
 from dclm_jax.tables import present
@@ -41,24 +41,8 @@ _OTHER_STORIES = 10
 _SURPRISALS = "surprisal", "surprisal_other_context", "surprisal_no_context"
 
 
-class SurprisalModel(Protocol):
-    """The part of `TextScorer` that this module uses."""
-
-    @property
-    def vocabulary(self) -> Vocabulary: ...
-
-    def surprisals(
-        self,
-        documents: Sequence[Document],
-        *,
-        other_contexts: OtherContexts | None,
-        no_context_too: bool,
-        measures: Sequence[str],
-    ) -> dict[str, np.ndarray]: ...
-
-
 def word_table(
-    models: Mapping[str, SurprisalModel],
+    models: Mapping[str, LanguageModel],
     stories: Sequence[Story],
     columns: Sequence[str] = (),
 ) -> dict[str, np.ndarray]:
@@ -80,6 +64,7 @@ def word_table(
         )
     scores = {}
     for label, lm in models.items():
+        require_no_source(lm)
         of_run = lm.surprisals(
             documents,
             other_contexts=OtherContexts(min(_OTHER_STORIES, num_others)) if num_others else None,

@@ -9,18 +9,16 @@ reads and writes these files.
 import abc
 import contextlib
 import dataclasses
-import functools
 import hashlib
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from dclm_jax import files, processes, storage
 from dclm_jax.data.datasets import Dataset
 from dclm_jax.data.documents import OnDocument
-from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
+from dclm_jax.language_model import LanguageModel
 from dclm_jax.log import logger
-from dclm_jax.scoring.scorer import TargetScorer
 
 VERSION = 7
 """Version of all saved results, in addition to the versions of the evaluations."""
@@ -29,25 +27,6 @@ ResultT = TypeVar("ResultT")
 Progress = Callable[[str, int | None], contextlib.AbstractContextManager[OnDocument]]
 """A function that returns a context which shows the progress of a measurement, given its label and
 the number of documents; None if unknown."""
-
-
-class Evaluated(Protocol):
-    """The parts of a `ScoringModel` that an evaluation and the identity of its result use."""
-
-    @property
-    def label(self) -> str: ...
-    @property
-    def workdir(self) -> str: ...
-    @functools.cached_property
-    def fingerprint(self) -> str: ...
-    @property
-    def matmul_precision(self) -> str | None: ...
-    @property
-    def adaptation(self) -> Any: ...
-    @property
-    def vocabulary(self) -> Vocabulary: ...
-    @functools.cached_property
-    def scorer(self) -> TargetScorer: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,8 +57,8 @@ class Evaluation(abc.ABC, Generic[ResultT]):
         return dataset.num_documents
 
     @abc.abstractmethod
-    def measure(self, lm: Any, dataset: Dataset, on_document: OnDocument) -> ResultT:
-        """The result. `lm` is a `ScoringModel`; `on_document` is called with the progress."""
+    def measure(self, lm: LanguageModel, dataset: Dataset, on_document: OnDocument) -> ResultT:
+        """The result; `on_document` is called with the progress."""
 
     @abc.abstractmethod
     def to_json(self, result: ResultT) -> dict[str, Any]:
@@ -97,7 +76,7 @@ def silent(label: str, total: int | None) -> Iterator[OnDocument]:
     yield lambda done: None
 
 
-def label_of(lm: Evaluated, dataset: Dataset, evaluation: Evaluation[Any]) -> str:
+def label_of(lm: LanguageModel, dataset: Dataset, evaluation: Evaluation[Any]) -> str:
     """The model, the evaluation and the documents, for messages."""
     return f"{lm.label}: {evaluation.title} ({dataset.name})"
 
@@ -123,7 +102,9 @@ class Results:
         names = "; ".join(dict.fromkeys(self.read))
         return names and f"saved results, not measured again: {names}"
 
-    def measured(self, lm: Evaluated, dataset: Dataset, evaluation: Evaluation[ResultT]) -> ResultT:
+    def measured(
+        self, lm: LanguageModel, dataset: Dataset, evaluation: Evaluation[ResultT]
+    ) -> ResultT:
         """The result of an evaluation, measured and saved unless it is saved."""
         result = self.saved(lm, dataset, evaluation)
         if result is not None:
@@ -143,7 +124,7 @@ class Results:
         return result
 
     def saved(
-        self, lm: Evaluated, dataset: Dataset, evaluation: Evaluation[ResultT]
+        self, lm: LanguageModel, dataset: Dataset, evaluation: Evaluation[ResultT]
     ) -> ResultT | None:
         """The saved result of an evaluation; None if it is not saved or cannot be used."""
         path = _path(lm, dataset, evaluation)
@@ -180,14 +161,14 @@ def _saved_value(path: storage.Location, identity: dict[str, Any]) -> dict[str, 
     return saved.value
 
 
-def _identity(lm: Evaluated, dataset: Dataset, evaluation: Evaluation[Any]) -> dict[str, Any]:
+def _identity(lm: LanguageModel, dataset: Dataset, evaluation: Evaluation[Any]) -> dict[str, Any]:
     adaptation = lm.adaptation
     return files.finite(
         {
             "evaluation": type(evaluation).__name__,
             "version": [VERSION, evaluation.version],
             "model": lm.fingerprint,
-            "matmul_precision": lm.matmul_precision,
+            "matmul_precision": lm.facts.matmul_precision,
             "adaptation": adaptation
             and {key: getattr(adaptation, key) for key in ("kind", "setting", "training_text")},
             "vocabulary": lm.vocabulary.fingerprint,
@@ -198,13 +179,15 @@ def _identity(lm: Evaluated, dataset: Dataset, evaluation: Evaluation[Any]) -> d
     )
 
 
-def _path(lm: Evaluated, dataset: Dataset, evaluation: Evaluation[Any]) -> storage.Location | None:
+def _path(
+    lm: LanguageModel, dataset: Dataset, evaluation: Evaluation[Any]
+) -> storage.Location | None:
     """The file of a result; None for a result that is never saved."""
-    if dataset.is_text or not lm.workdir:
+    if dataset.is_text or not lm.facts.workdir:
         return None
     # Results of other documents or options get other files. A result of an earlier model is
     # replaced.
     identity = _identity(lm, dataset, evaluation)
     lasting = {key: value for key, value in identity.items() if key not in ("version", "model")}
     digest = hashlib.sha256(files.json_text(lasting).encode()).hexdigest()[:8]
-    return storage.locate(lm.workdir) / FOLDER / f"{evaluation.name}-{digest}.json"
+    return storage.locate(lm.facts.workdir) / FOLDER / f"{evaluation.name}-{digest}.json"

@@ -12,12 +12,13 @@ import numpy as np
 
 from dclm_jax.data.datasets import Dataset
 from dclm_jax.data.documents import OnDocument
-from dclm_jax.data.encoding import Encoded
+from dclm_jax.data.encoding import Documents, Encoded
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import parts_of_speech
 from dclm_jax.evaluation.parts_of_speech import TagClasses
 from dclm_jax.evaluation.results import Evaluation
 from dclm_jax.evaluation.significance import Sums
+from dclm_jax.language_model import LanguageModel
 from dclm_jax.scoring.perplexity import Perplexity, empty_sums
 from dclm_jax.scoring.scorer import known_targets
 
@@ -108,7 +109,7 @@ class Targets(Evaluation[TargetSums]):
 
     name: ClassVar[str] = "perplexity"
 
-    def measure(self, lm: Any, dataset: Dataset, on_document: OnDocument) -> TargetSums:
+    def measure(self, lm: LanguageModel, dataset: Dataset, on_document: OnDocument) -> TargetSums:
         total = empty_sums([lm.scorer])
         if self.tags and total.objective != "words":
             raise InputError("the models predict bags of words; choose models that predict words")
@@ -133,7 +134,7 @@ class Targets(Evaluation[TargetSums]):
             by_sentence.append(_by_range(nats, sentences))
             on_document(total.documents)
         total.require_words("score")
-        total = lm.with_training_oov(dataclasses.replace(total, **dataset.counts))
+        total = lm.described(total, dataset)
         classes = parts_of_speech.classes(by_tag) if self.tags else None
         return TargetSums(total, _stacked(by_token), _stacked(by_sentence), classes)
 
@@ -154,6 +155,12 @@ class Targets(Evaluation[TargetSums]):
             **{grouping.name: _sums_of(value[grouping.name]) for grouping in GROUPINGS},
             by_tag=by_tag and TagClasses(by_tag["names"], by_tag["tags"], _sums_of(by_tag)),
         )
+
+
+def target_sums(lm: LanguageModel, documents: Documents | Dataset) -> TargetSums:
+    """The sums over the targets of documents, as `LanguageModel.score` takes them; documents
+    without words are omitted."""
+    return Targets().measure(lm, lm.dataset(documents), lambda done: None)
 
 
 def _tags_of(document: Encoded, dataset: Dataset) -> list[list[str]]:

@@ -18,6 +18,7 @@ from dclm_jax.data.documents import Document
 from dclm_jax.data.encoding import Encoded
 from dclm_jax.errors import importing, printable
 from dclm_jax.evaluation.target_sums import GROUPINGS
+from dclm_jax.language_model import LanguageModel
 from dclm_jax.report import figures
 from dclm_jax.report.figures import Figure
 from dclm_jax.report.rows import Row, option_text
@@ -27,7 +28,6 @@ from dclm_jax.scoring.other_contexts import OtherContexts, has_others
 from dclm_jax.scoring.perplexity import COUNTING_RULES
 from dclm_jax.scoring.score_types import DocumentScore, SentenceScore, common_columns
 from dclm_jax.tables import Table
-from dclm_jax.text_scorer import TextScorer
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -116,7 +116,7 @@ def example_rows(rows: Sequence[Row]) -> Sequence[Row]:
 
 def example_scores(
     rows: Sequence[Row],
-    models: Sequence[TextScorer],
+    models: Sequence[LanguageModel],
     documents: Sequence[Encoded],
 ) -> list[list[DocumentScore]]:
     """The first SENTENCES sentences of the first DOCUMENTS documents with two or more sentences,
@@ -128,7 +128,7 @@ def example_scores(
       models: the models of the runs.
       documents: documents of the test set.
     """
-    by_workdir = {lm.workdir: lm for lm in models}
+    by_workdir = {lm.facts.workdir: lm for lm in models}
     lms = [by_workdir[row.facts.workdir] for row in example_rows(rows)]
     pool = Dataset(lambda: documents, len(documents), {"input": "test documents"})
     has_pool = has_others([document.sentences for document in documents])

@@ -13,6 +13,7 @@ from dclm_jax.evaluation import parts_of_speech, significance
 from dclm_jax.evaluation.parts_of_speech import TagClasses
 from dclm_jax.evaluation.results import Results
 from dclm_jax.evaluation.target_sums import Targets, TargetSums
+from dclm_jax.language_model import LanguageModel
 from dclm_jax.mixture import mix
 from dclm_jax.report import figures
 from dclm_jax.report.figures import Figure, Line
@@ -20,7 +21,6 @@ from dclm_jax.runs import matmul_precision, run_json
 from dclm_jax.scoring.interpolation import Mixture
 from dclm_jax.scoring.perplexity import empty_sums
 from dclm_jax.tables import aligned
-from dclm_jax.text_scorer import AdaptedModel, ScoringModel
 
 _MIXTURE = "mixture"
 
@@ -38,8 +38,8 @@ class Perplexities:
       mixture: the mixture's weight and tuning documents.
     """
 
-    runs: Mapping[str, ScoringModel]
-    others: Mapping[str, ScoringModel]
+    runs: Mapping[str, LanguageModel]
+    others: Mapping[str, LanguageModel]
     sums: Mapping[str, TargetSums]
     source: dict[str, Any]
     mixture: Mixture | None
@@ -80,7 +80,12 @@ class Perplexities:
             value = measured.bits_per_character if has_pieces else measured.known_perplexity
             numbers = measured.perplexity, value, measured.bits_per_word
             rows.append(
-                (label, f"{lm.num_parameters:,}", f"{measured.tokens:,}", *map(_text, numbers))
+                (
+                    label,
+                    f"{lm.facts.num_parameters:,}",
+                    f"{measured.tokens:,}",
+                    *map(_text, numbers),
+                )
             )
         if self.mixture is not None:
             tuned = [f"{measured.perplexity:.4f}" for measured in self.mixture.perplexities]
@@ -143,11 +148,11 @@ def _text(number: float | None) -> str:
 
 
 def measure_perplexities(
-    runs: Mapping[str, ScoringModel],
+    runs: Mapping[str, LanguageModel],
     dataset: Dataset,
     results: Results,
     *,
-    adapted: Mapping[str, AdaptedModel],
+    adapted: Mapping[str, LanguageModel],
     mixture: Mixture | None,
     tags: bool,
 ) -> Perplexities:
@@ -162,10 +167,9 @@ def measure_perplexities(
       tags: whether to measure each part of speech, too; all documents must have tags.
     """
     empty_sums([lm.scorer for lm in runs.values()])
-    others: dict[str, ScoringModel] = dict(adapted)
+    others: dict[str, LanguageModel] = dict(adapted)
     if mixture is not None:
-        models: Any = runs.values()
-        first, second = models
+        first, second = runs.values()
         others[_MIXTURE] = mix(first, second, mixture.weight)
     if dataset.is_text and len(runs) + len(others) > 1:
         documents = list(dataset.documents)
@@ -175,17 +179,17 @@ def measure_perplexities(
     return Perplexities(runs, others, sums, dataset.source, mixture)
 
 
-def context_figure(models: Mapping[str, ScoringModel], perplexities: Sequence[float]) -> Figure:
+def context_figure(models: Mapping[str, LanguageModel], perplexities: Sequence[float]) -> Figure:
     """Perplexity against n, the number of context sentences, one line per model (Wang and Cho 2015,
     Figure 2); models without n are horizontal lines. A perplexity that is not measured yet is
     nan."""
     points: dict[str, dict[int, tuple[str, float]]] = {}
     levels = []
     for (label, lm), perplexity in zip(models.items(), perplexities, strict=True):
-        if (n := lm.config.get("model", {}).get("context_sentences")) is None:
+        if (n := lm.facts.config.get("model", {}).get("context_sentences")) is None:
             levels.append((f"{label} ({perplexity:.1f})", perplexity))
             continue
-        model = label if lm.adaptation else lm.name
+        model = label if lm.adaptation else lm.facts.name
         other, _ = points.setdefault(model, {}).setdefault(n, (label, perplexity))
         if other != label:
             raise InputError(

@@ -12,6 +12,7 @@ from dclm_jax.data.datasets import open_split
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import adaptation
 from dclm_jax.evaluation.results import VERSION, Results
+from dclm_jax.language_model import LanguageModel
 from dclm_jax.log import logger
 from dclm_jax.report import figures, numbers, page, tables
 from dclm_jax.report.figures import Figure
@@ -20,7 +21,6 @@ from dclm_jax.report.rows import Row, baselines_of, rows_of, without
 from dclm_jax.report.verdict import verdicts
 from dclm_jax.runs import directory_of, matmul_precision
 from dclm_jax.tables import Table
-from dclm_jax.text_scorer import TextScorer
 
 MARKDOWN = "report.md"
 _NAMED = 3
@@ -89,7 +89,7 @@ class Report:
 
 
 def make(
-    models: Sequence[TextScorer],
+    models: Sequence[LanguageModel],
     options: Options,
     results: Results,
     output: storage.PathLike | None = None,
@@ -177,7 +177,7 @@ def _notes(collector: Collector, precision: str) -> list[str]:
     return notes
 
 
-def _provenance(lm: TextScorer, collector: Collector, command: str) -> dict[str, Any]:
+def _provenance(lm: LanguageModel, collector: Collector, command: str) -> dict[str, Any]:
     """Facts on the origin of the numbers, by name; `lm` is the model of the first run."""
     splits = {"validation": collector.valid, "test": collector.test}
     options = dataclasses.asdict(collector.options)
@@ -189,7 +189,7 @@ def _provenance(lm: TextScorer, collector: Collector, command: str) -> dict[str,
             for name, split in splits.items()
         },
         "fingerprint of the vocabulary": lm.vocabulary.fingerprint,
-        "matmul precision": lm.matmul_precision,
+        "matmul precision": lm.facts.matmul_precision,
         **without(options, ["measure", "adaptations", "data", "baseline"]),
         "version of the measurements": VERSION,
         "version of Python": platform.python_version(),

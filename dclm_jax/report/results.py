@@ -17,8 +17,9 @@ from dclm_jax.evaluation.context_ablation import ContextAblation, ContextPerplex
 from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.evaluation.results import Evaluation, Results, label_of
 from dclm_jax.evaluation.target_sums import Targets, TargetSums
+from dclm_jax.language_model import LanguageModel, require_no_source
 from dclm_jax.log import logger
-from dclm_jax.text_scorer import TextScorer
+from dclm_jax.scoring.adaptation import Setting
 from dclm_jax.training.config import flat
 from dclm_jax.training.workdir import CORPUS_FILE, METRICS_FILE, RESULT_FILE, metrics_lines
 
@@ -48,7 +49,7 @@ class Options:
     permutation_pool: int = 50
     fix_first: int = 0
     seed: int = 0
-    adaptations: Mapping[str, adaptation.Setting] = dataclasses.field(default_factory=dict)
+    adaptations: Mapping[str, Setting] = dataclasses.field(default_factory=dict)
     data: str | None = None
     baseline: str | None = None
 
@@ -136,21 +137,22 @@ class RunResults(ModelResults):
     settings: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
 
 
-def facts_of(lm: TextScorer, directory: str) -> RunFacts:
+def facts_of(lm: LanguageModel, directory: str) -> RunFacts:
     """Facts of the run of a model, for a report on the corpus in a directory."""
+    require_no_source(lm)
     facts = RunFacts(
-        workdir=lm.workdir,
-        config=flat(lm.config),
-        parameters=lm.num_parameters,
+        workdir=lm.facts.workdir,
+        config=flat(lm.facts.config),
+        parameters=lm.facts.num_parameters,
         objective=lm.scorer.objective,
         has_context=lm.scorer.context_order != 0,
         has_pieces=lm.vocabulary.has_pieces,
-        own_oov_rate=lm.text.unknown_rates.get("test"),
-        step=lm.step,
-        matmul_precision=lm.matmul_precision,
+        own_oov_rate=lm.facts.text.unknown_rates.get("test"),
+        step=lm.facts.step,
+        matmul_precision=lm.facts.matmul_precision,
     )
     wanted = {METRICS_FILE, CORPUS_FILE, RESULT_FILE}
-    with storage.fetched(lm.workdir, wanted.intersection) as folder:
+    with storage.fetched(lm.facts.workdir, wanted.intersection) as folder:
         if (folder / CORPUS_FILE).exists():
             with files.reading(folder / CORPUS_FILE):
                 checksum = storage.file_sha256(folder / CORPUS_FILE)
@@ -164,7 +166,7 @@ def facts_of(lm: TextScorer, directory: str) -> RunFacts:
                 f"{folder / METRICS_FILE}: no line of kind 'valid'; train until the first "
                 "evaluation"
             )
-        training_corpus = lm.config["data"]["directory"]
+        training_corpus = lm.facts.config["data"]["directory"]
         is_own = bool(training_corpus) and (
             storage.resolve(training_corpus) == storage.resolve(directory)
         )
@@ -222,7 +224,9 @@ class Collector:
     missing: list[str] = dataclasses.field(default_factory=list)
     forecast: Forecast = dataclasses.field(default_factory=Forecast)
 
-    def collect(self, models: Sequence[TextScorer], facts: Sequence[RunFacts]) -> list[RunResults]:
+    def collect(
+        self, models: Sequence[LanguageModel], facts: Sequence[RunFacts]
+    ) -> list[RunResults]:
         """The results of the runs of models, aligned one to one with them and their facts."""
         evaluations = [(self.valid, Targets()), (self.test, Targets())]
         evaluations += [(self.test, evaluation) for evaluation in self._further()]
@@ -244,7 +248,7 @@ class Collector:
             ]
         return list(map(self._with_adaptation, models, runs))
 
-    def _run(self, lm: TextScorer, facts: RunFacts) -> RunResults:
+    def _run(self, lm: LanguageModel, facts: RunFacts) -> RunResults:
         return RunResults(
             facts=facts,
             test=self._result(lm, self.test, Targets()),
@@ -262,7 +266,7 @@ class Collector:
                 coherence.append(FirstSentence(seed=seed))
         return [ContextAblation(seed), *coherence]
 
-    def _with_adaptation(self, lm: TextScorer, run: RunResults) -> RunResults:
+    def _with_adaptation(self, lm: LanguageModel, run: RunResults) -> RunResults:
         adapted, settings = {}, {}
         for kind, setting in self.options.adaptations.items():
             if adaptation.obstacle(lm, kind):
@@ -271,13 +275,13 @@ class Collector:
             tuned_adaptation = tuning.given or self._result(lm, self.valid, tuning)
             if tuned_adaptation is None:
                 continue
-            adaptive = lm.adapted(tuned_adaptation, tuning.data)
+            adaptive = adaptation.adapted(lm, tuned_adaptation, tuning.data)
             measured = self._result(adaptive, self.test, Targets())
             adapted[kind] = ModelResults(measured, self._coherence(adaptive))
             settings[kind] = tuned_adaptation.setting
         return dataclasses.replace(run, adapted=adapted, settings=settings)
 
-    def _coherence(self, lm: TextScorer) -> OrderResult[Coherence] | None:
+    def _coherence(self, lm: LanguageModel) -> OrderResult[Coherence] | None:
         if not self.options.bootstrap:
             return None
         drawn = self._result(lm, self.test, self.options.bootstrap_test())
@@ -290,7 +294,7 @@ class Collector:
         return dataclasses.replace(drawn, result=coherence)
 
     def _result(
-        self, lm: TextScorer, dataset: Dataset, evaluation: Evaluation[ResultT]
+        self, lm: LanguageModel, dataset: Dataset, evaluation: Evaluation[ResultT]
     ) -> ResultT | None:
         label = label_of(lm, dataset, evaluation)
         if self.options.measure:
@@ -304,7 +308,7 @@ class Collector:
         return result
 
 
-def _kind(lm: TextScorer, dataset: Dataset, evaluation: Evaluation[Any]) -> str:
+def _kind(lm: LanguageModel, dataset: Dataset, evaluation: Evaluation[Any]) -> str:
     # Without context a model takes less time.
     return f"{evaluation.title} ({dataset.name}), context order {lm.scorer.context_order}"
 

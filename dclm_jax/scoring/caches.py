@@ -45,11 +45,10 @@ from dclm_jax.data.vocabulary import END, FIRST_WORD, UNKNOWN
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.reading.likelihoods import open_documents, read_and_score, time_major
 from dclm_jax.scoring import interpolation
+from dclm_jax.scoring.neural import BlockFunctions, NeuralScorer
 from dclm_jax.scoring.scorer import (
-    BlockFunctions,
     Scored,
     Scorer,
-    TargetScorer,
     first_pieces,
     sentences_to_score,
     with_own_context,
@@ -72,12 +71,14 @@ class CacheSetting(NamedTuple):
     strength: float = 0.0
 
 
-Cache = Callable[[Iterable[Any], Sequence[CacheSetting]], Iterator[tuple[Any, list[np.ndarray]]]]
-"""`unigram_cache` of a scorer, or `neural_cache` of a model."""
+Cache = Callable[
+    [Any, Iterable[Any], Sequence[CacheSetting]], Iterator[tuple[Any, list[np.ndarray]]]
+]
+"""`unigram_cache` of any scorer, or `neural_cache` of a `NeuralScorer`."""
 
 
 def unigram_cache(
-    scorer: TargetScorer, documents: Iterable[Scored], settings: Sequence[CacheSetting]
+    scorer: Scorer, documents: Iterable[Scored], settings: Sequence[CacheSetting]
 ) -> Iterator[tuple[Scored, list[np.ndarray]]]:
     """Scores documents like `Scorer.score`; each target has the nats [1 + G] under the model and
     under the unigram cache with each setting, whose s is above 0."""
@@ -124,16 +125,10 @@ def _urn(nll: np.ndarray, counts: np.ndarray, sizes: np.ndarray, strength: float
 
 
 def neural_cache(
-    model: DocumentModel,
-    params: Params,
-    batch_size: int,
-    documents: Iterable[Scored],
-    settings: Sequence[CacheSetting],
+    scorer: NeuralScorer, documents: Iterable[Scored], settings: Sequence[CacheSetting]
 ) -> Iterator[tuple[Scored, list[np.ndarray]]]:
-    """Scores documents like `unigram_cache`, for a model of the registry; memory has one window per
-    batch element. `Scorer` documents the arguments."""
-    functions = _functions(tuple(settings))
-    return Scorer(model, params, batch_size=batch_size, functions=functions).score(documents)
+    """Scores documents like `unigram_cache`; memory has one window per batch element."""
+    return scorer.computing(_functions(tuple(settings))).score(documents)
 
 
 class _Window(NamedTuple):
@@ -251,25 +246,16 @@ def _remember(
     )
 
 
-class CachedScorer:
+class CachedScorer(Scorer):
     """The mixture of a model and its cache as a scorer of the targets of the cache."""
 
-    context_order = None
-    objective = "words"
-
-    def __init__(
-        self,
-        cache: Cache,
-        setting: CacheSetting,
-        weight: float,
-        vocab_size: int,
-        first_word_end: int = FIRST_WORD,
-    ):
+    def __init__(self, cache: Cache, scorer: Scorer, setting: CacheSetting, weight: float):
         """The weight is l."""
-        self.vocab_size, self.first_word_end = vocab_size, first_word_end
-        self._cache, self._setting, self._weight = cache, setting, weight
+        self.vocab_size, self.first_word_end = scorer.vocab_size, scorer.first_word_end
+        self.params = scorer.params
+        self._cache, self._scorer, self._setting, self._weight = cache, scorer, setting, weight
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
-        """Scores documents like `Scorer.score`."""
-        for document, nll in self._cache(with_own_context(documents), [self._setting]):
+        scored = self._cache(self._scorer, with_own_context(documents), [self._setting])
+        for document, nll in scored:
             yield document, [interpolation.mixed_nll(self._weight, *pair.T[::-1]) for pair in nll]

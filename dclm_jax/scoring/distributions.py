@@ -25,16 +25,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from dclm_jax.errors import InputError
-from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.reading.likelihoods import block_measures
-from dclm_jax.scoring.scorer import (
-    BlockFunctions,
-    Scored,
-    Scorer,
-    first_pieces,
-    sentences_to_score,
-    sum_pieces,
-)
+from dclm_jax.scoring.neural import BlockFunctions, NeuralScorer
+from dclm_jax.scoring.scorer import Scored, first_pieces, sentences_to_score, sum_pieces
 
 SURPRISAL, DIVERGENCE = "surprisal", "divergence"
 WORD_MEASURES = (SURPRISAL, "entropy", "entropy_reduction", "rank", DIVERGENCE)
@@ -83,28 +76,24 @@ def measure_columns(measures: Sequence[str], *, no_context_too: bool) -> list[st
 
 
 def measure_documents(
-    model: DocumentModel,
-    params: Params,
-    documents: Iterable[Scored],
-    *,
-    no_context_too: bool,
-    batch_size: int = 32,
+    scorer: NeuralScorer, documents: Iterable[Scored], *, no_context_too: bool
 ) -> Iterator[tuple[Scored, list[Measured]]]:
     """All measures of documents, in the order of the documents and in one pass.
 
     Args:
-      model, params, batch_size: as for `Scorer`; the model predicts words.
+      scorer: a scorer of a model that predicts words.
+      documents: documents of ids, as for `Scorer.score`.
       no_context_too: whether to compute the measures of q, named NAME_no_context, and the
         divergence.
     """
+    model = scorer.model
     if model.objective != "words":
         raise InputError(
             f"{model.name} predicts bags of words and has no distribution of the next word; choose "
             "a model that predicts words, or only the measure surprisal"
         )
     differ, first_word_end = no_context_too and model.context_order != 0, model.first_word_end
-    scorer = Scorer(model, params, batch_size=batch_size, functions=_FUNCTIONS[differ])
-    for document, values in scorer.score(documents):
+    for document, values in scorer.computing(_FUNCTIONS[differ]).score(documents):
         sentences, first_scored = sentences_to_score(document)
         measured = []
         for number, values_NxX in enumerate(values, start=first_scored):

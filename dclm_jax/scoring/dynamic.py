@@ -29,7 +29,7 @@ from dclm_jax.nn.precision import compiled
 from dclm_jax.reading.blocks import Sentences, next_block
 from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, open_documents
-from dclm_jax.scoring.scorer import Scored, sentences_to_score, with_own_context
+from dclm_jax.scoring.scorer import Scored, Scorer, sentences_to_score, with_own_context
 
 EPSILON = 1.0
 """Damping relative to mean(sqrt(MS)); it bounds the update of parameters with a small MS."""
@@ -40,15 +40,12 @@ _MOST_NATS = 50.0
 exceeds it long before its negative log-likelihood is infinite."""
 
 
-class DynamicScorer:
-    """A model under dynamic evaluation, as an `IdScorer`.
+class DynamicScorer(Scorer):
+    """A model under dynamic evaluation, as a scorer of ids.
 
     Each process of a job scores all documents, one by one, on its first device. Memory holds about
     five copies of the parameters.
     """
-
-    context_order = None
-    objective = "words"
 
     def __init__(
         self,
@@ -69,7 +66,7 @@ class DynamicScorer:
         self.vocab_size, self.first_word_end = model.vocab_size, model.first_word_end
         self._open = compiled(open_documents, model, static=1)
         self._learn = compiled(_learn, model, donated=0)
-        self._name = name
+        self._name, self.params = name, params
         initial, scale = jax.device_put((params, root_mean_square), jax.local_devices()[0])
         counted = jax.tree.leaves(
             {name: leaf for name, leaf in scale.items() if name not in model.hashed}
@@ -78,7 +75,7 @@ class DynamicScorer:
         self._learning = _Learning(initial, scale, mean, rate, decay)
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
-        """Scores documents like `Scorer.score`.
+        """Scores documents in their order; see `Scorer.score`.
 
         Raises:
           DivergenceError: the mean over a sentence's targets exceeds 50 nats or is not a number.

@@ -16,7 +16,7 @@ from dclm_jax.data.datasets import Dataset
 from dclm_jax.data.documents import OnDocument
 from dclm_jax.errors import InputError
 from dclm_jax.scoring.perplexity import Perplexity, empty_sums
-from dclm_jax.scoring.scorer import Scored, TargetScorer, known_targets
+from dclm_jax.scoring.scorer import Scored, Scorer, known_targets
 
 
 class Mixture(NamedTuple):
@@ -33,10 +33,10 @@ class Mixture(NamedTuple):
     tuned_on: dict[str, Any]
 
 
-class MixedScorer:
-    """The mixture of two models as a `TargetScorer`."""
+class MixedScorer(Scorer):
+    """The mixture of two models as a scorer of targets."""
 
-    def __init__(self, first: TargetScorer, second: TargetScorer, weight: float):
+    def __init__(self, first: Scorer, second: Scorer, weight: float):
         """The models share one vocabulary; `weight` is the weight of the first model."""
         if not 0 <= weight <= 1:
             raise InputError(f"the weight of a mixture is {weight}; expected a number from 0 to 1")
@@ -47,13 +47,12 @@ class MixedScorer:
         self.context_order = None if None in orders else max(order or 0 for order in orders)
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
-        """Scores documents like `Scorer.score`."""
         for document, scores in _score_together(self._scorers, documents):
             yield document, list(map(self._mixture, *scores))
 
 
 def tune(
-    scorers: Sequence[TargetScorer],
+    scorers: Sequence[Scorer],
     dataset: Dataset,
     *,
     on_document: OnDocument = lambda done: None,
@@ -124,7 +123,7 @@ def best_weight(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _score_together(
-    scorers: Sequence[TargetScorer], documents: Iterable[Scored]
+    scorers: Sequence[Scorer], documents: Iterable[Scored]
 ) -> Iterator[tuple[Scored, list[list[np.ndarray]]]]:
     """Documents with their scores by each model. Documents that a scorer reads ahead are buffered
     for the other scorers, so that documents are read once."""

@@ -28,7 +28,7 @@ from dclm_jax.files import Count, Size, require_valid
 from dclm_jax.log import logger
 from dclm_jax.reading.blocks import Sentences
 from dclm_jax.scoring.distributions import OTHER_COLUMNS, Measured
-from dclm_jax.scoring.scorer import Continuation, SentenceScorer, sentences_to_score
+from dclm_jax.scoring.scorer import Continuation, Scorer, sentences_to_score
 
 Whole = TypeVar("Whole")
 """A document, all of whose sentences are scored."""
@@ -131,7 +131,7 @@ def _cell(document: Any, item: str) -> str | None:
 
 
 def in_other_contexts(
-    scorer: SentenceScorer,
+    scorer: Scorer,
     documents: Sequence[Whole],
     options: OtherContexts,
     pool: Sequence[Any] | None = None,

@@ -10,7 +10,7 @@ import numpy as np
 from dclm_jax.data.documents import OnDocument
 from dclm_jax.data.vocabulary import FIRST_WORD
 from dclm_jax.errors import InputError
-from dclm_jax.scoring.scorer import TargetScorer, known_targets
+from dclm_jax.scoring.scorer import Scorer, known_targets
 
 COUNTING_RULES = {
     "words": "END is predicted and counted, START never is",
@@ -190,7 +190,7 @@ class Perplexity:
 
 
 def perplexity_of(
-    scorer: TargetScorer,
+    scorer: Scorer,
     documents: Iterable[Any],
     *,
     on_document: OnDocument = lambda done: None,
@@ -204,7 +204,7 @@ def perplexity_of(
     return total
 
 
-def empty_sums(scorers: Sequence[TargetScorer]) -> Perplexity:
+def empty_sums(scorers: Sequence[Scorer]) -> Perplexity:
     """Empty sums for models with comparable perplexities."""
     first = scorers[0]
     if any(scorer.objective != first.objective for scorer in scorers):

@@ -35,8 +35,9 @@ from dclm_jax.log import job_logger, logger
 from dclm_jax.models.base import Params
 from dclm_jax.nn.precision import SCORING_PRECISION
 from dclm_jax.reading.likelihoods import earlier_sentences
+from dclm_jax.scoring.neural import NeuralScorer
 from dclm_jax.scoring.perplexity import Perplexity, perplexity_of
-from dclm_jax.scoring.scorer import Scorer, SummedScorer
+from dclm_jax.scoring.scorer import SummedScorer
 from dclm_jax.training.config import RunConfig
 from dclm_jax.training.interruption import interruption
 from dclm_jax.training.job import Job, open_job
@@ -295,9 +296,9 @@ class _Run:
         """
         job, progress, step = self._job, self.progress, self.step
         model = dataclasses.replace(job.model, matmul_precision=SCORING_PRECISION)
-        scorer = Scorer(model, params, batch_size=job.config.training.evaluation_batch_size)
-        summed = SummedScorer(scorer, model.first_word_end)
-        measured = perplexity_of(summed, documents_of(job.valid))
+        batch_size = job.config.training.evaluation_batch_size
+        scorer = SummedScorer(NeuralScorer(model, params, batch_size=batch_size))
+        measured = perplexity_of(scorer, documents_of(job.valid))
         perplexity, epoch = measured.perplexity, step / job.batches.steps_per_epoch
         if math.isnan(perplexity):
             raise self._divergence(step, "the validation loss is not a number")

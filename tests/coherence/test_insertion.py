@@ -6,7 +6,7 @@ import pytest
 from dclm_jax.coherence import scoring
 from dclm_jax.coherence.compare import Insert, compare_orders
 from dclm_jax.evaluation.permutations import Shuffle
-from dclm_jax.scoring.scorer import Scorer
+from dclm_jax.scoring.neural import NeuralScorer
 from tests.coherence.test_compare import FakeScorer, of_neighbours, order_blind, sentences
 from tests.exhaustive import pairs
 from tests.models.support import LANGUAGE_MODELS, VOCAB, random_params
@@ -15,7 +15,7 @@ from tests.rescoring.test_search import log_probs, reader
 
 def scorer(name):
     model = reader(name).model
-    return Scorer(model, random_params(model))
+    return NeuralScorer(model, random_params(model))
 
 
 def random_document(seed, count):

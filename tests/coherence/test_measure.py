@@ -1,10 +1,10 @@
-"""All tests of coherence of a model: `lm.coherence`, and what is asked for wrongly."""
+"""All tests of coherence of a model: `coherence`, and what is asked for wrongly."""
 
 import pytest
 
 from dclm_jax.coherence import measure
 from dclm_jax.coherence.compare import Fixed, Insert, compare_orders
-from dclm_jax.coherence.measure import CoherenceOptions, CoherenceResults
+from dclm_jax.coherence.measure import CoherenceOptions, CoherenceResults, coherence
 from dclm_jax.coherence.results import DocumentOutcome, OrderResult
 from dclm_jax.errors import InputError
 from tests.test_read_document import language_model
@@ -15,7 +15,7 @@ TEXTS = [["a cat sat .", "it slept .", "", "dogs bark ."], ["dogs bark .", "it s
 @pytest.mark.filterwarnings("ignore:sentences without words")
 def test_coherence_in_python(caplog):
     lm = language_model("ccdclm")
-    results = lm.coherence(TEXTS, permutations=4, extra_tests=["insertion", "blocks"])
+    results = coherence(lm, TEXTS, permutations=4, extra_tests=["insertion", "blocks"])
     documents = [lm.encode(text) for text in TEXTS]
     expected = compare_orders(lm.scorer, documents, Fixed(permutations=4)).result
     value = results.to_json()
@@ -33,7 +33,7 @@ def test_coherence_in_python(caplog):
 @pytest.mark.filterwarnings("ignore:sentences without words")
 def test_tables_name_the_kind_of_result_if_there_are_two(caplog):
     for kinds, names in (({"bootstrap": 3}, [" (bootstrap)", " (fixed)"]), ({}, [""])):
-        results = language_model("ccdclm").coherence(TEXTS, permutations=4, **kinds)
+        results = coherence(language_model("ccdclm"), TEXTS, permutations=4, **kinds)
         both = {"a": results, "b": results}
         rows = [line.split("  ")[0] for line in measure.accuracy_table(both)]
         expected = [f"permutations{name}" for name in names]

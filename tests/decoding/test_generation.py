@@ -17,8 +17,8 @@ from dclm_jax.decoding.choices import Decoding, Limits, Method, choose, random_k
 from dclm_jax.decoding.generation import generate, generate_many
 from dclm_jax.errors import InputError
 from dclm_jax.models.dclm import CCDCLM
-from dclm_jax.ngram import NGramScorer
 from dclm_jax.reading.reader import Reader
+from dclm_jax.scoring.ngrams import NGramScorer
 from tests.exhaustive import also, some
 from tests.models.support import (
     DOCUMENTS,

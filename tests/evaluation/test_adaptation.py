@@ -3,7 +3,6 @@
 import itertools
 import math
 import types
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.data.readers import read_documents
 from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.evaluation import adaptation
-from dclm_jax.evaluation.adaptation import Adaptation
+from dclm_jax.evaluation.adaptation import Adaptation, adapt
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.scoring import dynamic
 from dclm_jax.scoring.caches import CachedScorer, CacheSetting, neural_cache
@@ -41,17 +40,12 @@ def documents(texts) -> list:
 
 def test_given_settings_are_not_tuned(lm, documents):
     setting = {"weight": 0.3, "theta": 0.5, "window": 9, "strength": 5.0}
-    adapted = lm.adapt("cache", **setting)
+    adapted = adapt(lm, "cache", **setting)
     assert adapted.adaptation == Adaptation("cache", setting)
     assert str(adapted.adaptation) == "weight 0.3, theta 0.5, window 9, strength 5"
     assert adapted.adaptation.to_json() == {"adapt": "cache", "setting": setting}
-    model, params = lm.model, lm.params
-    assert model is not None and params is not None
-    cache = partial(neural_cache, model, params, 32)
-    scorer = CachedScorer(cache, CacheSetting(0.5, 9, 5.0), 0.3, lm.scorer.vocab_size)
-    expected = perplexity_of(
-        SummedScorer(scorer, 3), [lm.encode(document) for document in documents]
-    )
+    scorer = CachedScorer(neural_cache, lm.scorer.ids, CacheSetting(0.5, 9, 5.0), 0.3)
+    expected = perplexity_of(SummedScorer(scorer), [lm.encode(document) for document in documents])
     measured = adapted.perplexity(documents)
     assert measured.perplexity == pytest.approx(expected.perplexity, rel=1e-6)
     assert measured.characters and measured.own_oov_rate is not None
@@ -60,14 +54,14 @@ def test_given_settings_are_not_tuned(lm, documents):
     total = -math.fsum(score.log_prob for score in adapted.score(documents))
     assert total == pytest.approx(measured.nll, rel=1e-5)
     with pytest.raises(
-        InputError, match=r"ccdclm \+ \w+ is already adapted; adapt its attribute `base`"
+        InputError, match="--adapt=cache: ccdclm is already adapted; choose the model without"
     ):
-        adapted.adapt("cache")
+        adapt(adapted, "cache")
 
 
 def test_caches_are_tuned_to_the_best_weight_of_each_setting(lm, documents, monkeypatch):
     seen = []
-    adapted = lm.adapt("unigram", tune_on=documents, on_document=seen.append)
+    adapted = adapt(lm, "unigram", tune_on=documents, on_document=seen.append)
     assert seen == list(range(1, len(documents) + 1))
     trials = adapted.adaptation.trials
     strengths = adaptation.GRIDS["unigram"]["strength"]
@@ -82,7 +76,7 @@ def test_caches_are_tuned_to_the_best_weight_of_each_setting(lm, documents, monk
         weight, strength = trial["weight"], trial["strength"]
         of_weights = []
         for candidate in (weight, *np.linspace(0, 1, 11)):
-            mixed = lm.adapt("unigram", weight=candidate, strength=strength)
+            mixed = adapt(lm, "unigram", weight=candidate, strength=strength)
             of_weights.append(mixed.perplexity(documents).perplexity)
         assert trial["perplexity"] == pytest.approx(of_weights[0], rel=1e-6)
         assert trial["perplexity"] <= min(of_weights) * (1 + 1e-6)
@@ -91,7 +85,7 @@ def test_caches_are_tuned_to_the_best_weight_of_each_setting(lm, documents, monk
     assert value["tried"] == trials
 
     monkeypatch.setitem(adaptation.GRIDS, "cache", {"theta": (0.1, 0.2), "strength": (1.0, 2.0)})
-    adapted = lm.adapt("cache", tune_on=documents, weight=0.2, strength=3.0)
+    adapted = adapt(lm, "cache", tune_on=documents, weight=0.2, strength=3.0)
     settings = list(map(setting_of, adapted.adaptation.trials))
     fixed = {"weight": 0.2, "window": 2000, "strength": 3.0}
     assert sorted(settings, key=lambda setting: setting["theta"]) == [
@@ -102,7 +96,7 @@ def test_caches_are_tuned_to_the_best_weight_of_each_setting(lm, documents, monk
 def test_dynamic_evaluation_tries_rates_then_decays(lm, data, documents, monkeypatch):
     grid = {"rate": (0.0003, 0.003, 1e38), "decay": (0.0, 0.2)}
     monkeypatch.setitem(adaptation.GRIDS, "dynamic", grid)
-    adapted = lm.adapt("dynamic", tune_on=documents)
+    adapted = adapt(lm, "dynamic", tune_on=documents)
     *sound, diverged = adapted.adaptation.trials
     assert diverged == {"rate": 1e38, "decay": 0.0, "perplexity": math.inf}
     best = next(trial["rate"] for trial in sound if trial["decay"] == 0)
@@ -111,7 +105,7 @@ def test_dynamic_evaluation_tries_rates_then_decays(lm, data, documents, monkeyp
     perplexities = [trial["perplexity"] for trial in sound]
     assert perplexities == sorted(perplexities)
     assert adapted.adaptation.setting == setting_of(sound[0])
-    expected = lm.adapt("dynamic", **adapted.adaptation.setting).perplexity(documents)
+    expected = adapt(lm, "dynamic", **adapted.adaptation.setting).perplexity(documents)
     assert perplexities[0] == expected.perplexity == adapted.perplexity(documents).perplexity
 
     # The scale is that of the training text, in an order drawn once.
@@ -122,18 +116,18 @@ def test_dynamic_evaluation_tries_rates_then_decays(lm, data, documents, monkeyp
     scale = dynamic.root_mean_square(model, params, map(training.document, order))
     rate, decay = sound[0]["rate"], sound[0]["decay"]
     scorer = dynamic.DynamicScorer(model, params, scale, rate, decay)
-    measured = perplexity_of(SummedScorer(scorer, 3), map(lm.encode, documents))
+    measured = perplexity_of(SummedScorer(scorer), map(lm.encode, documents))
     assert measured.perplexity == expected.perplexity
 
-    decays = lm.adapt("dynamic", tune_on=documents, rate=0.003).adaptation.trials
+    decays = adapt(lm, "dynamic", tune_on=documents, rate=0.003).adaptation.trials
     assert {(trial["rate"], trial["decay"]) for trial in decays} == {(0.003, 0.0), (0.003, 0.2)}
-    rates = lm.adapt("dynamic", tune_on=documents, decay=0.2).adaptation.trials
+    rates = adapt(lm, "dynamic", tune_on=documents, decay=0.2).adaptation.trials
     assert {(trial["rate"], trial["decay"]) for trial in rates} == {
         (rate, 0.2) for rate in grid["rate"]
     }
-    message = rf"^{lm.name} \+ dynamic \(tuning\) diverged: sentence"
+    message = rf"^{lm.facts.name} \+ dynamic \(tuning\) diverged: sentence"
     with pytest.raises(DivergenceError, match=message):
-        lm.adapt("dynamic", tune_on=documents, rate=1e38)
+        adapt(lm, "dynamic", tune_on=documents, rate=1e38)
 
 
 def test_the_text_that_scales_dynamic_evaluation_is_known_by_its_checksum(lm, texts, tmp_path):
@@ -142,17 +136,17 @@ def test_the_text_that_scales_dynamic_evaluation_is_known_by_its_checksum(lm, te
     options = PrepareOptions(vocabulary=tmp_path / "vocabulary")
     prepare({"train": tmp_path / "train"}, tmp_path / "other", options=options)
     default, again, other = (
-        lm.adapt("dynamic", rate=0.001, decay=0.0, data=directory).adaptation.training_text
-        for directory in (None, lm.config["data"]["directory"], str(tmp_path / "other"))
+        adapt(lm, "dynamic", rate=0.001, decay=0.0, data=directory).adaptation.training_text
+        for directory in (None, lm.facts.config["data"]["directory"], str(tmp_path / "other"))
     )
     assert default == again != other and len(other) == len(default) == 64
-    assert lm.adapt("unigram", weight=0.1, strength=1.0).adaptation.training_text == ""
+    assert adapt(lm, "unigram", weight=0.1, strength=1.0).adaptation.training_text == ""
 
 
 def test_dynamic_evaluation_is_tuned_on_the_first_documents(lm, documents, monkeypatch):
     monkeypatch.setattr(adaptation, "TUNING_TARGETS", 20)
     seen = []
-    lm.adapt("dynamic", tune_on=iter(documents), rate=0.001, on_document=seen.append)
+    adapt(lm, "dynamic", tune_on=iter(documents), rate=0.001, on_document=seen.append)
     targets = itertools.accumulate(
         sum(len(words) + 1 for words in document.sentences) for document in documents
     )
@@ -190,13 +184,13 @@ def test_dynamic_evaluation_is_tuned_on_the_first_documents(lm, documents, monke
 )
 def test_settings_that_are_none(kind, setting, expected):
     with pytest.raises(InputError) as refused:
-        language_model("rnnlm").adapt(kind, **setting)
+        adapt(language_model("rnnlm"), kind, **setting)
     assert expected in str(refused.value)
 
 
 def test_there_must_be_text_to_tune_on():
     with pytest.raises(InputError, match="no sentence to tune the cache on; choose documents"):
-        language_model("rnnlm").adapt("unigram", tune_on=[])
+        adapt(language_model("rnnlm"), "unigram", tune_on=[])
 
 
 @pytest.mark.parametrize(
@@ -204,7 +198,10 @@ def test_there_must_be_text_to_tune_on():
     [
         (language_model("rnnlm"), ("cache", "unigram", "dynamic"), ""),
         (
-            types.SimpleNamespace(neural=None, scorer=types.SimpleNamespace(objective="words")),
+            types.SimpleNamespace(
+                adaptation=None,
+                scorer=types.SimpleNamespace(objective="words"),
+            ),
             ("unigram",),
             "has no hidden states and gradients; use --adapt=unigram",
         ),

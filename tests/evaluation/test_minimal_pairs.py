@@ -13,9 +13,10 @@ from dclm_jax.evaluation.minimal_pairs import (
     PER_TARGET,
     TOTAL,
     Choice,
+    _outcomes,
     accuracies,
     accuracy_differences,
-    outcomes,
+    minimal_pairs,
 )
 from dclm_jax.mixture import mix
 from dclm_jax.scoring.scorer import Continuation
@@ -53,14 +54,14 @@ def test_nats_of_alternatives_are_summed_in_float64():
     """In float32 both sums are 2^24."""
     nats = [np.array([2**24, 1, 1], np.float32), np.array([2**24, 0, 0], np.float32)]
     request = Continuation([np.array([5, 6])], 1, Choice(["a b", "a c"]))
-    (outcome,) = outcomes(fake_scorer([[nll] for nll in nats]), [request] * 2)
+    (outcome,) = _outcomes(fake_scorer([[nll] for nll in nats]), [request] * 2)
     assert outcome.log_probs == [-(2**24) - 2, -(2**24)]
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_outcomes_equal_every_sentence_scored_by_itself(name):
     lm = language_model(name)
-    for outcome, (alternatives, context, *_) in zip(lm.minimal_pairs(PAIRS), PAIRS, strict=True):
+    for outcome, (alternatives, context, *_) in zip(minimal_pairs(lm, PAIRS), PAIRS, strict=True):
         expected = [log_prob(lm, context, sentence) for sentence in alternatives]
         np.testing.assert_allclose(outcome.log_probs, expected, rtol=1e-4)
         targets = [len(sentence.split()) + (name != "rnnslm") for sentence in alternatives]
@@ -78,7 +79,7 @@ def test_outcomes_equal_every_sentence_scored_by_itself(name):
 def test_alternatives_of_several_sentences(name):
     lm, context = language_model(name), ["the cat sat .", "it slept ."]
     several = [["dogs", "bark", "."], ["it", "sat"]], [["dogs"], ["unheard", "unseen"], ["it"]]
-    (outcome,) = lm.minimal_pairs([Choice([*several, "it sat"], context)])
+    (outcome,) = minimal_pairs(lm, [Choice([*several, "it sat"], context)])
     for index, sentences in enumerate(several):
         texts = [*context, *map(" ".join, sentences)]
         expected = [log_prob(lm, texts[:at], texts[at]) for at in range(2, len(texts))]
@@ -88,15 +89,15 @@ def test_alternatives_of_several_sentences(name):
     np.testing.assert_allclose(outcome.log_probs[2], log_prob(lm, context, "it sat"), rtol=1e-4)
     assert outcome.oov == [0, 2, 0]
     # A boundary between sentences is a difference.
-    (outcome,) = lm.minimal_pairs([[[["it"], ["sat"]], [["it", "sat"]]]])
+    (outcome,) = minimal_pairs(lm, [[[["it"], ["sat"]], [["it", "sat"]]]])
     assert not np.isnan(outcome.correct[TOTAL])
 
 
 def test_plain_lists_are_choices():
     lm = language_model("ccdclm")
     choices = [pair for pair in PAIRS if not pair.context]
-    plain = lm.minimal_pairs([choice.alternatives for choice in choices])
-    for outcome, expected in zip(plain, lm.minimal_pairs(choices), strict=True):
+    plain = minimal_pairs(lm, [choice.alternatives for choice in choices])
+    for outcome, expected in zip(plain, minimal_pairs(lm, choices), strict=True):
         assert outcome.log_probs == expected.log_probs
 
 
@@ -117,14 +118,14 @@ def test_ties_count_a_share(log_probs, total, per_target):
     choice = Choice(["right", *"abc"][: len(ids)])
     requests = [Continuation([words], owner=choice) for words in ids]
     nll = [[np.array([0.0] * len(words) + [-x])] for words, x in zip(ids, log_probs, strict=True)]
-    (outcome,) = outcomes(fake_scorer(nll), requests)
+    (outcome,) = _outcomes(fake_scorer(nll), requests)
     assert outcome.log_probs == list(log_probs)
     assert outcome.correct == {TOTAL: float(total), PER_TARGET: float(per_target)}
 
 
 def test_accuracies_of_groups_and_of_all_pairs():
     lm, other = language_model("adclm"), language_model("rnnlm")
-    runs = [[*model.minimal_pairs(PAIRS)] for model in (lm, other)]
+    runs = [[*minimal_pairs(model, PAIRS)] for model in (lm, other)]
     measured = accuracies(runs, ["kind"])
     keys = [(accuracy.cells, accuracy.without_oov, accuracy.criterion) for accuracy in measured]
     groups = [(cells, without) for cells in (("a",), ("b",), ("c",)) for without in (False, True)]
@@ -171,7 +172,7 @@ def test_accuracies_of_groups_and_of_all_pairs():
 )
 def test_pairs_that_leave_no_choice_are_refused(pairs, message):
     with pytest.raises(InputError, match=re.escape(message)):
-        accuracies([[*language_model("rnnlm").minimal_pairs(pairs)]])
+        accuracies([[*minimal_pairs(language_model("rnnlm"), pairs)]])
 
 
 def test_accuracies_need_pairs():
@@ -185,8 +186,8 @@ def test_columns_and_models():
     with pytest.raises(
         InputError, match="^a pair: --by names 'field', which is no column .* 'kind'$"
     ):
-        accuracies([[*lm.minimal_pairs(PAIRS)]], ["field"])
+        accuracies([[*minimal_pairs(lm, PAIRS)]], ["field"])
     mixture = mix(lm, language_model("adclm"), 0.0)
-    mixed, of_adclm = mixture.minimal_pairs(PAIRS), language_model("adclm").minimal_pairs(PAIRS)
+    mixed, of_adclm = minimal_pairs(mixture, PAIRS), minimal_pairs(language_model("adclm"), PAIRS)
     for outcome, expected in zip(mixed, of_adclm, strict=True):
         np.testing.assert_allclose(outcome.log_probs, expected.log_probs, rtol=1e-5)

@@ -29,14 +29,14 @@ def split(documents=DOCUMENTS) -> Dataset:
 def model(workdir, parameter=0.0, scorer=None, precision="highest") -> Any:
     return types.SimpleNamespace(
         label=str(workdir),
-        workdir=str(workdir),
+        facts=types.SimpleNamespace(workdir=str(workdir), matmul_precision=precision),
         fingerprint=str(parameter),
         parameter=parameter,
-        matmul_precision=precision,
         adaptation=None,
+        reads_source=False,
         vocabulary=types.SimpleNamespace(fingerprint="vocabulary"),
         scorer=scorer or Neighbours(),
-        with_training_oov=lambda sums: sums,
+        described=lambda sums, dataset: sums,
     )
 
 

@@ -6,7 +6,8 @@ import pytest
 
 import dclm_jax
 from dclm_jax.data.datasets import open_split
-from dclm_jax.text_scorer import TextScorer
+from dclm_jax.evaluation.adaptation import adapt
+from dclm_jax.language_model import LanguageModel
 from tests.launch.support import TOLERANCE, fingerprint, launch, refuse
 
 
@@ -14,7 +15,7 @@ def evaluate(*flags: str):
     return json.loads(launch("evaluate", *flags, "--metrics=-").stdout)
 
 
-def perplexity(space, lm: TextScorer) -> float:
+def perplexity(space, lm: LanguageModel) -> float:
     return lm.perplexity(open_split(lm.vocabulary, space.corpus, "test")).perplexity
 
 
@@ -31,7 +32,7 @@ def test_three_ways_to_adapt_two_runs(space):
         flags += [f"--{kind}_{name}={number}" for name, number in settings[kind].items()]
     for run, result in zip(runs.values(), evaluate(*flags)["runs"], strict=True):
         for adapted, (kind, setting) in zip(result["adapted"], settings.items(), strict=True):
-            expected = perplexity(space, dclm_jax.restore(run).adapt(kind, **setting))
+            expected = perplexity(space, adapt(dclm_jax.restore(run), kind, **setting))
             assert adapted["perplexity"] == pytest.approx(expected, rel=TOLERANCE)
             assert adapted["perplexity"] != result["perplexity"]
             assert (adapted["adapt"], adapted["setting"]) == (kind, setting)
@@ -55,7 +56,7 @@ def test_numbers_without_a_flag_are_tuned_on_the_validation_split(space, tmp_pat
     (adapted,) = result["adapted"]
     assert (adapted["tuning"]["data"], adapted["tuning"]["split"]) == (str(space.corpus), "valid")
     lm = dclm_jax.restore(space.run)
-    tuned = lm.adapt("unigram", tune_on=open_split(lm.vocabulary, space.corpus, "valid"))
+    tuned = adapt(lm, "unigram", tune_on=open_split(lm.vocabulary, space.corpus, "valid"))
     assert tuned.adaptation is not None
     for tried, trial in zip(adapted["tuning"]["tried"], tuned.adaptation.trials, strict=True):
         assert tried["strength"] == trial["strength"]

@@ -98,8 +98,8 @@ def test_a_neural_model_in_python_has_its_functions_and_parameters(space):
     run = restore_run(space.run)
     assert lm.model == dataclasses.replace(run.model, matmul_precision="highest")
     jax.tree.map(np.testing.assert_array_equal, lm.params, run.params)
-    assert lm.num_parameters == sum(leaf.size for leaf in jax.tree.leaves(run.params))
-    size = f"{lm.num_parameters:,} parameters"
+    assert lm.facts.num_parameters == sum(leaf.size for leaf in jax.tree.leaves(run.params))
+    size = f"{lm.facts.num_parameters:,} parameters"
     assert lm.summary == f"ccdclm, {size}, step {run.step}, matmul precision highest"
     # Made when it is first asked for, and once: it holds copies of the parameters.
     assert "scorer" not in vars(lm)

@@ -146,7 +146,7 @@ def test_two_runs_mixed(space, tagged, tmp_path, is_text):
     first, second = map(dclm_jax.restore, (space.run, space.rnnlm))
     mixture = dclm_jax.mix(first, second, tune_on=documents["valid"])
     weight = result["mixture"]["weight"]
-    assert weight == pytest.approx(mixture.config["weight"], abs=1e-4)
+    assert weight == pytest.approx(mixture.facts.config["weight"], abs=1e-4)
     for split, value in (("valid", result["tuning"]), ("test", result)):
         measured = [lm.perplexity(documents[split]) for lm in (first, second, mixture)]
         for run, expected in zip((*value["runs"], value["mixture"]), measured, strict=True):

@@ -15,6 +15,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation.minimal_pairs import (
     Choice,
     accuracies,
+    minimal_pairs,
     read_alternatives,
     require_free_columns,
 )
@@ -44,7 +45,7 @@ def table_of(text: str) -> list[dict[str, str]]:
 
 def outcomes_of(run, **options):
     choices = [Choice([row["sentence_good"], row["sentence_bad"]]) for row in [*ROWS, UNKNOWN]]
-    return [*dclm_jax.restore(run).minimal_pairs(choices, **options)]
+    return [*minimal_pairs(dclm_jax.restore(run), choices, **options)]
 
 
 def test_pairs_in_every_form_agree_with_python(space, blimp, tmp_path):

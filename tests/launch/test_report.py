@@ -7,10 +7,11 @@ import shutil
 import pytest
 
 import dclm_jax
+from dclm_jax.coherence.measure import coherence
 from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.datasets import open_split
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.adaptation import Tuning
+from dclm_jax.evaluation.adaptation import Tuning, adapt
 from dclm_jax.evaluation.results import Results
 from dclm_jax.report import results
 from tests.launch.support import copy_run, launch
@@ -80,7 +81,8 @@ def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
     alone = json.loads(launch("coherence", f"--workdir={run}", *orders).stdout)["mean"]
     ccdclm, lm = rows[1]["runs"][0], dclm_jax.restore(run)
     unigram = ccdclm["adapted"]["unigram"]
-    adapted = lm.adapt("unigram", **unigram["setting"]).coherence(
+    adapted = coherence(
+        adapt(lm, "unigram", **unigram["setting"]),
         open_split(lm.vocabulary, space.corpus, "test"),
         permutations=0,
         bootstrap=20,

@@ -55,7 +55,7 @@ def test_a_list_is_rescored_as_in_python_and_measured(space, lists, tmp_path):
     assert value["rows"]["oracle"]["right"] == 1 and value["rows"]["oracle"]["wer"]["value"] == 0
 
     models = [dclm_jax.restore(space.run), dclm_jax.restore(space.rnnlm)]
-    readers = {lm.name: lm.reader for lm in models}
+    readers = {lm.facts.name: lm.reader for lm in models}
     nbest_list = nbest.read_nbest(str(path))
     division = nbest.read_division(str(lists / "documents.txt"), nbest_list)
     rescorer = Rescorer(readers, models[0].encoder(), nbest_list, division)

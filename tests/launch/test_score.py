@@ -278,7 +278,7 @@ def test_a_condition_missing_from_the_columns_of_a_document_is_named(raw):
 
 def test_only_surprisals_are_computed_as_before(space, text, monkeypatch):
     """Without other measures nothing else is computed, and no bit of a surprisal differs."""
-    monkeypatch.setattr("dclm_jax.language_model.distributions.measure_documents", None)
+    monkeypatch.setattr("dclm_jax.language_model.measure_documents", None)
     flags = [f"--workdir={space.run}", f"--input={text}", "--no_context_too"]
     assert scored(*flags) == scored(*flags, "--measures=surprisal")
 

@@ -126,7 +126,8 @@ def test_a_label_that_the_font_lacks_is_drawn_without_a_warning(tmp_path):
 def measured(label, model, context_sentences, perplexity):
     """The label of a run, its model and its perplexity."""
     config = {"model": {"context_sentences": context_sentences}}
-    lm: Any = types.SimpleNamespace(name=model, adaptation=None, config=config)
+    facts = types.SimpleNamespace(name=model, config=config)
+    lm: Any = types.SimpleNamespace(facts=facts, adaptation=None)
     return label, lm, perplexity
 
 

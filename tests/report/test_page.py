@@ -65,7 +65,7 @@ def test_examples_are_the_first_documents_with_two_or_more_sentences():
         types.SimpleNamespace(
             vocabulary=types.SimpleNamespace(decode=lambda ids: list(map(str, ids))),
             score=lambda documents, **kinds: requested.append(kinds) or iter(documents),
-            workdir=row.facts.workdir,
+            facts=types.SimpleNamespace(workdir=row.facts.workdir),
         )
         for row in all_rows
     ]

@@ -13,14 +13,17 @@ from dclm_jax.report.results import Forecast, facts_of
 
 def model(workdir) -> Any:
     return types.SimpleNamespace(
-        workdir=str(workdir),
-        config={"model": {"name": "neighbours"}, "data": {"directory": "corpus"}},
-        num_parameters=1,
+        facts=types.SimpleNamespace(
+            workdir=str(workdir),
+            config={"model": {"name": "neighbours"}, "data": {"directory": "corpus"}},
+            num_parameters=1,
+            text=types.SimpleNamespace(unknown_rates={"test": 0.1}),
+            step=20,
+            matmul_precision="highest",
+        ),
+        reads_source=False,
         vocabulary=types.SimpleNamespace(has_pieces=False),
         scorer=types.SimpleNamespace(objective="words", context_order=None),
-        text=types.SimpleNamespace(unknown_rates={"test": 0.1}),
-        step=20,
-        matmul_precision="highest",
     )
 
 

@@ -10,11 +10,11 @@ from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.encoding import Encoder
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.errors import InputError
-from dclm_jax.ngram import NGramScorer
 from dclm_jax.reading.reader import Reader
 from dclm_jax.rescoring import search as module
 from dclm_jax.rescoring.nbest import NBestList, Segment
 from dclm_jax.rescoring.search import Rescorer, search
+from dclm_jax.scoring.ngrams import NGramScorer
 from tests.exhaustive import some
 from tests.models.support import LANGUAGE_MODELS, VOCAB, pack, random_params, scores, small_model
 

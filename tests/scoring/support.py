@@ -6,14 +6,13 @@ from typing import Any
 import numpy as np
 
 from dclm_jax.data.vocabulary import END
-from dclm_jax.scoring.scorer import sentences_to_score
+from dclm_jax.scoring.scorer import Scorer, sentences_to_score
 
 
-class FakeScorer:
+class FakeScorer(Scorer):
     """-log P of a word, and of END, is that of a table; reads `window` documents ahead."""
 
     context_order = 0
-    objective = "words"
     first_word_end = 3
 
     def __init__(self, table: Any, window: int = 1):

@@ -17,8 +17,9 @@ from dclm_jax.scoring.caches import (
     neural_cache,
     unigram_cache,
 )
+from dclm_jax.scoring.neural import NeuralScorer
 from dclm_jax.scoring.perplexity import perplexity_of
-from dclm_jax.scoring.scorer import Continuation, Scorer, SummedScorer
+from dclm_jax.scoring.scorer import Continuation, SummedScorer
 from tests import oracles
 from tests.exhaustive import also
 from tests.models.support import LANGUAGE_MODELS, VOCAB, random_params, simple_model
@@ -98,8 +99,8 @@ def test_both_caches_equal_loops_over_targets(name, x64, monkeypatch):
     monkeypatch.setattr(caches, "_PIECE", 4)
     model = simple_model(name)
     params = random_params(model)
-    neural = partial(neural_cache, model, params, 2)
-    unigram = partial(unigram_cache, Scorer(model, params, batch_size=2))
+    neural = partial(neural_cache, NeuralScorer(model, params, batch_size=2))
+    unigram = partial(unigram_cache, NeuralScorer(model, params, batch_size=2))
     nll_of_caches = zip(candidates(neural, NEURAL), candidates(unigram, UNIGRAM), strict=True)
     for document, (of_neural, of_unigram) in zip(documents(), nll_of_caches, strict=True):
         if not document:
@@ -121,14 +122,13 @@ class Small:
     def __init__(self):
         self.model = simple_model("ccdclm")
         self.params = random_params(self.model)
-        self.scorer = Scorer(self.model, self.params)
+        self.scorer = NeuralScorer(self.model, self.params)
 
     def scorers(self, batch_size: int = 4) -> list[CachedScorer]:
-        neural = partial(neural_cache, self.model, self.params, batch_size)
-        unigram = partial(unigram_cache, Scorer(self.model, self.params, batch_size=batch_size))
+        scorer = NeuralScorer(self.model, self.params, batch_size=batch_size)
         return [
-            CachedScorer(neural, CacheSetting(0.5, 12, 2.0), 0.3, VOCAB),
-            CachedScorer(unigram, CacheSetting(strength=3.0), 0.3, VOCAB),
+            CachedScorer(neural_cache, scorer, CacheSetting(0.5, 12, 2.0), 0.3),
+            CachedScorer(unigram_cache, scorer, CacheSetting(strength=3.0), 0.3),
         ]
 
 
@@ -145,7 +145,7 @@ def scores(scorer: Any, asked: Any = None) -> list[list[np.ndarray]]:
 def test_a_mixture_of_model_and_cache_is_one_more_scorer(small, kind):
     scorer = small.scorers()[kind]
     cache, settings = (
-        (partial(neural_cache, small.model, small.params, 4), [CacheSetting(0.5, 12, 2.0)]),
+        (partial(neural_cache, small.scorer), [CacheSetting(0.5, 12, 2.0)]),
         (partial(unigram_cache, small.scorer), [CacheSetting(strength=3.0)]),
     )[kind]
     expected = [
@@ -155,7 +155,7 @@ def test_a_mixture_of_model_and_cache_is_one_more_scorer(small, kind):
     nll_of_documents = scores(scorer)
     for nll, flat in zip(nll_of_documents, expected, strict=True):
         np.testing.assert_allclose(np.concatenate([np.zeros(0), *nll]), flat, rtol=1e-5)
-    measured = perplexity_of(SummedScorer(scorer, 3), documents())
+    measured = perplexity_of(SummedScorer(scorer), documents())
     targets = sum(len(words) + 1 for document in documents() for words in document)
     assert measured.tokens == targets and measured.vocabulary_size == VOCAB
     assert measured.perplexity == pytest.approx(
@@ -209,7 +209,7 @@ def test_the_unigram_cache_alone_scores_exactly_half(small):
     base = FakeScorer(-np.log(np.random.default_rng(0).dirichlet(np.ones(VOCAB))))
     strength = 7.3
     setting = CacheSetting(strength=strength)
-    alone = CachedScorer(partial(unigram_cache, base), setting, 1.0, VOCAB)
+    alone = CachedScorer(unigram_cache, base, setting, 1.0)
     for document, nll in alone.score(many_documents()):
         targets = np.concatenate([np.append(ids, 1) for ids in document])
         log_prob = math.lgamma(strength) - math.lgamma(strength + len(targets))
@@ -221,7 +221,7 @@ def test_the_unigram_cache_alone_scores_exactly_half(small):
     assert (measured.mean, measured.sd) == (0.5, 0.0)
     # Mixed with the model, or over one that reads the words before, order makes a difference.
     for scorer in (
-        CachedScorer(partial(unigram_cache, base), setting, 0.5, VOCAB),
-        CachedScorer(partial(unigram_cache, small.scorer), setting, 1.0, VOCAB),
+        CachedScorer(unigram_cache, base, setting, 0.5),
+        CachedScorer(unigram_cache, small.scorer, setting, 1.0),
     ):
         assert compare_orders(scorer, many_documents(), Fixed(permutations=2)).result.mean != 0.5

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.errors import InputError
+from dclm_jax.evaluation.adaptation import adapt
 from dclm_jax.mixture import mix
 from dclm_jax.nn.logits import OutputInputs
 from dclm_jax.nn.plan import CPU
@@ -16,6 +17,7 @@ from dclm_jax.nn.softmax import token_measures
 from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import block_measures
 from dclm_jax.scoring import distributions
+from dclm_jax.scoring.neural import NeuralScorer
 from dclm_jax.scoring.scorer import Continuation
 from tests import oracles
 from tests.exhaustive import also
@@ -92,7 +94,7 @@ def test_documents_have_the_measures_of_their_sentences(name):
     params = random_params(model)
     documents = [[np.array(words) for words in document] for document in DOCUMENTS]
     scored = distributions.measure_documents(
-        model, params, documents, no_context_too=True, batch_size=2
+        NeuralScorer(model, params, batch_size=2), documents, no_context_too=True
     )
     for (document, sentences), ids in zip(scored, DOCUMENTS, strict=True):
         assert [len(sentence) for sentence in sentences] == [10] * len(document)
@@ -107,13 +109,14 @@ def test_documents_have_the_measures_of_their_sentences(name):
             if t == 0 or model.context_order == 0:
                 assert not sentence["divergence"].any()
                 assert sentence["entropy_no_context"].tolist() == sentence["entropy"].tolist()
-    whole = [*distributions.measure_documents(model, params, documents, no_context_too=False)]
+    scorer = NeuralScorer(model, params)
+    whole = [*distributions.measure_documents(scorer, documents, no_context_too=False)]
     names = {*distributions.WORD_MEASURES, "greatest_rank"} - {"divergence"}
     assert set(whole[0][1][0]) == names
     # Of a continuation the last sentence is measured, which may be the first of its document.
     for document, ids in zip(documents, DOCUMENTS, strict=True):
         request = [Continuation(document)]
-        scored = distributions.measure_documents(model, params, request, no_context_too=True)
+        scored = distributions.measure_documents(scorer, request, no_context_too=True)
         ((_, [last]),) = scored
         by_hand = expected(model, params, ids)[-1]
         np.testing.assert_allclose(last["divergence"], by_hand["divergence"], rtol=1e-4, atol=2e-5)
@@ -195,7 +198,7 @@ def test_the_table_has_a_column_per_measure(warns):
 
 
 MIXTURE = mix(language_model("rnnlm"), language_model("adclm"), 0.5)
-ADAPTED = language_model("adclm").adapt("unigram", weight=0.1, strength=30)
+ADAPTED = adapt(language_model("adclm"), "unigram", weight=0.1, strength=30)
 
 
 @pytest.mark.parametrize(

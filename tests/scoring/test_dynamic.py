@@ -11,7 +11,8 @@ from dclm_jax.coherence.compare import Fixed, compare_orders
 from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.scoring import dynamic
 from dclm_jax.scoring.dynamic import DynamicScorer, root_mean_square
-from dclm_jax.scoring.scorer import Continuation, Scorer
+from dclm_jax.scoring.neural import NeuralScorer
+from dclm_jax.scoring.scorer import Continuation
 from tests import oracles
 from tests.exhaustive import also
 from tests.models.support import random_params, simple_model
@@ -147,7 +148,7 @@ def test_every_document_begins_with_the_parameters_of_training(small):
     # What comes later changes nothing before; what was said before does.
     (changed,) = scores(small.scorer(), [[*first[:-1], first[-1][::-1] % 4 + 2]])
     assert_equal(changed[:-1], together[0][:-1])
-    (plain_scores,) = scores(Scorer(small.model, small.params), [first])
+    (plain_scores,) = scores(NeuralScorer(small.model, small.params), [first])
     np.testing.assert_allclose(together[0][0], plain_scores[0], rtol=1e-6)
     assert not np.allclose(together[0][1], plain_scores[1], rtol=1e-4)
     (unchanged,) = scores(small.scorer(rate=0.0), [first])

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from dclm_jax.scoring.scorer import Scorer, with_no_context
+from dclm_jax.scoring.neural import NeuralScorer
+from dclm_jax.scoring.scorer import with_no_context
 from tests.exhaustive import some
 from tests.models.support import LANGUAGE_MODELS, random_params, simple_model
 
@@ -26,7 +27,7 @@ DOCUMENTS = [
 @pytest.mark.parametrize("name", some(USUAL, all=LANGUAGE_MODELS))
 def test_alone_is_scored_as_a_document_of_one_sentence(name):
     model = simple_model(name)
-    scorer = Scorer(model, random_params(model))
+    scorer = NeuralScorer(model, random_params(model))
     differ = []
     for (document, nll, alone), (_, expected) in zip(
         with_no_context(scorer, iter(DOCUMENTS)), scorer.score(DOCUMENTS), strict=True
@@ -56,6 +57,6 @@ def test_windows_of_documents_are_bounded():
             yield ids((6,))
 
     model = simple_model("ccdclm")
-    next(with_no_context(Scorer(model, random_params(model), batch_size=2), documents()))
+    next(with_no_context(NeuralScorer(model, random_params(model), batch_size=2), documents()))
     # A window of the scorer has 16 documents.
     assert read == 15

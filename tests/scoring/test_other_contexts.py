@@ -1,7 +1,5 @@
 """Scores in the contexts of other documents, against documents that are put together by hand."""
 
-import types
-
 import numpy as np
 import pytest
 
@@ -11,8 +9,9 @@ from dclm_jax.data.encoding import Encoded
 from dclm_jax.data.prepare import prepare
 from dclm_jax.errors import InputError
 from dclm_jax.scoring.caches import CachedScorer, CacheSetting, unigram_cache
+from dclm_jax.scoring.neural import NeuralScorer, _Request
 from dclm_jax.scoring.other_contexts import OtherContexts, has_others, in_other_contexts
-from dclm_jax.scoring.scorer import Continuation, Scorer, _Request
+from dclm_jax.scoring.scorer import Continuation
 from dclm_jax.training.config import default_config
 from dclm_jax.training.loop import train
 from tests.exhaustive import also
@@ -48,7 +47,7 @@ def by_hand(scorer, documents, index, pool):
 def test_means_are_those_of_documents_put_together_by_hand(name):
     """All other documents are drawn, so that the order of draws has no effect."""
     model, params = make_model(name)
-    scorer, documents = Scorer(model, params, batch_size=4), make_documents()
+    scorer, documents = NeuralScorer(model, params, batch_size=4), make_documents()
     scored = list(in_other_contexts(scorer, documents, OtherContexts(99)))
     assert [document for document, _ in scored] == documents
     differ = 0
@@ -65,7 +64,7 @@ def test_means_are_those_of_documents_put_together_by_hand(name):
 
 def test_other_text_gives_contexts_and_numbers_and_seeds_choose_from_it():
     model, params = make_model("ccdclm")
-    scorer, documents = Scorer(model, params), make_documents()
+    scorer, documents = NeuralScorer(model, params), make_documents()
     pool = [make_document(np.random.default_rng(seed), [seed + 1] * 4) for seed in range(9)]
     each = by_hand(scorer, documents, 2, pool)
 
@@ -96,7 +95,7 @@ def test_other_text_gives_contexts_and_numbers_and_seeds_choose_from_it():
 
 def test_conditions_with_one_target_have_equal_choices_wherever_they_are():
     model, params = make_model("ccdclm")
-    scorer, rng = Scorer(model, params), np.random.default_rng(3)
+    scorer, rng = NeuralScorer(model, params), np.random.default_rng(3)
     target, other_target, *firsts = make_document(rng, [4, 5, *[3] * 9])
     pool = [[first] for first in firsts[:7]]
     a, b, c = [firsts[7], target], [firsts[8], target], [firsts[7], other_target]
@@ -114,7 +113,7 @@ def test_conditions_with_one_target_have_equal_choices_wherever_they_are():
 def test_a_document_with_the_same_first_sentence_or_item_gives_no_context(caplog):
     """Not to the other one, and not as what follows a shorter document."""
     model, params = make_model("ccdclm")
-    scorer, rng = Scorer(model, params), np.random.default_rng(1)
+    scorer, rng = NeuralScorer(model, params), np.random.default_rng(1)
     first, *others = make_document(rng, [3, 4, 5, 6, 2, 7])
     documents = [[first, others[0]], [others[1]], [first, *others[2:4]], [others[4], others[3]]]
 
@@ -148,7 +147,7 @@ def test_a_document_with_the_same_first_sentence_or_item_gives_no_context(caplog
 
 def test_what_has_no_other_context_is_refused():
     model, params = make_model("ccdclm")
-    scorer = Scorer(model, params)
+    scorer = NeuralScorer(model, params)
     document = make_document(np.random.default_rng(1), [3, 4])
     for documents in ([document], [document, document]):
         assert not has_others(documents)
@@ -158,7 +157,7 @@ def test_what_has_no_other_context_is_refused():
             list(in_other_contexts(scorer, documents, OtherContexts()))
     assert len(list(in_other_contexts(scorer, [document[:1]], OtherContexts()))) == 1
     # Without context there is nothing to choose.
-    plain = Scorer(*make_model("rnnlm"))
+    plain = NeuralScorer(*make_model("rnnlm"))
     ((_, scores),) = in_other_contexts(plain, [document], OtherContexts())
     for got, nats in zip(scores, next(plain.score([document]))[1], strict=True):
         assert got.mean.tolist() == nats.tolist() and not got.deviation.any()
@@ -171,14 +170,8 @@ def test_what_has_no_other_context_is_refused():
     ):
         list(dclm_jax.restore("english").score([["a ."]], other_contexts=10))  # pyright: ignore
     two = make_documents()[:3]
-    cache = types.SimpleNamespace(score=scorer.score, first_word_end=3)
-    cached = CachedScorer(
-        lambda documents, settings: unigram_cache(cache, documents, settings),  # pyright: ignore
-        CacheSetting(strength=3.0),
-        0.5,
-        11,
-    )
-    autoencoder = Scorer(*make_model("standard_autoencoder"))
+    cached = CachedScorer(unigram_cache, scorer, CacheSetting(strength=3.0), 0.5)
+    autoencoder = NeuralScorer(*make_model("standard_autoencoder"))
     for refused in (cached, autoencoder):
         with pytest.raises(InputError, match="autoencoders and models with test-time adaptation"):
             list(in_other_contexts(refused, two, OtherContexts()))

@@ -17,7 +17,8 @@ from dclm_jax.errors import InputError
 from dclm_jax.reading import blocks, likelihoods
 from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import block_nll, open_documents
-from dclm_jax.scoring.scorer import Continuation, Scorer
+from dclm_jax.scoring.neural import NeuralScorer
+from dclm_jax.scoring.scorer import Continuation
 from tests.compiling import TWO_DEVICES
 from tests.exhaustive import also, some
 from tests.models.support import AUTOENCODERS, FEW_MODELS, LIN, each_of, resolved
@@ -108,7 +109,7 @@ def test_scores_equal_a_document_read_alone_in_one_block(name):
     for document in make_documents():
         scores = score_alone(model, params, document, *shape) if document else []
         expected += [scores[-1:], scores]
-    assert_same_scores(scored(Scorer(model, params, batch_size=4), make_requests()), expected)
+    assert_same_scores(scored(NeuralScorer(model, params, batch_size=4), make_requests()), expected)
 
 
 @pytest.mark.parametrize("name", [AUTOENCODERS[-1], *also(AUTOENCODERS[:-1])])
@@ -116,11 +117,11 @@ def test_a_document_is_its_own_source(name, monkeypatch):
     """Read at once with other documents or not."""
     model, params = make_model(name)
     documents = [document for document in make_documents() if document]
-    together = scored(Scorer(model, params, batch_size=4), documents)
+    together = scored(NeuralScorer(model, params, batch_size=4), documents)
     alone = [score_alone(model, params, document, length=20) for document in documents[:3]]
     assert_same_scores(together[:3], alone)
     monkeypatch.setattr(blocks, "MAX_POSITIONS", 64)
-    assert_same_scores(scored(Scorer(model, params, batch_size=4), documents), together)
+    assert_same_scores(scored(NeuralScorer(model, params, batch_size=4), documents), together)
 
 
 def test_sentences_that_are_not_scored_stay_out_of_the_output_layer(monkeypatch):
@@ -155,18 +156,18 @@ def test_sentences_that_are_not_scored_stay_out_of_the_output_layer(monkeypatch)
 )
 def test_scores_do_not_depend_on_blocks_and_windows(monkeypatch, name, make):
     model, params = make_model(name)
-    expected = scored(Scorer(model, params, batch_size=4), make())
+    expected = scored(NeuralScorer(model, params, batch_size=4), make())
     monkeypatch.setattr(blocks, "MAX_POSITIONS", 64)
     monkeypatch.setattr(blocks, "BLOCK_SENTENCES", 2)
-    monkeypatch.setattr("dclm_jax.scoring.scorer._WINDOW_TOKENS_PER_ROW", 10)
-    assert_same_scores(scored(Scorer(model, params, batch_size=4), make()), expected)
+    monkeypatch.setattr("dclm_jax.scoring.neural._WINDOW_TOKENS_PER_ROW", 10)
+    assert_same_scores(scored(NeuralScorer(model, params, batch_size=4), make()), expected)
 
 
 def test_scores_do_not_depend_on_the_number_of_devices(tmp_path):
     number = some(4, all=7)
 
     def flat(name):
-        scores = scored(Scorer(*make_model(name), batch_size=4), make_requests(number))
+        scores = scored(NeuralScorer(*make_model(name), batch_size=4), make_requests(number))
         return np.concatenate([nll for document in scores for nll in document])
 
     # The number of devices is fixed when jax starts, hence a process of its own.
@@ -177,7 +178,7 @@ def test_scores_do_not_depend_on_the_number_of_devices(tmp_path):
         "assert jax.local_device_count() == 2\n"
         "requests = make_requests(int(sys.argv[2]))\n"
         "for name in sys.argv[3:]:\n"
-        "    scores = scored(Scorer(*make_model(name), batch_size=5), requests)\n"
+        "    scores = scored(NeuralScorer(*make_model(name), batch_size=5), requests)\n"
         "    flat = [nll for document in scores for nll in document]\n"
         "    np.save(f'{sys.argv[1]}/{name}.npy', np.concatenate(flat))\n"
     )
@@ -200,8 +201,8 @@ def test_long_texts(lengths):
     rng = np.random.default_rng(2)
     long = make_document(rng, rng.integers(0, 7, 10_000) if lengths == "many" else lengths)
     short = make_documents()
-    *actual, scores = scored(Scorer(model, params), [*short, long])
-    assert_same_scores(actual, scored(Scorer(model, params), short))
+    *actual, scores = scored(NeuralScorer(model, params), [*short, long])
+    assert_same_scores(actual, scored(NeuralScorer(model, params), short))
     assert_same_scores([scores], [score_alone(model, params, long)], rtol=1e-4)
 
 
@@ -209,7 +210,7 @@ def test_blocks_stay_within_the_bound(monkeypatch, shapes):
     monkeypatch.setattr(blocks, "MAX_POSITIONS", 512)
     rng = np.random.default_rng(4)
     documents = [make_document(rng, [rng.integers(1, 200)] * 3) for _ in range(20)]
-    scored(Scorer(*make_model("rnnlm"), batch_size=16), documents)
+    scored(NeuralScorer(*make_model("rnnlm"), batch_size=16), documents)
     assert all(math.prod(shape) <= 512 * jax.local_device_count() for shape in shapes)
     assert all(size in {1, 2, 4, 8} and rows & (rows - 1) == 0 for rows, size, _ in shapes)
 
@@ -221,7 +222,7 @@ def test_sentences_of_like_length_are_packed_together(shapes):
     requests = [
         Continuation(document) for pair in zip(short, long, strict=True) for document in pair
     ]
-    scores = scored(Scorer(*make_model("codclm"), batch_size=num_rows), requests)
+    scores = scored(NeuralScorer(*make_model("codclm"), batch_size=num_rows), requests)
     assert [length for _, _, length in shapes] == [64, 8]
     assert [nll.shape for (nll,) in scores] == [(3,), (41,)] * num_rows
 
@@ -237,7 +238,7 @@ def test_the_input_is_streamed(monkeypatch, batch_size, ahead):
             read += 1
             yield [np.array([3, 4])]
 
-    scores = Scorer(*make_model("rnnlm"), batch_size=batch_size).score(documents())
+    scores = NeuralScorer(*make_model("rnnlm"), batch_size=batch_size).score(documents())
     next(scores)
     assert read == ahead
 
@@ -246,8 +247,10 @@ def test_the_input_is_streamed(monkeypatch, batch_size, ahead):
 def test_the_batch_size_changes_no_score_and_adds_no_empty_rows(batch_size, shapes):
     model, params = make_model("ccdclm")
     documents = make_documents()
-    expected = scored(Scorer(model, params, batch_size=8), documents)
-    assert_same_scores(scored(Scorer(model, params, batch_size=batch_size), documents), expected)
+    expected = scored(NeuralScorer(model, params, batch_size=8), documents)
+    assert_same_scores(
+        scored(NeuralScorer(model, params, batch_size=batch_size), documents), expected
+    )
     assert max(rows for rows, _, _ in shapes) <= blocks.power_of_two(len(documents))
 
 
@@ -256,9 +259,9 @@ def test_the_batch_size_changes_no_score_and_adds_no_empty_rows(batch_size, shap
 )
 def test_nothing_to_score(documents):
     expected = [[] for _ in documents] if isinstance(documents, list) else []
-    assert scored(Scorer(*make_model("ccdclm")), documents) == expected
+    assert scored(NeuralScorer(*make_model("ccdclm")), documents) == expected
 
 
 def test_wrong_batch_size():
     with pytest.raises(InputError, match="batch_size is 0; expected at least 1"):
-        Scorer(*make_model("rnnlm"), batch_size=0)
+        NeuralScorer(*make_model("rnnlm"), batch_size=0)

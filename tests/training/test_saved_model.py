@@ -1,6 +1,5 @@
 """A model saved as a folder to share, and the pretrained model."""
 
-import dataclasses
 import json
 import shutil
 import subprocess
@@ -20,6 +19,7 @@ from dclm_jax.training.loop import train
 from dclm_jax.training.saved_model import PARAMS_FILE, base_section
 from dclm_jax.training.workdir import pretrained_models
 from tests.launch.support import launch
+from tests.support import changed
 from tests.training import support
 
 DOCUMENTS = [["a b c", "d e f g", "b"], ["c c a", "g"]]
@@ -53,18 +53,18 @@ def test_float32_keeps_all_scores_and_float16_rounds_parameters(uninterrupted, s
     lm = dclm_jax.restore(uninterrupted)
     assert nats(dclm_jax.restore(saved["float32"])).tolist() == nats(lm).tolist()
     rounded = jax.tree.map(lambda leaf: np.float32(np.float16(leaf)), lm.params)
-    expected = nats(dataclasses.replace(lm, params=rounded))
+    expected = nats(changed(lm, params=rounded))
     half = dclm_jax.restore(saved["float16"])
     assert nats(half).tolist() == expected.tolist()
     assert np.abs(nats(half) - nats(lm)).max() > 0
-    assert half.step == lm.step and half.text == lm.text
+    assert half.facts.step == lm.facts.step and half.facts.text == lm.facts.text
     assert half.validation_perplexity == lm.validation_perplexity
 
 
 def test_the_paths_of_a_configuration_are_not_saved(uninterrupted, tmp_path):
     lm = dclm_jax.restore(uninterrupted)
-    training = lm.config["training"] | {"start_from": "/home/somebody/run"}
-    dataclasses.replace(lm, config=lm.config | {"training": training}).save(tmp_path / "model")
+    training = lm.facts.config["training"] | {"start_from": "/home/somebody/run"}
+    changed(lm, config=lm.facts.config | {"training": training}).save(tmp_path / "model")
     config = json.loads((tmp_path / "model" / "config.json").read_text())
     assert config["data"]["directory"] == config["training"]["start_from"] == ""
 
@@ -81,7 +81,7 @@ def test_the_folder_has_plain_files_and_no_path_of_this_machine(saved, uninterru
     card = (saved["float16"] / "README.md").read_text()
     lm = dclm_jax.restore(uninterrupted)
     assert card.startswith("# float16\n") and card.endswith("\n\nAbout this text.\n")
-    assert f"| parameters | {lm.num_parameters:,}, saved as float16 |" in card
+    assert f"| parameters | {lm.facts.num_parameters:,}, saved as float16 |" in card
     assert f"| validation perplexity in training | {lm.validation_perplexity:.2f} |" in card
 
 
@@ -175,7 +175,7 @@ def test_bad_calls_are_one_line(saved, uninterrupted, tmp_path):
         lm.save(tmp_path / "new", about=3)  # pyright: ignore[reportArgumentType]
     large = jax.tree.map(lambda leaf: 1e6 * leaf, lm.params)
     with pytest.raises(InputError, match="^bias|^embedding exceeds the range of float16; choose"):
-        dataclasses.replace(lm, params=large).save(tmp_path / "new")
+        changed(lm, params=large).save(tmp_path / "new")
     with pytest.raises(InputError, match="dtype is 'int8'; expected one of float16, float32"):
         lm.save(tmp_path / "new", dtype="int8")
     assert not list(tmp_path.iterdir())

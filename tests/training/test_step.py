@@ -18,7 +18,7 @@ from dclm_jax.allocation import peak_memory
 from dclm_jax.data import batches
 from dclm_jax.data.batches import Batch, Shape
 from dclm_jax.reading.likelihoods import batch_likelihood, earlier_sentences
-from dclm_jax.scoring.scorer import Scorer
+from dclm_jax.scoring.neural import NeuralScorer
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.freezing import by_path
 from dclm_jax.training.job import first_shapes
@@ -171,7 +171,7 @@ def test_shard_rows_fills_up_with_empty_rows():
 def scores_of_documents(name: str) -> list[float]:
     """On all local devices, a document a row, which is its own source."""
     model = simple_model(name)
-    scorer = Scorer(model, random_params(model), batch_size=4)
+    scorer = NeuralScorer(model, random_params(model), batch_size=4)
     documents = [[np.array(words) for words in document] for document in DOCUMENTS]
     return [float(nat) for _, nll in scorer.score(documents) for nats in nll for nat in nats]
 
