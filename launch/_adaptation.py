@@ -11,7 +11,8 @@ from dclm_jax.evaluation.adaptation import Tuning
 from dclm_jax.evaluation.results import Results
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.scoring.adaptation import SETTINGS, WINDOW, complete
-from launch import _evaluation
+
+from . import _evaluation
 
 ADAPT = flags.DEFINE_list(
     "adapt",

@@ -155,7 +155,7 @@ def _check_command_line(argv: Sequence[str]) -> None:
         )
     listed = flags.FLAGS.get_key_flags_for_module("__main__")
     for module, defined in flags.FLAGS.flags_by_module_dict().items():
-        for flag in defined if module.startswith("launch.") else ():
+        for flag in defined if module.startswith(f"{__package__}.") else ():
             if flag.present and flag not in listed:
                 raise InputError(f"--{flag.name} has no effect on this command; remove it")
     _refuse_equal_files()

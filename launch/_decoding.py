@@ -5,7 +5,8 @@ from absl import flags
 from dclm_jax.decoding.choices import Decoding
 from dclm_jax.errors import InputError
 from dclm_jax.log import logger
-from launch._flags import define_fields, values_of
+
+from ._flags import define_fields, values_of
 
 _FIELDS = define_fields(Decoding, names={"beam_width": "beam"})
 SEED = flags.DEFINE_integer("seed", 0, "Random seed for --method=sample.")

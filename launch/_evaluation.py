@@ -22,8 +22,9 @@ from dclm_jax.language_model import DEFAULT_BATCH_SIZE, LanguageModel
 from dclm_jax.log import logger
 from dclm_jax.nn.precision import MATMUL_PRECISIONS, SCORING_PRECISION
 from dclm_jax.runs import ModelT
-from launch import _app
-from launch._flags import define_fields, values_of
+
+from . import _app
+from ._flags import define_fields, values_of
 
 _WORKDIR = flags.DEFINE_string(
     "workdir",

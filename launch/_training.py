@@ -2,7 +2,9 @@
 
 import argparse
 import difflib
+import importlib.util
 import os
+import pathlib
 import sys
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -34,6 +36,9 @@ def parse(argv: Sequence[str], *, resumes: bool = False) -> list[str]:
       The command line without flags.
     """
     config_file, workdir = _peek(argv)
+    if config_file and (recipe := _packaged(config_file)):
+        argv = [argument.replace(config_file, recipe) for argument in argv]
+        config_file = recipe
     if resumes and workdir and config_file is None:
         _take_saved(workdir)
     nowhere = f", and {workdir} has no run to resume" if resumes and workdir else ""
@@ -75,6 +80,21 @@ def _peek(argv: Sequence[str]) -> tuple[str | None, str | None]:
     arguments = flags.FLAGS.read_flags_from_files(list(argv[1:]), force_gnu=False)
     values, _ = parser.parse_known_args(arguments)
     return values.config, values.workdir
+
+
+def _packaged(config_file: str) -> str:
+    """The path of a recipe of the installed package, such as configs/your_text.py, and its name,
+    where the file is not in the current directory; empty for another file."""
+    path, colon, name = config_file.partition(":")
+    package = importlib.util.find_spec("dclm_jax.configs")
+    if os.path.exists(path) or package is None:
+        return ""
+    files = [
+        pathlib.Path(folder, pathlib.Path(path).relative_to("configs"))
+        for folder in package.submodule_search_locations or ()
+        if path.startswith("configs/")
+    ]
+    return next((f"{file}{colon}{name}" for file in files if file.is_file()), "")
 
 
 def _take_saved(workdir: str) -> None:

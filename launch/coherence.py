@@ -45,8 +45,9 @@ from dclm_jax.evaluation.results import Results
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.log import logger
 from dclm_jax.runs import run_json
-from launch import _app, _cluster, _evaluation
-from launch._flags import define_fields, define_metrics, values_of
+
+from . import _app, _cluster, _evaluation
+from ._flags import define_fields, define_metrics, values_of
 
 _evaluation.define_data_flags()
 _evaluation.define_workdirs()

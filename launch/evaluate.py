@@ -63,8 +63,9 @@ from dclm_jax.language_model import LanguageModel
 from dclm_jax.report import figures
 from dclm_jax.report.perplexities import context_figure, measure_perplexities
 from dclm_jax.scoring import interpolation
-from launch import _adaptation, _app, _cluster, _evaluation
-from launch._flags import define_metrics
+
+from . import _adaptation, _app, _cluster, _evaluation
+from ._flags import define_metrics
 
 _evaluation.define_data_flags()
 _evaluation.define_workdirs()

@@ -33,7 +33,8 @@ from dclm_jax.files import json_text, open_output
 from dclm_jax.neural_language_model import NeuralLanguageModel
 from dclm_jax.neural_model import DEFAULT_MAX_SENTENCE_WORDS, DEFAULT_NUM_SENTENCES
 from dclm_jax.scoring.score_types import GeneratedText, SentenceScore
-from launch import _app, _decoding, _evaluation
+
+from . import _app, _decoding, _evaluation
 
 _evaluation.declare_flags(without=["batch_size"])
 flags.adopt_module_key_flags(_decoding)

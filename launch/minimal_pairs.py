@@ -45,8 +45,9 @@ from dclm_jax.evaluation.minimal_pairs import (
 )
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.runs import run_json
-from launch import _app, _evaluation
-from launch._flags import define_metrics
+
+from . import _app, _evaluation
+from ._flags import define_metrics
 
 # --text_key, of texts in other formats, has no effect.
 _evaluation.declare_flags(without=["text_key"])

@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from absl import flags
 
 from dclm_jax import ngram
-from launch import _app
+
+from . import _app
 
 _DATA = flags.DEFINE_string("data", None, "Prepared corpus; its split train is the training text.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the n-gram model.")

@@ -32,8 +32,9 @@ from dclm_jax.decoding.reordering import measure_orders, measures_table, reorder
 from dclm_jax.neural_language_model import NeuralLanguageModel
 from dclm_jax.runs import run_json
 from dclm_jax.tables import aligned
-from launch import _app, _evaluation
-from launch._flags import define_beam, define_metrics
+
+from . import _app, _evaluation
+from ._flags import define_beam, define_metrics
 
 _evaluation.define_data_flags()
 _evaluation.declare_flags(without=["batch_size"])

@@ -36,8 +36,9 @@ from dclm_jax.training.config import validated
 from dclm_jax.training.job import first_shapes, open_job
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import TrainState, parallel_step
-from launch import _app, _training
-from launch._flags import define_metrics
+
+from . import _app, _training
+from ._flags import define_metrics
 
 MEMORY = {"v5e": 16 * 2**30, "h100": 84_942_979_072}
 """Bytes of memory per device."""

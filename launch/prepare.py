@@ -37,8 +37,9 @@ from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.prepare import PrepareOptions, TextSource, prepare
 from dclm_jax.errors import InputError
 from dclm_jax.training.workdir import located
-from launch import _app
-from launch._flags import define_fields, values_of
+
+from . import _app
+from ._flags import define_fields, values_of
 
 _INPUT = "input"
 _HELP = {

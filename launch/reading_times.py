@@ -58,8 +58,9 @@ from dclm_jax.evaluation.stories import read_stories
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.runs import run_json
 from dclm_jax.tables import aligned, separated
-from launch import _app, _evaluation
-from launch._flags import define_metrics
+
+from . import _app, _evaluation
+from ._flags import define_metrics
 
 _evaluation.declare_flags()
 _evaluation.define_workdirs()

@@ -42,8 +42,9 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation import reconstruction
 from dclm_jax.neural_language_model import DEFAULT_MAX_LENGTH_RATIO, Autoencoder
 from dclm_jax.rescoring import metrics
-from launch import _app, _decoding, _evaluation
-from launch._flags import define_metrics
+
+from . import _app, _decoding, _evaluation
+from ._flags import define_metrics
 
 _evaluation.declare_flags(without=["batch_size"])
 flags.adopt_module_key_flags(_decoding)

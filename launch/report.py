@@ -45,8 +45,9 @@ from dclm_jax.evaluation.results import Results
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.report.report import make
 from dclm_jax.report.results import Options
-from launch import _adaptation, _app, _evaluation
-from launch._flags import define_fields, values_of
+
+from . import _adaptation, _app, _evaluation
+from ._flags import define_fields, values_of
 
 _evaluation.define_workdirs()
 for _name in ("batch_size", "matmul_precision", *(flag.name for flag in _adaptation.SETTING_FLAGS)):

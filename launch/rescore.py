@@ -43,8 +43,9 @@ from dclm_jax.rescoring import mert, metrics, nbest
 from dclm_jax.rescoring.metrics import METRICS
 from dclm_jax.rescoring.search import Rescorer
 from dclm_jax.runs import run_json
-from launch import _app, _evaluation
-from launch._flags import define_beam, define_metrics
+
+from . import _app, _evaluation
+from ._flags import define_beam, define_metrics
 
 for _name in ("workdir", "matmul_precision"):
     flags.declare_key_flag(_name)

@@ -90,7 +90,8 @@ from dclm_jax.scoring.distributions import (
 )
 from dclm_jax.scoring.other_contexts import OtherContexts
 from dclm_jax.scoring.score_types import DocumentScore
-from launch import _app, _cluster, _evaluation
+
+from . import _app, _cluster, _evaluation
 
 _evaluation.define_data_flags()
 flags.adopt_module_key_flags(_evaluation)

@@ -36,7 +36,8 @@ from absl import flags
 
 from dclm_jax.errors import TrainingInterrupted
 from dclm_jax.training.loop import train
-from launch import _app, _cluster, _training
+
+from . import _app, _cluster, _training
 
 flags.adopt_module_key_flags(_training)
 _WORKDIR = flags.DEFINE_string(

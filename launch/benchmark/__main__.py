@@ -24,12 +24,13 @@ from absl import flags
 
 from dclm_jax import files
 from dclm_jax.errors import InputError, did_you_mean
-from launch import _app
-from launch._flags import define_metrics
-from launch.benchmark import contest
-from launch.benchmark.contest import Work
-from launch.benchmark.timing import PeerError
-from launch.benchmark.worker import usable_cores
+
+from .. import _app
+from .._flags import define_metrics
+from . import contest
+from .contest import Work
+from .timing import PeerError
+from .worker import usable_cores
 
 _PRECISIONS = ("default", "highest", "bfloat16")
 CPU_ROWS = {

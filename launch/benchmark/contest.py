@@ -12,9 +12,10 @@ import jax
 from dclm_jax import models
 from dclm_jax.data.vocabulary import FIRST_WORD
 from dclm_jax.models.base import DocumentModel
-from launch.benchmark import ours, workloads
-from launch.benchmark.timing import alternate, require_same_loss
-from launch.benchmark.worker import Job, Worker
+
+from . import ours, workloads
+from .timing import alternate, require_same_loss
+from .worker import Job, Worker
 
 INSTALL = "pip install -e '.[benchmark]'"
 OURS = "ours"
@@ -38,7 +39,7 @@ class Peer(NamedTuple):
     keeps_memory: bool = False
 
 
-_TORCH = "launch.benchmark.torch_peer"
+_TORCH = f"{__package__}.torch_peer"
 PYTORCH = tuple(
     Peer(f"PyTorch {kind}{suffix}", _TORCH, {"compile": kind == "compile"}, keeps_memory)
     for suffix, keeps_memory in (("", False), (", our allocator", True))

@@ -14,8 +14,9 @@ from dclm_jax.reading.likelihoods import block_nll, open_documents
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import first_state, parallel_step, spread, spread_rows
-from launch.benchmark.timing import Turn
-from launch.benchmark.workloads import Document
+
+from .timing import Turn
+from .workloads import Document
 
 
 class Training:

@@ -22,8 +22,9 @@ import torch.nn.functional as F  # pyright: ignore[reportMissingImports]
 from torch import nn  # pyright: ignore[reportMissingImports]
 
 from dclm_jax.data.vocabulary import END, START
-from launch.benchmark.timing import Turn
-from launch.benchmark.worker import Job, peak_memory, usable_cores
+
+from .timing import Turn
+from .worker import Job, peak_memory, usable_cores
 
 LEARNING_RATE, CLIP_NORM = 0.1, 5.0
 

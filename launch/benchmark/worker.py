@@ -13,7 +13,8 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any, NamedTuple
 
 from dclm_jax.allocation import keep_freed_memory
-from launch.benchmark.timing import PeerError
+
+from .timing import PeerError
 
 
 class Job(NamedTuple):

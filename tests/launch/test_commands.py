@@ -101,9 +101,9 @@ def test_a_neural_model_in_python_has_its_functions_and_parameters(space):
     assert lm.facts.num_parameters == sum(leaf.size for leaf in jax.tree.leaves(run.params))
     size = f"{lm.facts.num_parameters:,} parameters"
     assert lm.summary == f"ccdclm, {size}, step {run.step}, matmul precision highest"
-    # Made when it is first asked for, and once: it holds copies of the parameters.
-    assert "scorer" not in vars(lm)
-    assert lm.scorer is lm.scorer
+    # Copies on devices are made when they are first asked for, and once.
+    assert not {"_copies", "reader"} & vars(lm.scorer.ids).keys()
+    assert lm.reader is lm.reader
     assert (lm.scorer.vocab_size, lm.scorer.context_order) == (98, None)
 
 

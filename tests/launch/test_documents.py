@@ -4,6 +4,7 @@ links lead to files and headings, and messages are the programs'."""
 import ast
 import importlib
 import io
+import os
 import re
 import shutil
 import subprocess
@@ -199,14 +200,18 @@ def test_an_installed_wheel_runs_the_python_examples(quickstart, tmp_path):
     sources = tmp_path / "sources"
     # Commands save results beside the pretrained models.
     without_caches = shutil.ignore_patterns("__pycache__", "*.md", "results")
-    shutil.copytree(REPOSITORY / "dclm_jax", sources / "dclm_jax", ignore=without_caches)
+    for name in ("dclm_jax", "launch", "configs"):
+        shutil.copytree(REPOSITORY / name, sources / name, ignore=without_caches)
     for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(REPOSITORY / name, sources)
     pip("wheel", "--no-deps", "--wheel-dir", tmp_path, sources)
     (wheel,) = tmp_path.glob("dclm_jax-*.whl")
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("dclm_jax/")}
-    files = filter(Path.is_file, (sources / "dclm_jax").rglob("*"))
-    assert packed == {path.relative_to(sources).as_posix() for path in files}
+    files = [path for path in (sources / "dclm_jax").rglob("*") if path.is_file()]
+    expected = {path.relative_to(sources).as_posix() for path in files}
+    commands = [*(sources / "launch").rglob("*.py"), *(sources / "configs").glob("*.py")]
+    expected |= {f"dclm_jax/{path.relative_to(sources).as_posix()}" for path in commands}
+    assert packed == expected
 
     pip("install", "--no-deps", wheel)
     # The packages that it needs are those of this interpreter.
@@ -220,3 +225,21 @@ def test_an_installed_wheel_runs_the_python_examples(quickstart, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(packages))
+
+    # Commands and recipes are found from any folder.
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/text.txt").write_text("the war was long .\n")
+    for command in (
+        "score --workdir=english --input=text.txt --output=scores.tsv",
+        "train --help --config=configs/your_text.py:rnnlm",
+    ):
+        done = subprocess.run(
+            [environment / "bin/dclm_jax", *command.split()],
+            cwd=tmp_path / "elsewhere",
+            env={**os.environ, "PYTHONPATH": ""},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+    assert "--config.model.hidden_dim=256" in done.stdout
+    assert (tmp_path / "elsewhere/scores.tsv").read_text().count("\n") == 7

@@ -1,0 +1,1 @@
+"""Commands: flags, a call of the library, and an exit code."""

@@ -1,0 +1,1 @@
+"""Times of training and scoring beside other implementations."""
