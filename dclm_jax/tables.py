@@ -39,11 +39,13 @@ class Column(NamedTuple):
       header: header, with the unit.
       values: numbers or strings of each row; None where they are missing.
       form: returns the string of a cell, given the values of a row.
+      about: sentences that describe the numbers, for the description of the table.
     """
 
     header: str
     values: Sequence[Sequence[Any] | None]
     form: Callable[..., str] = str
+    about: str = ""
 
     def texts(self) -> list[str]:
         """The strings of all rows, blank where values are missing."""
@@ -65,9 +67,10 @@ class Table(NamedTuple):
 
     @classmethod
     def of(cls, title: str, about: str, columns: Sequence[Column]) -> "Table":
-        """A table of columns."""
+        """A table of columns, which is described by `about` and by its columns."""
         texts = [[column.header, *column.texts()] for column in columns]
-        return cls(title, about, list(map(list, zip(*texts, strict=True))))
+        sentences = " ".join(filter(None, [about, *(column.about for column in columns)]))
+        return cls(title, sentences, list(map(list, zip(*texts, strict=True))))
 
     def text(self) -> str:
         """The title and the table for a terminal."""

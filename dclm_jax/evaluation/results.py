@@ -40,7 +40,7 @@ class Evaluation(abc.ABC, Generic[ResultT]):
     """
 
     name: ClassVar[str]
-    version: ClassVar[int] = 1
+    version: ClassVar[int]
 
     @property
     def title(self) -> str:

@@ -69,38 +69,70 @@ def _perplexity(all_rows: Sequence[Row], compared: Compared) -> Table:
         values = [[config[key]] if key in config else None for config in configs]
         form = functools.partial(option_text, key)
         columns.append(Column(symbol(key), values, form))
-    parameters = [[row.facts.parameters] for row in all_rows]
-    intervals = [row.perplexity_interval() for row in all_rows]
     validation = [_spread(row, _validation) or _in_training(row) for row in all_rows]
+    if all_rows[0].facts.has_pieces:
+        of_text = _spreads(
+            all_rows, "bits/character", _of_test(lambda test: test.bits_per_character)
+        )
+    else:
+        of_text = _spreads(
+            all_rows,
+            "test, in-vocabulary",
+            _of_test(lambda test: test.known_perplexity),
+            "In-vocabulary perplexity omits OOV words.",
+        )
+    comparisons = compared[baseline]
     columns += [
-        Column("parameters", parameters, "{:,}".format),
-        Column("seeds", [[len(row.runs)] for row in all_rows]),
+        Column("parameters", [[row.facts.parameters] for row in all_rows], "{:,}".format),
+        Column(
+            "seeds",
+            [[len(row.runs)] for row in all_rows],
+            about="Several seeds are shown as mean ± standard deviation.",
+        ),
         Column("validation", validation, _mean_text),
         _spreads(all_rows, "test", _of_test(lambda test: test.perplexity)),
-        Column("test, 95% interval", intervals, "[{:.2f}, {:.2f}]".format),
-        _spreads(all_rows, "bits/character", _of_test(lambda test: test.bits_per_character))
-        if all_rows[0].facts.has_pieces
-        else _spreads(
-            all_rows, "test, in-vocabulary", _of_test(lambda test: test.known_perplexity)
+        Column(
+            "test, 95% interval",
+            [row.perplexity_interval() for row in all_rows],
+            "[{:.2f}, {:.2f}]".format,
+            "95% intervals are from a bootstrap over test documents, with the same resamples for "
+            "all rows.",
         ),
-        _spreads(all_rows, "bits/word", _of_test(lambda test: test.bits_per_word)),
+        of_text,
+        _spreads(
+            all_rows,
+            "bits/word",
+            _of_test(lambda test: test.bits_per_word),
+            "Bits per word are the bits of all targets divided by the number of words.",
+        ),
+        _with_mark(
+            f"vs {baseline}", [c and [c.ratio, c.same_recipe] for c in comparisons], baseline
+        ),
+        Column(f"vs {baseline}, 95% interval", [c and c.interval for c in comparisons], _changes),
+        _p(
+            "p",
+            "perplexity",
+            comparisons,
+            "p is from a one-sided z-test over documents: whether the likelihood is higher than "
+            f"the likelihood of {baseline}. Two rows are compared over the seeds that both have, "
+            f"or over all seeds if they share none.{_without_baseline(all_rows, baseline)}",
+        ),
     ]
-    comparisons = compared[baseline]
-    ratios = [c and [c.ratio, c.same_recipe] for c in comparisons]
-    ends = [c and c.interval for c in comparisons]
-    columns += [
-        Column(f"vs {baseline}", ratios, _change),
-        Column(f"vs {baseline}, 95% interval", ends, _changes),
-        _p("p", "perplexity", comparisons),
-    ]
-    about = _about_perplexity(all_rows, columns, baseline)
+    about = " ".join(_about_perplexity(all_rows))
     return Table.of("Perplexity (Ji et al. 2015, Table 2)", about, columns)
 
 
-def _about_perplexity(all_rows: Sequence[Row], columns: Sequence[Column], baseline: str) -> str:
-    """The description of the table of perplexities: method, counts and warnings."""
-    first = all_rows[0].facts
-    parts = []
+def _about_perplexity(all_rows: Sequence[Row]) -> list[str]:
+    """Warnings, the counting rule, and the numbers of targets and entries."""
+    first, parts = all_rows[0].facts, []
+    measured = [
+        (run.valid.perplexity, run.test.perplexity)
+        for row in all_rows
+        for run in row.runs
+        if run.valid and run.test
+    ]
+    if measured and (message := oov_warning(measured[0][1].oov_rate, first.own_oov_rate)):
+        parts.append(f"warning: {message}.")
     once = [row.label for row in all_rows if len(row.runs) == 1 and row.model != "ngram"]
     if once and len(all_rows) > 1:
         has_all = len(once) == len(all_rows)
@@ -109,56 +141,45 @@ def _about_perplexity(all_rows: Sequence[Row], columns: Sequence[Column], baseli
             f"{'' if has_all else '; '.join(once)}. Another seed may change a perplexity by more "
             "than the difference between rows. Intervals and p do not include this variation."
         )
-    rule = COUNTING_RULES[first.objective]
-    about = f"Perplexity is exp(sum of -log P / targets). Counting: {rule}."
-    measured = [
-        (run.valid.perplexity, run.test.perplexity)
-        for row in all_rows
-        for run in row.runs
-        if run.valid and run.test
-    ]
-    if measured:
-        valid, test = measured[0]
-        if message := oov_warning(test.oov_rate, first.own_oov_rate):
-            parts.insert(0, f"warning: {message}.")
-        about += f" There are {valid.tokens:,} validation and {test.tokens:,} test targets."
-        if test.has_pieces:
-            about += (
-                f" The vocabulary has {test.vocabulary_size:,} subwords; targets are words and "
-                "END. No test word is OOV. Perplexity is therefore higher than under a vocabulary "
-                "of words, where UNKNOWN replaces rare words."
-            )
-            if test.unpredicted_words:
-                about += (
-                    f" {test.unpredicted_words:,} test words that the text itself marks as OOV are "
-                    "read and not predicted."
-                )
-        else:
-            about += (
-                f" The vocabulary has {test.vocabulary_size:,} entries, and "
-                f"{100 * test.oov_rate:.2f}% of the test words are OOV."
-            )
-    omits = "" if first.has_pieces else " In-vocabulary perplexity omits OOV words."
     parts.append(
-        f"{about}{omits} Bits per word are the bits of all "
-        "targets divided by the number of words. Several seeds are shown as mean ± "
-        "standard deviation. 95% intervals are from a bootstrap over test documents, with the same "
-        "resamples for all rows. p is from a one-sided z-test over documents: whether the "
-        f"likelihood is higher than the likelihood of {baseline}. Two rows are compared over the "
-        "seeds that both have, or over all seeds if they share none."
-        f"{_about_other(columns, baseline)}"
+        f"Perplexity is exp(sum of -log P / targets). Counting: {COUNTING_RULES[first.objective]}."
     )
+    if not measured:
+        return parts
+    valid, test = measured[0]
+    parts.append(f"There are {valid.tokens:,} validation and {test.tokens:,} test targets.")
+    if not test.has_pieces:
+        return [
+            *parts,
+            f"The vocabulary has {test.vocabulary_size:,} entries, and {100 * test.oov_rate:.2f}% "
+            "of the test words are OOV.",
+        ]
+    parts.append(
+        f"The vocabulary has {test.vocabulary_size:,} subwords; targets are words and END. No test "
+        "word is OOV. Perplexity is therefore higher than under a vocabulary of words, where "
+        "UNKNOWN replaces rare words."
+    )
+    if test.unpredicted_words:
+        parts.append(
+            f"{test.unpredicted_words:,} test words that the text itself marks as OOV are read and "
+            "not predicted."
+        )
+    return parts
+
+
+def _without_baseline(all_rows: Sequence[Row], baseline: str) -> str:
+    """A note on rows that are compared with no row of the baseline."""
     blank = [
         row.label
         for row in all_rows
         if paired(row, all_rows, baseline) is None and baseline not in (row.label, row.model)
     ]
-    if blank:
-        parts.append(
-            f"These rows have no baseline: {'; '.join(blank)}. Add a run of {baseline} with the "
-            "same recipe, or choose one of the runs or models as --baseline."
-        )
-    return " ".join(parts)
+    if not blank:
+        return ""
+    return (
+        f" These rows have no baseline: {'; '.join(blank)}. Add a run of {baseline} with the same "
+        "recipe, or choose one of the runs or models as --baseline."
+    )
 
 
 def _in_training(row: Row) -> list[float | None] | None:
@@ -170,56 +191,74 @@ def _in_training(row: Row) -> list[float | None] | None:
 def _coherence(all_rows: Sequence[Row], compared: Compared) -> Table:
     """Coherence accuracy, which at least one row has, compared with all baselines."""
     first = next(filter(None, (row.results(coherence_of) for row in all_rows)))[0]
-    fixed = first.keep_first
-    has_both = any(row.results(_first_fixed) for row in all_rows)
+    results = next(filter(None, (row.results(lambda run: run.coherence) for row in all_rows)))
+    fixed, undrawn = first.keep_first, sum(not outcome.pairs for outcome in results[0].documents)
+    pool = f"drawn from {first.pool} per document" if first.pool else "new for each draw"
+    about_p = (
+        "p is from a one-sided paired z-test over documents: whether the accuracy is higher than "
+        "the accuracy of the baseline. p does not depend on the number of test sets."
+    )
+    if undrawn:
+        about_p += f" p omits {counted(undrawn, 'document')} that no test set draws."
     columns = [
         _labels(all_rows),
-        _percents(all_rows, "accuracy, %", _of_coherence(lambda result: result.mean)),
-        _percents(all_rows, "standard deviation, %", _of_coherence(lambda result: result.sd)),
-        _accuracy_ends(all_rows, "95% interval", coherence_of),
+        _percents(
+            all_rows,
+            "accuracy, %",
+            _of_coherence(lambda result: result.mean),
+            "Order-discrimination accuracy: how often a document is more probable than a "
+            "permutation of its sentences; 50% is chance, ties count half.",
+        ),
+        _percents(
+            all_rows,
+            "standard deviation, %",
+            _of_coherence(lambda result: result.sd),
+            f"There are {first.replicates:,} test sets of {first.documents:,} documents, drawn "
+            f"with replacement; permutations are {pool}.",
+        ),
+        _accuracy_ends(
+            all_rows,
+            "95% interval",
+            coherence_of,
+            "95% intervals span 1.96 standard deviations over test sets on each side, including "
+            "the sampling error of the pool of permutations. The intervals apply to new documents.",
+        ),
+        *(
+            _p(f"p, {name}", "coherence", comparisons, about_p if not number else "")
+            for number, (name, comparisons) in enumerate(compared.items())
+        ),
     ]
-    columns += [
-        _p(f"p, {name}", "coherence", comparisons) for name, comparisons in compared.items()
-    ]
-    if not fixed:
-        moved = _of_coherence(lambda result: result.first_sentence)
-        columns.append(_percents(all_rows, "first sentence moved, %", moved))
-    if has_both:
-        header = "first sentence fixed"
-        means = [_mean(row, lambda run: (m := run.first_fixed) and m.mean) for row in all_rows]
-        columns.append(Column(f"{header}, %", means, _percent_text))
-        columns.append(_accuracy_ends(all_rows, f"{header}, 95% interval", _first_fixed))
-    pool = f"drawn from {first.pool} per document" if first.pool else "new for each draw"
-    about = (
-        "Order-discrimination accuracy: how often a document is more probable than a permutation "
-        "of its sentences; 50% is chance, ties count half. There are "
-        f"{first.replicates:,} test sets of {first.documents:,} documents, drawn with "
-        f"replacement; permutations are {pool}. 95% intervals span 1.96 standard deviations over "
-        "test sets on each side, including the sampling error of the pool of permutations. The "
-        "intervals apply to new documents. p is from a one-sided paired z-test over documents: "
-        "whether the accuracy is higher than the accuracy of the baseline. p does not depend on "
-        "the number of test sets."
-    )
-    results = next(filter(None, (row.results(lambda run: run.coherence) for row in all_rows)))
-    if undrawn := sum(outcome.pairs == 0 for outcome in results[0].documents):
-        about += f" p omits {counted(undrawn, 'document')} that no test set draws."
+    about = ""
     if fixed:
-        about += (
-            f" The first {'sentence' if fixed == 1 else f'{fixed:,} sentences'} of each document "
+        about = (
+            f"The first {'sentence' if fixed == 1 else f'{fixed:,} sentences'} of each document "
             f"{'is' if fixed == 1 else 'are'} fixed; "
             f"{counted(first.left_out, 'document')} with fewer than two other sentences "
             f"{'is' if first.left_out == 1 else 'are'} omitted."
         )
     else:
-        about += (
-            " First sentence moved: the other sentences keep their order; a high accuracy means "
-            "that first sentences identify the original order."
+        moved = _of_coherence(lambda result: result.first_sentence)
+        columns.append(
+            _percents(
+                all_rows,
+                "first sentence moved, %",
+                moved,
+                "First sentence moved: the other sentences keep their order; a high accuracy means "
+                "that first sentences identify the original order.",
+            )
         )
-    if has_both:
-        about += (
-            " WARNING: first sentences identify the order. First sentence fixed: only the "
-            "other sentences are permuted (--fix_first=1)."
-        )
+    if any(row.results(_first_fixed) for row in all_rows):
+        header = "first sentence fixed"
+        columns += [
+            _percents(
+                all_rows,
+                f"{header}, %",
+                lambda run: run.first_fixed and run.first_fixed.mean,
+                "WARNING: first sentences identify the order. First sentence fixed: only the other "
+                "sentences are permuted (--fix_first=1).",
+            ),
+            _accuracy_ends(all_rows, f"{header}, 95% interval", _first_fixed),
+        ]
     return Table.of("Coherence accuracy (Ji et al. 2015, Table 3)", about, columns)
 
 
@@ -233,7 +272,7 @@ def _adaptation(all_rows: Sequence[Row], baseline: str) -> Table:
         perplexities = _of_test(lambda test: test.perplexity, kind)
         columns.append(_spreads(all_rows, f"test perplexity, {name}", perplexities))
         ratios = [_ratio(row, all_rows, baseline, kind) for row in all_rows]
-        columns.append(Column(f"{name} vs {baseline}", ratios, _change))
+        columns.append(_with_mark(f"{name} vs {baseline}", ratios, baseline))
     has_coherence = any(row.results(coherence_of) for row in all_rows)
     for kind, name in names.items() if has_coherence else ():
         accuracies = _of_coherence(lambda result: result.mean, kind)
@@ -246,7 +285,6 @@ def _adaptation(all_rows: Sequence[Row], baseline: str) -> Table:
         "its trained parameters. Settings without a flag were tuned on the validation set for each "
         "run. "
         f"{baseline} is adapted in the same way."
-        f"{_about_other(columns, baseline)}"
     )
     return Table.of("Test-time adaptation", about, columns)
 
@@ -359,8 +397,8 @@ def _mean(row: Row, get: Number) -> list[float] | None:
     return None if mean is None else [mean]
 
 
-def _spreads(rows: Sequence[Row], header: str, get: Number) -> Column:
-    return Column(header, [_spread(row, get) for row in rows], _mean_text)
+def _spreads(rows: Sequence[Row], header: str, get: Number, about: str = "") -> Column:
+    return Column(header, [_spread(row, get) for row in rows], _mean_text, about)
 
 
 def _mean_text(mean: float | None, sd: float | None, in_training: float = math.nan) -> str:
@@ -369,10 +407,10 @@ def _mean_text(mean: float | None, sd: float | None, in_training: float = math.n
     return f"{mean:.2f}" if sd is None else f"{mean:.2f} ± {sd:.2f}"
 
 
-def _percents(rows: Sequence[Row], header: str, get: Number) -> Column:
+def _percents(rows: Sequence[Row], header: str, get: Number, about: str = "") -> Column:
     """Shares between 0 and 1, shown in percent."""
     values = [_mean(row, get) for row in rows]
-    return Column(header, values, _percent_text)
+    return Column(header, values, _percent_text, about)
 
 
 def _percent_text(share: float) -> str:
@@ -380,16 +418,26 @@ def _percent_text(share: float) -> str:
 
 
 def _accuracy_ends(
-    rows: Sequence[Row], header: str, get: Callable[[RunResults], Coherence | None]
+    rows: Sequence[Row],
+    header: str,
+    get: Callable[[RunResults], Coherence | None],
+    about: str = "",
 ) -> Column:
     values = [row.coherence_interval(get) for row in rows]
-    return Column(header, values, "[{:.1%}, {:.1%}]".format)
+    return Column(header, values, "[{:.1%}, {:.1%}]".format, about)
 
 
-def _p(header: str, test: str, comparisons: Sequence[Comparison | None]) -> Column:
+def _p(header: str, test: str, comparisons: Sequence[Comparison | None], about: str) -> Column:
     """The p-value of each comparison with a baseline."""
     tests = [c and getattr(c, test) for c in comparisons]
-    return Column(header, [result and [result.p] for result in tests], _p_text)
+    return Column(header, [result and [result.p] for result in tests], _p_text, about)
+
+
+def _with_mark(header: str, ratios: Sequence[Sequence[Any] | None], baseline: str) -> Column:
+    """Changes against a baseline, with a mark where it has a different recipe."""
+    is_marked = any(ratio and not ratio[1] for ratio in ratios)
+    about = f"The mark {_OTHER} means that {baseline} has a different recipe." if is_marked else ""
+    return Column(header, ratios, _change, about)
 
 
 def _p_text(p: float) -> str:
@@ -402,12 +450,6 @@ def _change(ratio: float, same_recipe: bool) -> str:
 
 def _changes(low: float, high: float) -> str:
     return f"[{change_text(low)}, {change_text(high)}]"
-
-
-def _about_other(columns: Sequence[Column], baseline: str) -> str:
-    """The explanation of the mark `_OTHER`, if the mark occurs in a table."""
-    is_there = any(_OTHER in cell for column in columns for cell in column.texts())
-    return f" The mark {_OTHER} means that {baseline} has a different recipe." if is_there else ""
 
 
 def counted(number: int, noun: str) -> str:

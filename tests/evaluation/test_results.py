@@ -47,6 +47,7 @@ class Counted(Evaluation[dict[str, Any]]):
     seed: int = 0
 
     name: ClassVar[str] = "counted"
+    version: ClassVar[int] = 1
     count: ClassVar[list[int]] = []
 
     def measure(self, lm: Any, dataset: Dataset, on_document: OnDocument) -> dict[str, Any]:

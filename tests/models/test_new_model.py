@@ -23,17 +23,20 @@ def registered(monkeypatch):
 
 
 def by_hand(model, params, document) -> list[np.ndarray]:
-    """Nats of every target; sentences are read beside the mean of the words before."""
+    """Nats of every target; sentences are read beside the means of the words of earlier sentences,
+    of which later ones weigh more."""
     reader = oracles.Reader(model, params, None, ())
     context = np.zeros(model.embedding_dim)
     for t, sentence in enumerate(document):
         reader.sentence(t, sentence, reader.zero_states(params["stack"]), context)
-        context = np.mean([params["embedding"][word] for word in sentence], axis=0)
+        mean = np.mean([params["embedding"][word] for word in sentence], axis=0)
+        context = (1 - model.memory) * mean + model.memory * context
     return reader.result().nll
 
 
-def test_it_equals_its_equation():
-    model = small_model("mean_context")
+@pytest.mark.parametrize("memory", [0.0, 0.3])
+def test_it_equals_its_equation(memory):
+    model = small_model("mean_context", memory=memory)
     params = random_params(model)
     batch = pack(DOCUMENTS)
     nll_BxSxN = scores(model, params, batch)

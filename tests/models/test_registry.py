@@ -1,6 +1,8 @@
 """Names and options that no model has, and values that no model can be built from."""
 
+import fnmatch
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,14 @@ def test_every_model_is_registered_by_its_name_and_has_an_oracle():
     assert set(models.MODELS) == set(oracles.READERS)
     assert {models.create(name, vocab_size=9).name for name in models.MODELS} == set(models.MODELS)
     assert models.model_class("adclm") is models.MODELS["adclm"]
+
+
+def test_every_model_has_a_row_among_the_equations():
+    text = (Path(models.__file__).parent / "README.md").read_text()
+    rows = [row.split("|")[1] for row in re.findall(r"^\| `.*", text, re.MULTILINE)]
+    patterns = [name for row in rows for name in re.findall("`(.*?)`", row)]
+    for name in models.MODELS:
+        assert any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns), name
 
 
 def test_options_arrive():

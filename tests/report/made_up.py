@@ -61,21 +61,23 @@ def result(
     return RunResults(
         facts=facts(model, seed, text, **config),
         test=sums(test, Sums(by_token.nll[:size], by_token.count[:size])),
-        valid=sums(test + 5, by_token),
+        valid=sums(test + 5, by_range([7.0], [8.0, 9.0]), tokens=27),
         contexts=ContextPerplexities(test + 1, test + 2, test + 3),
         coherence=coherence(accuracy, first_sentence=first),
     )
 
 
-def sums(perplexity: float, by_token: Sums, by_sentence: Sums | None = None) -> TargetSums:
+def sums(
+    perplexity: float, by_token: Sums, by_sentence: Sums | None = None, tokens: int = 25
+) -> TargetSums:
     """Sums with this perplexity, which is unrelated to the sums by position."""
     totals = Perplexity(
         vocabulary_size=12,
-        nll=25 * math.log(perplexity),
-        tokens=25,
-        words=20,
+        nll=tokens * math.log(perplexity),
+        tokens=tokens,
+        words=tokens - 5,
         oov_words=1,
-        known_nll=24 * math.log(perplexity + 0.5),
+        known_nll=(tokens - 1) * math.log(perplexity + 0.5),
     )
     return TargetSums(totals, by_token, by_sentence or by_token)
 

@@ -1,6 +1,7 @@
 """The content of HTML files: options that differ, examples, and what is missing."""
 
 import dataclasses
+import html
 import html.parser
 import re
 import types
@@ -15,6 +16,7 @@ from dclm_jax.report.results import RunResults
 from dclm_jax.report.rows import Row, rows_of
 from dclm_jax.scoring.distributions import NO_CONTEXT, OTHER_COLUMNS, SURPRISAL
 from dclm_jax.scoring.score_types import DocumentScore, SentenceScore
+from dclm_jax.tables import Column, Table
 from tests.report import pages
 from tests.report.made_up import facts, result
 
@@ -44,7 +46,19 @@ def test_whatever_looks_like_markup_is_text():
     assert pages.HOSTILE not in made and made.count("&lt;script&gt;") > 10
     assert "<script" not in made
     assert "default-src 'none'" in made
-    assert made.count('<img src="data:image/png;base64,') == 3
+    assert made.count('<img src="data:image/png;base64,') == len(pages.content()["plots"])
+
+
+def test_the_page_has_every_table():
+    content = pages.content()
+    new = Table.of("A new table", "About it.", [Column("model", [["x"]])])
+    content["tables"] = {**content["tables"], "new": new}
+    page = pages_of.report(**content)
+    captions = re.findall("<caption>(.*?)</caption>", page)
+    titles = [table.title for table in content["tables"].values()]
+    assert sorted(titles) == sorted(set(titles) & set(map(html.unescape, captions)))
+    assert "<h2>Other measures</h2>" in page and "About it." in page
+    assert "<h2>Other measures</h2>" not in pages.text()
 
 
 def test_options_that_differ_are_apart():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.errors import InputError
+from dclm_jax.evaluation.target_sums import GROUPINGS
 from dclm_jax.report import figures
 from dclm_jax.report.report import Report
 from dclm_jax.report.results import ModelResults, RunResults, first_decides
@@ -245,19 +246,21 @@ def test_known_targets_stand_beside_all_and_many_unknown_words_are_told():
 
 def test_markdown_latex_and_json(tmp_path):
     rows = rows_of([result("rnnlm"), result("ccdclm", test=90.0, accuracy=0.8)])
-    Report(rows, BASELINES, ["A note."]).write(tmp_path)
+    report = Report(rows, BASELINES, ["A note."])
+    report.write(tmp_path)
     text = (tmp_path / "report.md").read_text()
     assert "| rnnlm | 100.00 | 101.00 | 102.00 | 103.00 |" in text
-    assert "![Perplexity by position in the sentence](by_token.png)\n\n" in text
-    assert text.endswith("by_sentence.png)\n\nA note.\n")
-    assert (tmp_path / "by_token.png").exists() and (tmp_path / "by_sentence.png").exists()
+    for grouping in GROUPINGS:
+        assert f"![{grouping.title}]({grouping.name}.png)\n\n" in text
+        assert (tmp_path / f"{grouping.name}.png").exists()
+    assert text.endswith(f"{GROUPINGS[-1].name}.png)\n\nA note.\n")
     assert (
-        "There are 25 validation and 25 test targets. The vocabulary has 12 entries, and 5.00% of "
+        "There are 27 validation and 25 test targets. The vocabulary has 12 entries, and 5.00% of "
         "the test words are OOV." in text
     )
     latex = (tmp_path / "report.tex").read_text()
     assert latex.startswith("% \\usepackage{booktabs}\n\n\\begin{table}\n")
-    assert latex.count("\\toprule") == latex.count("\\bottomrule") == 5
+    assert latex.count("\\toprule") == latex.count("\\bottomrule") == len(report.tables)
     saved = json.loads((tmp_path / "report.json").read_text())["rows"]
     assert [row["label"] for row in saved] == ["rnnlm", "ccdclm"]
     assert saved[1]["runs"][0]["test"]["perplexity"] == pytest.approx(90.0)
