@@ -15,7 +15,6 @@ the continuation.
 """
 
 import functools
-import io
 import itertools
 import math
 from collections.abc import Callable, Iterable
@@ -23,11 +22,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dclm_jax.data import formats
-from dclm_jax.data.documents import Document
 from dclm_jax.data.prose import WordLists
-from dclm_jax.data.readers import TextReader
 from dclm_jax.data.vocabulary import END, UNKNOWN, Vocabulary
+from dclm_jax.data.words import WordMaker
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.scoring.distributions import GREATEST_RANK
 
@@ -77,14 +74,7 @@ class _Part(NamedTuple):
 
 def sentences_of(lm: LanguageModel, text: str) -> WordLists:
     """The words of the sentences of a string."""
-    reader = TextReader(lm.string_options())
-    text = reader.cleaned(text)
-    if reader.options.format == "prose":
-        sentences = reader.tokenizer.sentences(formats.paragraphs(text, None))
-    else:
-        sentences = [line.split() for line in io.StringIO(text, newline=None)]
-    (document,) = reader.written([Document("", sentences)], keep_empty=True)
-    return document.sentences
+    return WordMaker(lm.string_options()).sentences(text)
 
 
 def _is_complete(divide: Divide, text: str) -> bool:

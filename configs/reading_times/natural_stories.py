@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from dclm_jax import files
-from dclm_jax.data.formats import require_columns
 from dclm_jax.data.readers import TextReader
+from dclm_jax.data.records import require_columns
 from dclm_jax.errors import InputError, brief
 
 Number = TypeVar("Number", int, float)

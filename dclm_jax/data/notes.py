@@ -48,14 +48,9 @@ _LEAST_MARKUP, _MARKUP_SHARE = 3, 1e-3
 
 
 class Notes:
-    """Counts of omitted and unusual text in an input.
-
-    Attributes:
-      has_paragraphs: whether a document of the format prose has several paragraphs.
-    """
+    """Counts of omitted and unusual text in an input."""
 
     def __init__(self):
-        self.has_paragraphs = False
         self._counts: collections.Counter[str] = collections.Counter()
         self._sizes: collections.Counter[str] = collections.Counter()
         self._largest: dict[str, tuple[int, str]] = {}

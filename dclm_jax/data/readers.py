@@ -1,7 +1,6 @@
 """Text files to documents of tokenized sentences, with one document in memory at a time."""
 
 import dataclasses
-import functools
 import io
 import itertools
 import logging
@@ -10,11 +9,8 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from dclm_jax.data import formats, prose
 from dclm_jax.data.documents import PLAIN, Document, TextFormat, TextOptions
-from dclm_jax.data.formats import Text
-from dclm_jax.data.markup import html_markup, without_html
-from dclm_jax.data.notes import Notes, as_words, note_words
+from dclm_jax.data.formats import PARSERS, RAW, RawDocument, Text
 from dclm_jax.data.records import RECORDS, Record, records, require_characters
 from dclm_jax.data.text_files import (
     LAYOUT_LINES,
@@ -29,7 +25,8 @@ from dclm_jax.data.text_files import (
     name_suffix,
     read_lines,
 )
-from dclm_jax.errors import InputError
+from dclm_jax.data.words import WordMaker
+from dclm_jax.errors import InputError, brief
 from dclm_jax.log import logger
 
 Parsed = TypeVar("Parsed")
@@ -83,15 +80,12 @@ def read_documents(
 
 
 class TextReader:
-    """Reads one input, and counts omitted sentences and documents.
+    """Reads one input.
 
     Attributes:
-      options, encoding: as for `read_documents`.
+      options, encoding, joined_by: as for `read_documents`.
+      words: makes the words of the input, and counts what it omits.
       formats: formats read so far.
-      has_raw_text: whether raw text was read so far.
-      empty_sentences: number of sentences without words so far.
-      empty_documents: number of documents without words so far.
-      notes: notes about omitted and unusual text.
     """
 
     def __init__(
@@ -100,34 +94,22 @@ class TextReader:
         encoding: str = UTF8,
         joined_by: Sequence[str] = (),
     ):
+        self.options, self.encoding, self.joined_by = options, encoding, joined_by
+        self.words = WordMaker(options)
         self.formats: set[TextFormat] = set()
-        self.has_raw_text = False
-        self.empty_sentences = self.empty_documents = 0
-        self.options, self.encoding = options, encoding
-        self._joined_by = joined_by
-        self.notes = Notes()
         self._ids: dict[str, str] = {}
-        self._num_documents = self._num_sentences = 0
-        self._num_words = self._num_characters = 0
-
-    @functools.cached_property
-    def tokenizer(self) -> prose.Tokenizer:
-        """The tokenizer of raw text, which other text does not need."""
-        self.has_raw_text = True
-        return prose.Tokenizer(self.options)
 
     def documents(
         self, path: str | pathlib.Path, *, keep_empty: bool = False, limit: int | None = None
     ) -> Iterator[Document]:
         """The documents of an input, at most the first `limit`; see `read_documents`."""
-        texts = self._texts(path)
-        documents = itertools.chain.from_iterable(itertools.starmap(self.parsed, texts))
-        yield from itertools.islice(self.written(documents, keep_empty), limit)
-        self.finish(path)
+        documents = itertools.chain.from_iterable(itertools.starmap(self.parsed, self._texts(path)))
+        yield from itertools.islice(self.words.written(documents, keep_empty), limit)
+        self.words.finish(path)
 
     def records(self, path: str | pathlib.Path) -> Iterator[Record]:
         """The rows of tables and the objects of JSON lines of an input."""
-        for format, text in self._texts(path):
+        for format, text, _ in self._texts(path):
             if format not in RECORDS:
                 raise InputError(
                     f"{text.source}: is neither a table nor JSON lines by its name; add "
@@ -135,22 +117,23 @@ class TextReader:
                 )
             yield from records(text.lines, text.source, format, text.notes)
 
-    def _texts(self, path: str | pathlib.Path) -> Iterator[tuple[TextFormat, Text]]:
-        """The format and the lines of each text of an input."""
+    def _texts(self, path: str | pathlib.Path) -> Iterator[tuple[TextFormat, Text, str]]:
+        """The format of each text of an input, the text and the beginning of the names of its
+        documents."""
         files = input_files(path)
         for file in files:
             format = format_of_name(file) or self.options.format
             lines = self._lines(file, files)
             if format in ("lines", "prose"):
                 lines = self._noted_layout(file, lines)
-            yield format, self.text(lines, file_label(file, path), str(file))
+            yield format, self.text(lines, str(file)), file_label(file, path)
 
     def _noted_layout(self, file: pathlib.Path, lines: Iterator[TextLine]) -> Iterator[TextLine]:
         """The lines of a file; notes count files with marks that would be read as words."""
         first = list(itertools.islice(lines, LAYOUT_LINES))
         layout = layout_of(first)
         if layout and not (layout[0] == "XML" and self.options.strip_html):
-            self.notes.add_layout(*layout, str(file))
+            self.words.notes.add_layout(*layout, str(file))
         return itertools.chain(first, lines)
 
     def _lines(self, file: pathlib.Path, files: Sequence[pathlib.Path]) -> Iterator[TextLine]:
@@ -158,7 +141,7 @@ class TextReader:
         try:
             for line in read_lines(file, encoding=self.encoding):
                 if is_utf8_misread(line.text, self.encoding):
-                    self.notes.add("mojibake", line.text.strip())
+                    self.words.notes.add("mojibake", line.text.strip())
                 yield line
         except EncodingError as error:
             if self.encoding != UTF8 and len(files) > 1:
@@ -177,84 +160,47 @@ class TextReader:
                 f"by iconv -f cp1252 -t {self.encoding}"
             ) from error
 
-    def text(self, lines: Iterator[TextLine], label: str, source: str) -> Text:
-        """A text of the input; see `formats.Text`."""
-        return Text(
-            lines,
-            label,
-            source,
-            self.options,
-            self._ids,
-            self.notes,
-            lambda: self.tokenizer,
-            self.cleaned,
-            self._joined_by,
-        )
+    def text(self, lines: Iterator[TextLine], source: str) -> Text:
+        """A text of the input, named `source` in messages."""
+        return Text(lines, source, self.options, self.words.notes, self.joined_by)
 
-    def cleaned(self, text: str) -> str:
-        """A text without HTML, if the options say so; otherwise notes count its HTML."""
-        if self.options.strip_html:
-            return without_html(text, self.notes, self.options.unknown_token)
-        for markup in html_markup(text):
-            self.notes.add("markup", markup)
-        return text
-
-    def parsed(self, format: TextFormat, text: Text) -> Iterator[Document]:
-        """The documents of a text, with unchanged words."""
+    def parsed(self, format: TextFormat, text: Text, label: str) -> Iterator[Document]:
+        """The documents of a text, with unchanged words. Without an id a document is named
+        LABEL:LINE."""
         self.formats.add(format)
-        if self._joined_by and format not in RECORDS:
+        if self.joined_by and format not in RECORDS:
             raise InputError(
                 f"{text.source}: is read as {format}, which has no rows to join; choose a table, "
                 "or remove --join_rows"
             )
-        return formats.PARSERS[format](text)
+        for raw in PARSERS[format](text):
+            document = self.words.document(raw, self._name(raw, label))
+            # Only markup.
+            if document.sentences or not raw.is_block:
+                yield document
 
-    def written(
-        self, documents: Iterable[Document], keep_empty: bool = False
-    ) -> Iterator[Document]:
-        """Documents whose words have the options' normal form and case, without empty sentences."""
-        for name, sentences, tags, rows, row_of_word in documents:
-            words = [as_words(sentence, self.options) for sentence in sentences]
-            tags = tags and _of_written(words, tags)
-            row_of_word = row_of_word and _of_written(words, row_of_word)
-            written = [list(filter(None, sentence)) for sentence in words if any(sentence)]
-            for sentence in written:
-                note_words(sentence, self.notes, self.options.unicode)
-                self._num_words += len(sentence)
-                self._num_characters += sum(map(len, sentence))
-            self.empty_sentences += len(sentences) - len(written)
-            self.empty_documents += not written
-            if written or keep_empty:
-                self._num_documents += 1
-                self._num_sentences += len(written)
-                yield Document(name, written, tags, rows, row_of_word)
-
-    def finish(self, name: str | pathlib.Path, level: int = logging.INFO) -> None:
-        """Refuses an input without documents, and logs the notes."""
-        if not self._num_documents:
-            raise InputError(f"{name}: has no documents; expected text")
-        for note in self.notes.lines():
-            logger.log(level, f"{name}: {note}")
-        sizes = self._num_words, self._num_characters
-        for warning in self.notes.warnings(*sizes, is_raw=self.has_raw_text):
-            logger.warning(f"{name}: {warning}")
-        if self.notes.has_paragraphs:
-            logger.info(
-                f"{self.size_text(name)}; a blank line ends a paragraph, and only a line that "
-                "begins with = ends a document"
+    def _name(self, raw: RawDocument, label: str) -> str:
+        """The id of a document, which no earlier document has, or LABEL:LINE if it has no id."""
+        (where, *_), value = raw.where, raw.name
+        if value is None or value == "":
+            return f"{label}:{raw.number}"
+        name = str(value)
+        if not isinstance(value, str | int) or name.splitlines() != [name]:
+            raise InputError(
+                f"{where}: 'id' is {brief(value)}; write one line of text or a whole number"
             )
-
-    def size_text(self, name: str | pathlib.Path) -> str:
-        """The numbers of documents and sentences that were read."""
-        return f"{name}: documents: {self._num_documents:,}, with {self._num_sentences:,} sentences"
-
-
-def _of_written(words: list[list[str]], values: list[list[Parsed]]) -> list[list[Parsed]]:
-    """The values of words that are not empty: words of only format characters are removed."""
-    pairs = zip(words, values, strict=True)
-    return [
-        [value for word, value in zip(*pair, strict=True) if word] for pair in pairs if any(pair[0])
-    ]
+        if name in self._ids and self.joined_by:
+            raise InputError(
+                f"{where}: {brief(name)} also has rows at {self._ids[name]}, and other rows are "
+                f"between them; sort the rows by {', '.join(self.joined_by)}"
+            )
+        if name in self._ids:
+            raise InputError(
+                f"{where}: the id {brief(name)} is also at {self._ids[name]}; give each record "
+                "its own id, or remove all ids"
+            )
+        self._ids[name] = where
+        return name
 
 
 def parse_documents(
@@ -269,13 +215,12 @@ def parse_documents(
     require_characters(text, name)
     reader = TextReader(options)
     lines = itertools.starmap(TextLine, enumerate(io.StringIO(text, newline=None), start=1))
-    source = reader.text(lines, name, name)
     if options.format == "prose":
-        parsed = iter([formats.text_document(source, name, text)])
+        parsed = iter([reader.words.document(RawDocument([name], 1, texts=[text]), name)])
     else:
-        parsed = reader.parsed(options.format, source)
-    documents = list(reader.written(parsed, keep_empty=options.format == "prose"))
-    reader.finish(name, logging.WARNING)
+        parsed = reader.parsed(options.format, reader.text(lines, name), name)
+    documents = list(reader.words.written(parsed, keep_empty=options.format == "prose"))
+    reader.words.finish(name, logging.WARNING)
     if len(documents) == 1 and documents[0].id.startswith(f"{name}:"):
         documents = [documents[0]._replace(id=name)]
     return documents
@@ -319,6 +264,6 @@ def _read_alike(options: TextOptions, trained: TextOptions) -> bool:
     """Whether these options make the same words of a text as the options of a training text. All
     formats of tokenized text are alike, JSON lines match tokenized and raw text, and keys
     and the unknown token do not matter."""
-    are_raw = options.format in formats.RAW, trained.format in formats.RAW
+    are_raw = options.format in RAW, trained.format in RAW
     is_alike = options.format == "jsonl" or len(set(are_raw)) == 1
     return is_alike and _CHANGE_OF_WORDS(options) == _CHANGE_OF_WORDS(trained)

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dclm_jax.data import formats
-from dclm_jax.data.documents import Document, require_free_names, value_text
+from dclm_jax.data.documents import require_free_names, value_text
 from dclm_jax.data.encoding import Encoder, SentenceText
+from dclm_jax.data.formats import RawDocument
 from dclm_jax.data.readers import TextReader
 from dclm_jax.data.records import listed, require_columns
 from dclm_jax.data.vocabulary import FIRST_WORD
@@ -81,13 +81,13 @@ def read_alternatives(path: str, names: Sequence[str], reader: TextReader) -> It
       names: columns of the alternatives, the right alternative first.
       reader: an unused reader.
     """
-    tokenizer, count = reader.tokenizer, 0
-    equal: list[str] = []
+    count, equal = 0, list[str]()
 
     def read(name: str, text: str) -> list[list[str]]:
-        sentences = tokenizer.sentences(formats.paragraphs(reader.cleaned(text), reader.notes))
-        (document,) = reader.written([Document("", sentences)], keep_empty=True)
-        if not any(document.sentences):
+        (document,) = reader.words.written(
+            [reader.words.document(RawDocument([where], 1, texts=[text]), "")], keep_empty=True
+        )
+        if not document.sentences:
             raise InputError(f"{where}: {brief(name)} has no words; add its text")
         return document.sentences
 
@@ -112,7 +112,7 @@ def read_alternatives(path: str, names: Sequence[str], reader: TextReader) -> It
             f"records whose alternatives are equal: {len(equal):,} of {count:,}, such as "
             f"{equal[0]}; they are left out"
         )
-    reader.finish(path)
+    reader.words.finish(path)
 
 
 @dataclasses.dataclass(frozen=True)

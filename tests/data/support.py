@@ -9,6 +9,7 @@ from dclm_jax.data.corpus import Corpus, Manifest, open_corpus, read_manifest
 from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.data.readers import TextReader, read_documents
+from dclm_jax.data.words import WordMaker
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -26,7 +27,7 @@ def write_lines(path: Path, documents: Iterable[Iterable[list[str]]]) -> Path:
 def read(path: Path, format: Any = "lines", encoding: str = "utf-8", **options) -> list[Document]:
     """The documents of a text that is read with these `TextOptions`, or of a named corpus."""
     if format in COLLECTIONS:
-        return list(TextReader(TextOptions(**options)).written(COLLECTIONS[format].read(path)))
+        return list(WordMaker(TextOptions(**options)).written(COLLECTIONS[format].read(path)))
     return list(read_documents(path, TextOptions(format, **options), encoding=encoding))
 
 
@@ -59,7 +60,7 @@ def corpus_of(directory: Path, text: str, **options: Any) -> Corpus:
 
 def empty(reader: TextReader) -> tuple[int, int]:
     """The numbers of sentences and documents without words."""
-    return reader.empty_sentences, reader.empty_documents
+    return reader.words.empty_sentences, reader.words.empty_documents
 
 
 def contents(directory: Path, split: str) -> dict[str, list[list[str]]]:

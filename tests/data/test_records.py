@@ -8,6 +8,7 @@ import pytest
 
 from dclm_jax.data.documents import Document, TextOptions, columns
 from dclm_jax.data.readers import TextReader, read_documents
+from dclm_jax.data.words import WordMaker
 from tests.data.support import read, write
 
 pytest.importorskip("sentencex")
@@ -49,7 +50,7 @@ def test_a_column_of_a_table_is_raw_text(tmp_path, end, caplog):
         f"{path}: cells over several lines: 2, the longest in lines 2 to 4; check "
         "for a missing closing quotation mark",
     ]
-    assert reader.formats == {"csv"} and reader.has_raw_text
+    assert reader.formats == {"csv"} and reader.words.has_raw_text
     assert read(path, "prose", text_key="review") == expected[:2]
     # Of another name it is one if that is said.
     other = write(tmp_path / "t.data", table(end))
@@ -74,7 +75,7 @@ def test_json_lines_of_raw_text(tmp_path):
     ]
     reader = TextReader()
     assert list(reader.documents(path, keep_empty=True)) == expected
-    assert reader.has_raw_text
+    assert reader.words.has_raw_text
 
 
 def test_json_lines_of_another_key(tmp_path):
@@ -155,7 +156,7 @@ def test_words_of_only_format_characters_are_removed_with_their_rows():
     """As tokenizing may leave them."""
     rows = [{"r": "x"}, {"r": "y"}]
     document = Document("1", [["a", "\u200b", "c"]], rows=rows, row_of_word=[[0, 0, 1]])
-    (written,) = TextReader(TextOptions(unicode="nfc")).written([document])
+    (written,) = WordMaker(TextOptions(unicode="nfc")).written([document])
     assert (written.sentences, written.row_of_word) == ([["a", "c"]], [[0, 1]])
     assert written.rows == rows
 

@@ -43,7 +43,7 @@ def raw_run(space: Workspace, tmp_path_factory) -> Path:
 
 def test_a_table_is_prepared_and_a_run_remembers_how(raw_run):
     manifest = read_manifest(raw_run.parent / "corpus")
-    assert manifest.text == dclm_jax.restore(raw_run).text.options == OPTIONS
+    assert manifest.text == dclm_jax.restore(raw_run).facts.text.options == OPTIONS
     entry = manifest.splits["train"]
     assert (entry.documents, entry.tokens, entry.oov_tokens) == (5, 5 * 9, 0)
 
