@@ -1,4 +1,4 @@
-"""Language models of every kind: they score text that they have not generated.
+"""Language models of every kind, which score text.
 
 Log-probabilities are natural logarithms (nats); a surprisal is a negative log-probability. Methods
 take documents as `dclm_jax.data.encoding` defines them.

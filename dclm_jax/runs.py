@@ -71,7 +71,7 @@ def restore(
         lm = _restored(folder, batch_size, matmul_precision, os.fspath(located(workdir)))
     if not isinstance(lm, kind):
         raise InputError(
-            f"{workdir} contains {lm.facts.name}, {lm.kind}; choose a workdir that contains "
+            f"{workdir} contains the model {lm.facts.name}; choose a workdir that contains "
             f"{kind.kind}"
         )
     return lm

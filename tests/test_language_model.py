@@ -391,9 +391,7 @@ def test_restore_returns_the_expected_kind_or_refuses(uninterrupted):
     assert isinstance(
         dclm_jax.restore(uninterrupted, dclm_jax.LanguageModel), dclm_jax.LanguageModel
     )
-    message = (
-        "contains ccdclm, a neural language model; choose a workdir that contains an autoencoder$"
-    )
+    message = "contains the model ccdclm; choose a workdir that contains an autoencoder$"
     with pytest.raises(InputError, match=message):
         dclm_jax.restore(uninterrupted, dclm_jax.Autoencoder)
 

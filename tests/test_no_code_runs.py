@@ -108,7 +108,7 @@ def test_pickles_in_the_place_of_files_are_not_loaded(saved, tmp_path, kind, cap
     text = write(folder / "text", "a/X b/Y\n\nb/Y a/X c/Z\n")
     make_corpus({"train": text}, folder / "corpus", "tagged")
     files = [path for path in folder.rglob("*") if path.is_file()]
-    assert dclm_jax.restore(folder / "run").step == 3
+    assert dclm_jax.restore(folder / "run").facts.step == 3
     for path in files:
         whole = path.read_bytes()
         path.write_bytes(content)

@@ -15,7 +15,7 @@ from dclm_jax.decoding.choices import Decoding
 from dclm_jax.evaluation.adaptation import adapt
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.reading.driver import weighted
-from dclm_jax.scoring import scorer
+from dclm_jax.scoring import neural
 from dclm_jax.scoring.dynamic import DynamicScorer, root_mean_square
 from dclm_jax.training import loop
 from dclm_jax.training.config import OptimizerConfig
@@ -60,7 +60,7 @@ def test_all_products_of_training_and_scoring_have_the_precision_of_the_model(na
     assert precisions(step.as_text()) == {"HIGH"}
 
     params = jax.eval_shape(partial(weighted, model), state.params)
-    open_rows, read = scorer._compiled(model, scorer.BlockFunctions())
+    open_rows, read = neural._compiled(model, neural.BlockFunctions())
     rows = batch.tokens_BxSxN[:, :, 0, 0], batch.source
     context, _ = jax.eval_shape(open_rows, params, *rows)
     block = read.lower(params, context, batch, batch.mask_BxSxN)

@@ -191,7 +191,7 @@ def test_training_resumes_as_if_it_had_not_stopped(bucket, data, uninterrupted, 
     assert steps == [(line.kind, line.step) for line in metrics_lines(uninterrupted)]
     with contextlib.closing(Checkpoints(f"{run}/checkpoints", "best", read_only=True)) as best:
         restored = best.restore(dclm_jax.restore(uninterrupted).params)
-    assert restored is not None and restored[0] == dclm_jax.restore(uninterrupted).step
+    assert restored is not None and restored[0] == dclm_jax.restore(uninterrupted).facts.step
 
 
 def test_results_are_written_whole_or_not_at_all(bucket):

@@ -395,7 +395,7 @@ def test_mixtures_mix_words():
     (score,) = mixture.score([TEXT])
     assert [math.isnan(p) for p in score.sentences[2].log_probs] == [False, True, *[False] * 3]
     tuned = mix(first, second, tune_on=[TEXT, PLAIN])
-    assert 0 <= tuned.weight <= 1
+    assert 0 <= tuned.facts.config["weight"] <= 1
 
 
 def test_rescoring_chooses_by_words():
@@ -439,7 +439,7 @@ def test_generated_words_end():
     known = lm.vocabulary
     params: Any = oracles.jax.tree.map(lambda leaf: leaf, lm.params)
     bias = params["output"]["bias"]
-    endless = dataclasses.replace(
+    endless = changed(
         lm,
         params={
             **params,

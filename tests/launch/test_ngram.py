@@ -65,7 +65,7 @@ def test_an_ngram_model_goes_wherever_a_neural_one_does(space, tmp_path, monkeyp
     surprisals = [surprisal for sentence in sentences for surprisal in sentence["surprisals"]]
     assert len(surprisals) == evaluated["tokens"]
     assert surprisals == pytest.approx([math.log(100)] * len(surprisals), rel=TOLERANCE)
-    message = "contains an n-gram model; choose a workdir that contains a neural language model"
+    message = "contains the model ngram; choose a workdir that contains a neural language model"
     assert message in refuse("generate", f"--workdir={run}")
 
     assert "already contains a different run" in refuse("train", *space.training(run))

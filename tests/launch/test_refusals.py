@@ -72,7 +72,7 @@ evaluate --workdir=run --cache_window=9 => --cache_window has no effect without 
 {ADAPT}=cache --interpolate => --interpolate cannot be used with --adapt
 
 {COHERENCE} --workdirs=a,b => --workdir cannot be used with --workdirs
-coherence --workdir=autoencoder => contains an autoencoder; choose a workdir that contains a langu
+coherence --workdir=autoencoder => autoencoder is an autoencoder, whose documents have no probabil
 
 generate --workdir=run --context=blank.txt => blank.txt: has no documents
 generate --workdir=run --beam=3 => --beam has no effect without --method=beam; add
@@ -126,7 +126,7 @@ reconstruct --outputs=out.jsonl --input=lines.txt --max_length_ratio=2 => --max_
 {REPORT} --html=run => run'; choose a file to write
 {REPORT} --baseline=hrnnlm => --baseline is hrnnlm; choose a run of --workdirs, or one of the model
 report --workdirs=*.txt => *.txt matches no run
-report --workdirs=autoencoder --output=new => contains an autoencoder; choose a workdir that con
+report --workdirs=autoencoder --output=new => autoencoder is an autoencoder, whose documents have no
 
 {RESCORE} --weights=absent.json => absent.json
 {RESCORE} --weights=weights.json => weights.json: has weights of ['ccdclm']; expected ccdclm, 

@@ -282,7 +282,7 @@ def test_a_name_that_is_not_there_lists_the_pretrained_models(tmp_path, monkeypa
     # A folder of this name comes first if it has a run.
     monkeypatch.chdir(tmp_path)
     Path("english").mkdir()
-    assert dclm_jax.restore("english").name == "pointer_drnnlm"
+    assert dclm_jax.restore("english").facts.name == "pointer_drnnlm"
     Path("english/config.json").write_text("{}")
     with pytest.raises(InputError, match="config.json: expected the model's name"):
         dclm_jax.restore("english")
