@@ -15,10 +15,12 @@ import collections
 import contextlib
 import dataclasses
 import functools
+import inspect
 import json
 import math
 import os
 import pathlib
+import re
 import secrets
 import shutil
 import sys
@@ -67,6 +69,18 @@ FinitePositive = Annotated[
     float, Range(math.nextafter(0, 1), sys.float_info.max, "a finite number above 0")
 ]
 Positive = Annotated[float, Range(math.nextafter(0, 1), math.inf, "a number above 0")]
+
+
+def field_meanings(cls: type) -> dict[str, str]:
+    """The meanings of the fields of a dataclass: the entries "name: text" or "name, name: text" in
+    its docstring and the docstrings of its bases; further indented lines belong to the text."""
+    fields = {field.name for field in dataclasses.fields(cls)}
+    entry = re.compile(r"^( *)(\w+(?:, \w+)*): (.*(?:\n\1 +\S.*)*)", re.MULTILINE)
+    texts = {}
+    for base in reversed(cls.__mro__):
+        for _, names, text in entry.findall(inspect.cleandoc(base.__doc__ or "")):
+            texts |= {name: " ".join(text.split()) for name in names.split(", ") if name in fields}
+    return texts
 
 
 @contextlib.contextmanager
@@ -139,7 +153,7 @@ def open_binary(path: storage.PathLike) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def _whole(path: storage.PathLike, mode: str, **options: Any) -> Iterator[Any]:
-    if not processes.is_first():
+    if not processes.is_primary():
         with open(os.devnull, mode, **options) as nowhere:
             yield nowhere
         return

@@ -3,7 +3,7 @@
 A job is one process or several that `start` has joined by `jax.distributed`. All run the same
 program; the first process writes files and prints. With one process nothing is exchanged.
 
-`gather`, `together`, `by_first`, `from_first` and `stop_agreed` synchronize the processes, which
+`gather`, `agree`, `on_primary`, `from_primary` and `stop_agreed` synchronize the processes, which
 must all call these functions in the same order. All processes raise an `InputError` of one process,
 and one process prints it.
 """
@@ -132,7 +132,7 @@ def index() -> int:
     return jax.process_index() if jax.distributed.is_initialized() else 0
 
 
-def is_first() -> bool:
+def is_primary() -> bool:
     """Whether this is the process that prints and writes."""
     return index() == 0
 
@@ -148,7 +148,7 @@ def gather(content: bytes) -> list[bytes]:
     return [row[:size].tobytes() for row, size in zip(rows, sizes_P, strict=True)]
 
 
-def together(action: Callable[[], TreeT]) -> TreeT:
+def agree(action: Callable[[], TreeT]) -> TreeT:
     """The local result of `action`, after it has succeeded in every process. Every process must
     call it.
 
@@ -168,23 +168,23 @@ def together(action: Callable[[], TreeT]) -> TreeT:
     return value  # pyright: ignore[reportReturnType]
 
 
-def by_first(function: Callable[..., Any]) -> Callable[..., Any]:
+def on_primary(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, run only by the first process; all processes get its JSON value. Every process
     must call it.
 
     Raises:
-      SharedError, InputError: see `together`.
+      SharedError, InputError: see `agree`.
     """
 
     @functools.wraps(function)
     def shared(*arguments: Any) -> Any:
-        value = together(lambda: function(*arguments) if is_first() else None)
+        value = agree(lambda: function(*arguments) if is_primary() else None)
         return json.loads(gather(json.dumps(value).encode())[0]) if count() > 1 else value
 
     return shared
 
 
-def from_first(tree: TreeT) -> TreeT:
+def from_primary(tree: TreeT) -> TreeT:
     """Sends the first process's arrays to all processes. Every process must call it.
 
     Args:

@@ -19,12 +19,12 @@ from dclm_jax.training.parameter_table import count_parameters
 from dclm_jax.training.saved_model import read_base
 from dclm_jax.training.workdir import (
     CONFIG_FILE,
-    located,
     opened,
     read_config,
     read_corpus_checksums,
     read_training_text,
     restore_run,
+    run_path,
 )
 
 ModelT = TypeVar("ModelT", bound=LanguageModel)
@@ -68,7 +68,7 @@ def restore(
     """
     require_at_least("batch_size", batch_size, 1)
     with opened(workdir) as folder:
-        lm = _restored(folder, batch_size, matmul_precision, os.fspath(located(workdir)))
+        lm = _restored(folder, batch_size, matmul_precision, os.fspath(run_path(workdir)))
     if not isinstance(lm, kind):
         raise InputError(
             f"{workdir} contains the model {lm.facts.name}; choose a workdir that contains "

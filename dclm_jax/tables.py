@@ -125,12 +125,12 @@ def aligned(rows: Sequence[Sequence[str]], *, rule: bool = True) -> list[str]:
 def separated(cells: Iterable[object]) -> str:
     """One line of TSV, which the defaults of R's `read.delim` and `pandas.read_csv` for tabs read
     back whole: cells are quoted where necessary, and quotation marks in them doubled. A string is
-    written by `text_cell`, None as a missing value, and any other cell by `str`."""
+    written by `escaped_cell`, None as a missing value, and any other cell by `str`."""
     line = io.StringIO(newline="")
     # Both characters are quoted in cells, because many readers end a line at either.
     end = "\r\n"
     writer = csv.writer(line, delimiter="\t", lineterminator=end)
-    writer.writerow([text_cell(cell) if isinstance(cell, str) else cell for cell in cells])
+    writer.writerow([escaped_cell(cell) if isinstance(cell, str) else cell for cell in cells])
     return line.getvalue().removesuffix(end) + "\n"
 
 
@@ -147,12 +147,12 @@ def has_text(cell: Any) -> bool:
     return present(str(cell)) is not None
 
 
-def text_cell(text: str) -> str:
+def escaped_cell(text: str) -> str:
     """The cell of a string, before quoting. It gets one more backslash if the string, without its
     leading backslashes, is one of `_MISSING`."""
     return f"\\{text}" if _LIKE_MISSING.fullmatch(text) else text
 
 
-def cell_text(cell: str) -> str:
-    """The string of a cell, the inverse of `text_cell`."""
+def unescaped_cell(cell: str) -> str:
+    """The string of a cell, the inverse of `escaped_cell`."""
     return cell.removeprefix("\\") if _LIKE_MISSING.fullmatch(cell) else cell

@@ -95,7 +95,7 @@ class LogHandler(logging.Handler):
         self._printed: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if not processes.is_first():
+        if not processes.is_primary():
             return
         is_warning = record.levelno >= logging.WARNING
         # A command that makes files, such as a corpus or a run, has its log as its output. Other
@@ -214,7 +214,7 @@ def _end_by(error: BaseException) -> None:
         case InputError():
             _end(EXIT_BAD_INPUT, str(error))
         case DivergenceError():
-            _end(1, str(error) if processes.is_first() else "", alone=False)
+            _end(1, str(error) if processes.is_primary() else "", alone=False)
         case BrokenPipeError():
             # The reader of standard output has exited (`... | head`), which is not an error.
             _mute()

@@ -38,9 +38,9 @@ def join(*, stops_together: bool = False) -> None:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
     try:
         # At the first meeting Gloo prints to standard output, which may be the output of a result.
-        processes.together(_check_input)
+        processes.agree(_check_input)
     finally:
-        if processes.is_first():
+        if processes.is_primary():
             os.dup2(stdout, sys.stdout.fileno())
         os.close(stdout)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from absl import flags
 
-from dclm_jax.training.config import field_meanings
+from dclm_jax.files import field_meanings
 
 FieldFlags = Mapping[str, "flags.FlagHolder[Any]"]
 """Flags by the names of the fields that they set."""

@@ -28,7 +28,7 @@ from absl import flags
 from dclm_jax import files
 from dclm_jax.data.documents import Document
 from dclm_jax.decoding.ordering import DEFAULT_BEAM, Ordered, order_sentences
-from dclm_jax.decoding.reordering import measure_orders, measures_table, reorder
+from dclm_jax.evaluation.reordering import measure_orders, measures_table, reorder
 from dclm_jax.neural_language_model import NeuralLanguageModel
 from dclm_jax.runs import run_json
 from dclm_jax.tables import aligned

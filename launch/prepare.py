@@ -36,7 +36,7 @@ from dclm_jax.data.corpus import open_corpus, statistics_table
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.prepare import PrepareOptions, TextSource, prepare
 from dclm_jax.errors import InputError
-from dclm_jax.training.workdir import located
+from dclm_jax.training.workdir import run_path
 
 from . import _app
 from ._flags import define_fields, values_of
@@ -79,7 +79,7 @@ def main(argv: Sequence[str]) -> None:
     text, options = values_of(_TEXT), values_of(_OPTIONS)
     options["fractions"] = _fractions()
     if vocabulary := options.get("vocabulary"):
-        options["vocabulary"] = located(vocabulary)
+        options["vocabulary"] = run_path(vocabulary)
     manifest = prepare(
         _source(),
         output,

@@ -17,9 +17,9 @@ without OOV words. Input may be larger than memory.
 
 tsv has one row per target (word or <END>). Columns: document, sentence and position (from 1), word,
 surprisal, known (1 or 0), sentence_log_prob, document_log_prob, then columns of the input. A word
-such as NA is written \\NA; dclm_jax.tables.cell_text removes the backslash. Cells of the input that
-are empty or missing (NA, NaN, null, ...) are left empty. launch/recipes.md shows how to read the
-file in R, and how to join the files of two runs. With --by=region, tsv has one row per document
+such as NA is written \\NA; dclm_jax.tables.unescaped_cell removes the backslash. Cells of the input
+that are empty or missing (NA, NaN, null, ...) are left empty. launch/recipes.md shows how to read
+the file in R, and how to join the files of two runs. With --by=region, tsv has one row per document
 and region: document, region, words, oov (the number of OOV words), the sums of surprisals and
 divergences over the words, and the other measures of the first word; <END> is not counted.
 

@@ -27,6 +27,8 @@ LAYERS = [
     ("coherence",),
     ("report",),
     ("lm_eval",),
+    # The package itself, which imports what users need.
+    ("dclm_jax",),
     ("launch",),
 ]
 HEIGHTS = {part: height for height, parts in enumerate(LAYERS) for part in parts}
@@ -34,16 +36,15 @@ SOURCES = [
     path
     for folder in ("dclm_jax", "launch")
     for path in sorted((REPOSITORY / folder).rglob("*.py"))
-    if path != REPOSITORY / "dclm_jax" / "__init__.py"
 ]
 
 
 def part_of(module: str) -> str | None:
-    """The part that a module belongs to; None for those of others, and for the package itself."""
-    package, *names = module.split(".")
+    """The part that a module belongs to, the package itself included; None for those of others."""
+    package, *names = module.removesuffix(".__init__").split(".")
     if package == "launch":
         return package
-    return names[0] if package == "dclm_jax" and names else None
+    return (names or ["dclm_jax"])[0] if package == "dclm_jax" else None
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -53,6 +54,9 @@ def imported(path: Path) -> Iterator[str]:
                 modules = [alias.name for alias in names]
             case ast.ImportFrom(module="dclm_jax", names=names):
                 modules = [f"dclm_jax.{alias.name}" for alias in names]
+            # The package of a command.
+            case ast.ImportFrom(level=level) if level:
+                modules = ["launch"]
             case ast.ImportFrom(module=str(module)):
                 modules = [module]
             case _:

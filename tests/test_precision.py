@@ -14,7 +14,7 @@ import dclm_jax
 from dclm_jax.decoding.choices import Decoding
 from dclm_jax.evaluation.adaptation import adapt
 from dclm_jax.language_model import LanguageModel
-from dclm_jax.reading.driver import weighted
+from dclm_jax.reading.driver import cast_params
 from dclm_jax.scoring import neural
 from dclm_jax.scoring.dynamic import DynamicScorer, root_mean_square
 from dclm_jax.training import loop
@@ -59,7 +59,7 @@ def test_all_products_of_training_and_scoring_have_the_precision_of_the_model(na
     step = parallel_step(model, optimizer).lower(state, batch, jax.random.key(0))
     assert precisions(step.as_text()) == {"HIGH"}
 
-    params = jax.eval_shape(partial(weighted, model), state.params)
+    params = jax.eval_shape(partial(cast_params, model), state.params)
     open_rows, read = neural._compiled(model, neural.BlockFunctions())
     rows = batch.tokens_BxSxN[:, :, 0, 0], batch.source
     context, _ = jax.eval_shape(open_rows, params, *rows)

@@ -59,7 +59,7 @@ def test_programs_read_back_every_text_and_what_is_missing(tmp_path):
         file.writelines(tables.separated(row) for row in rows)
     with path.open(encoding="utf-8", newline="") as file:
         read_rows = list(csv.reader(file, delimiter="\t", quotechar='"', doublequote=True))
-    assert [tables.cell_text(row[0]) for row in read_rows] == TEXTS
+    assert [tables.unescaped_cell(row[0]) for row in read_rows] == TEXTS
     assert [row[1:] for row in read_rows] == [[str(number), "", "0.5"] for _, number, *_ in rows]
     assert not MISSING.intersection(row[0] for row in read_rows)
 
@@ -90,14 +90,14 @@ def read_delim(text: str) -> list[list[str]]:
 def test_the_defaults_of_pandas_and_r_read_back_every_text(tmp_path):
     rows = [["text", "a b", "number"], *([text, text, str(n)] for n, text in enumerate(TEXTS))]
     lines = "".join(map(tables.separated, rows))
-    assert [list(map(tables.cell_text, row)) for row in read_delim(lines)] == rows
+    assert [list(map(tables.unescaped_cell, row)) for row in read_delim(lines)] == rows
     path = tmp_path / "t.tsv"
     path.write_bytes(lines.encode())
     pandas = pytest.importorskip("pandas")
     table = pandas.read_csv(path, sep="\t")
     assert list(table) == rows[0] and table["number"].tolist() == list(range(len(TEXTS)))
     for name in rows[0][:2]:
-        assert list(map(tables.cell_text, table[name])) == TEXTS
+        assert list(map(tables.unescaped_cell, table[name])) == TEXTS
 
 
 def test_a_backslash_makes_a_word_for_a_missing_value_text():
@@ -105,4 +105,4 @@ def test_a_backslash_makes_a_word_for_a_missing_value_text():
     cells = ["\\NA", "\\", "\\\\", "\\\\NA", "\\x", "x", "Na", '"a ""b"""', '"a\tb"', ""]
     assert line == "\t".join(cells) + "\n"
     # What somebody else has written.
-    assert [tables.cell_text(cell) for cell in ("NA", "", "x\\NA")] == ["NA", "", "x\\NA"]
+    assert [tables.unescaped_cell(cell) for cell in ("NA", "", "x\\NA")] == ["NA", "", "x\\NA"]

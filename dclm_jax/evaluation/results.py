@@ -128,7 +128,9 @@ class Results:
     ) -> ResultT | None:
         """The saved result of an evaluation; None if it is not saved or cannot be used."""
         path = _path(lm, dataset, evaluation)
-        value = path and processes.by_first(_saved_value)(path, _identity(lm, dataset, evaluation))
+        value = path and processes.on_primary(_saved_value)(
+            path, _identity(lm, dataset, evaluation)
+        )
         if value is None:
             return None
         try:

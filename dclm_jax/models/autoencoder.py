@@ -67,7 +67,7 @@ class _Autoencoder(DocumentModel, abc.ABC):
     reverse: Literal["documents", "words", "sentences", "none"] = "documents"
     initial_range: files.FinitePositive = 0.08
 
-    further_objective = "ending"
+    auxiliary_objective = "ending"
     reads_source = True
     context_order = None
     states_read_context = True
@@ -94,7 +94,7 @@ class _Autoencoder(DocumentModel, abc.ABC):
         h_BxH = stack.top_hidden(self.decoder_state(context))
         return (h_BxH @ params["ending"]["kernel"] + params["ending"]["bias"])[:, 0]
 
-    def further_loss(
+    def auxiliary_loss(
         self,
         params: Params,
         contexts: Context,

@@ -151,7 +151,7 @@ class DocumentModel:
         computed first, and all sentences are then read at once.
       objective: the targets that the model predicts and validation measures: "words", with END, or
         "bags", the words of a sentence without their order.
-      further_objective: name of `further_loss` in training logs; None for a model without one.
+      auxiliary_objective: name of `auxiliary_loss` in training logs; None for a model without one.
       reads_source: whether a document has a source, which `open_document` reads.
       attends_to: the positions that every token attends to: "words", the inputs of the n previous
         sentences, or "sentences", the n previous sentences, if a step attends with
@@ -186,7 +186,7 @@ class DocumentModel:
     states_read_context: ClassVar[bool]
     contexts_read_states: ClassVar[bool]
     objective: ClassVar[str] = "words"
-    further_objective: ClassVar[str | None] = None
+    auxiliary_objective: ClassVar[str | None] = None
     reads_source: ClassVar[bool] = False
     attends_to: ClassVar[str | None] = None
     attended_sentences: ClassVar[int] = 0
@@ -318,7 +318,7 @@ class DocumentModel:
         the words of each sentence."""
         raise NotImplementedError
 
-    def further_loss(
+    def auxiliary_loss(
         self,
         params: Params,
         contexts: Context,

@@ -270,7 +270,7 @@ class HRNNLM(DocumentModel):
     sentence_loss_weight: files.Finite = 1.0
 
     name = "hrnnlm"
-    further_objective = "bags"
+    auxiliary_objective = "bags"
     context_order = None
     states_read_context = True
     contexts_read_states = False
@@ -309,7 +309,7 @@ class HRNNLM(DocumentModel):
         state, d = stack.step_stack(self.cell, layers, context.state, s)
         return SentenceHistory(d, state)
 
-    def further_loss(
+    def auxiliary_loss(
         self,
         params: Params,
         contexts: SentenceHistory,

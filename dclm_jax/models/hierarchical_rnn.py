@@ -201,7 +201,7 @@ class HRNNLMTwoStep(_SentenceLevel, _WordLevel):
     sentence_loss_weight: files.Finite = 1.0
 
     name = "hrnnlm_two_step"
-    further_objective = "bags"
+    auxiliary_objective = "bags"
     tables = ("embedding", "sentence_embedding")
     hashed = ("bigrams", "sentence_bigrams")
     states_read_context = True
@@ -217,7 +217,7 @@ class HRNNLMTwoStep(_SentenceLevel, _WordLevel):
     def condition(self, params: Params, context: SentenceContext) -> Conditioning:
         return super().condition(params, context.history_BxH)
 
-    def further_loss(
+    def auxiliary_loss(
         self,
         params: Params,
         contexts: SentenceContext,

@@ -159,7 +159,7 @@ def unfold(tree_NxR: Any, num_sentences: int) -> Any:
     )
 
 
-def filled(tree: Any, others: Any) -> Any:
+def combine(tree: Any, others: Any) -> Any:
     """The tree with the leaves of `others` in place of None."""
     return jax.tree.map(
         lambda x, other: other if x is None else x, tree, others, is_leaf=lambda x: x is None

@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dclm_jax.nn.layers import Weight, as_matrix, filled, is_weight, rounded_product
+from dclm_jax.nn.layers import Weight, as_matrix, combine, is_weight, rounded_product
 from dclm_jax.nn.plan import Plan
 
 TokenStep = Callable[[Any, Any, Any], tuple[Any, Any]]
@@ -152,7 +152,7 @@ def _scan_backward(step, plan, residuals, cotangents):
                 product = next(saved) if products else jax.lax.stop_gradient(a) @ weights[number]
                 return _recalled(a, transposed[number], product, next(unused))
 
-            new_carry, y = step(_observed(filled(summed, params), recall), carry, x)
+            new_carry, y = step(_observed(combine(summed, params), recall), carry, x)
             return (keep_at_padding(is_real_Bx1, new_carry, carry), y), factors
 
         slots = [jnp.zeros(shape.shape, shape.dtype) for shape in shapes]
@@ -181,7 +181,7 @@ def _scan_backward(step, plan, residuals, cotangents):
     d_params = jax.tree.map(
         lambda leaf: next(rest) if is_weight(leaf) else None, params, is_leaf=is_weight
     )
-    return filled(d_summed, d_params), d_carry, d_xs, None
+    return combine(d_summed, d_params), d_carry, d_xs, None
 
 
 scan.defvjp(_scan_forward, _scan_backward)

@@ -14,7 +14,7 @@ from dclm_jax.nn.layers import as_matrix, fold, product, unfold
 from dclm_jax.nn.logits import Copies, OutputInputs, RowLogits
 from dclm_jax.nn.softmax import summed_nll, token_measures, token_nll
 from dclm_jax.reading.batch_elements import select
-from dclm_jax.reading.driver import SentenceFeatures, close_sentences, read_sentences, weighted
+from dclm_jax.reading.driver import SentenceFeatures, cast_params, close_sentences, read_sentences
 from dclm_jax.reading.dropout import draw_masks, draw_source_masks, drop_weights
 
 
@@ -25,7 +25,7 @@ class Likelihood(NamedTuple):
       nats: nats of the targets, as evaluation measures them.
       nll: the sum that training minimizes: `nats`, or for a model of bags of words the sum over
         sentences of the mean nats per word.
-      extra: nats of the model's `further_loss`.
+      extra: nats of the model's `auxiliary_loss`.
       tokens: number of targets: words and ENDs.
       sentences: number of sentences.
       terms: number of terms in `nll`: targets, or sentences with words.
@@ -76,7 +76,7 @@ def batch_likelihood(
     """
     if weights_key is not None:
         params = drop_weights(model, params, weights_key)
-    params = weighted(model, params)
+    params = cast_params(model, params)
     tokens, targets, mask = time_major(batch)
     num_sentences, length, rows = tokens.shape
     is_of_bags = model.objective == "bags"
@@ -107,7 +107,7 @@ def batch_likelihood(
     inputs = output_inputs(model, params, read, tokens)
     weights = model.predicted(targets, mask).astype(inputs.bias_V.dtype).reshape(-1)
     nll: jax.Array = summed_nll(inputs, targets.reshape(-1), weights, model.plan)
-    extra = model.further_loss(params, read.contexts, read.context, targets, mask)
+    extra = model.auxiliary_loss(params, read.contexts, read.context, targets, mask)
     num_targets = model.num_targets(targets, mask)
     return Likelihood(nll, nll, extra, num_targets, sentences, num_targets)
 

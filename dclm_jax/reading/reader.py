@@ -28,7 +28,7 @@ from dclm_jax.nn.precision import compiled
 from dclm_jax.reading import batch_elements, blocks, incremental
 from dclm_jax.reading.attention import block_attention
 from dclm_jax.reading.blocks import Sentences
-from dclm_jax.reading.driver import weighted
+from dclm_jax.reading.driver import cast_params
 from dclm_jax.reading.likelihoods import block_nll, next_log_probs, open_documents
 
 
@@ -52,13 +52,13 @@ class Reader:
 
     Attributes:
       model: any model of the registry.
-      params: the model's parameters, `weighted`, on the device.
+      params: the model's parameters, `cast_params`, on the device.
       context_order: the model's number of context sentences.
     """
 
     def __init__(self, model: DocumentModel, params: Params):
         self.model, self.context_order = model, model.context_order
-        self.params = jax.device_put(weighted(model, params), jax.local_devices()[0])
+        self.params = jax.device_put(cast_params(model, params), jax.local_devices()[0])
 
     def open(self, rows: int, sources: Sequence[Sentences] | None = None) -> ReaderState:
         """The state before the first sentence of `rows` documents.

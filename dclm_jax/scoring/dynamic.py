@@ -27,7 +27,7 @@ from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.precision import compiled
 from dclm_jax.reading.blocks import Sentences, next_block
-from dclm_jax.reading.driver import weighted
+from dclm_jax.reading.driver import cast_params
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, open_documents
 from dclm_jax.scoring.scorer import Scored, Scorer, sentences_to_score, with_own_context
 
@@ -145,7 +145,7 @@ def _learn(
     """The parameters and the context after a sentence, and nats of its targets [1, 1, N], which are
     scored before the parameters move."""
     initial, scale, mean, rate, decay = learning
-    after, nll_1x1xN = block_nll(model, weighted(model, params), context, batch)
+    after, nll_1x1xN = block_nll(model, cast_params(model, params), context, batch)
 
     def moved(th: jax.Array, th_0: jax.Array, rms: jax.Array, g: jax.Array) -> jax.Array:
         pull = jnp.minimum(decay * rms / mean, 1)
@@ -160,7 +160,7 @@ def _add_square(
 ) -> tuple[Params, Context]:
     """Adds the squared gradients of a sentence to the sums; also returns the context after the
     sentence."""
-    after, _ = block_nll(model, weighted(model, params), context, batch)
+    after, _ = block_nll(model, cast_params(model, params), context, batch)
     gradients = _gradient(model, params, context, batch)
     return jax.tree.map(lambda total, g: total + g**2, sums, gradients), after
 

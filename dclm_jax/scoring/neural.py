@@ -20,7 +20,7 @@ from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.precision import at_precision
 from dclm_jax.reading import blocks
 from dclm_jax.reading.blocks import Sentences
-from dclm_jax.reading.driver import weighted
+from dclm_jax.reading.driver import cast_params
 from dclm_jax.reading.likelihoods import block_nll, open_documents
 from dclm_jax.reading.reader import Reader
 from dclm_jax.scoring.scorer import Scored, Scorer, sentences_to_score, with_own_context
@@ -118,7 +118,7 @@ class NeuralScorer(Scorer):
     @functools.cached_property
     def _copies(self) -> Params:
         """The parameters on every local device."""
-        return processes.on_local_devices(weighted(self.model, self.params))
+        return processes.on_local_devices(cast_params(self.model, self.params))
 
     @functools.cached_property
     def reader(self) -> Reader:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import inspect
-import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
@@ -11,7 +10,6 @@ from ml_collections import ConfigDict
 from dclm_jax import files
 from dclm_jax.errors import InputError, brief, did_you_mean
 from dclm_jax.models import model_class
-from dclm_jax.models.base import DocumentModel
 
 _FREE_TO_CHANGE = ("data.directory", "training.log_every", "training.evaluation_batch_size")
 """Keys that may differ when a run resumes: parameters do not depend on them."""
@@ -160,21 +158,13 @@ def meanings(model: str) -> dict[str, str]:
     cls = model_class(model)
     about = (inspect.getdoc(cls) or "").split("\n\n")[0]
     texts = {"model.name": " ".join(about.split())}
-    for section, options in {"model": cls, **_SECTIONS}.items():
-        texts |= {f"{section}.{name}": text for name, text in field_meanings(options).items()}
-    return texts
-
-
-def field_meanings(cls: type) -> dict[str, str]:
-    """The meanings of the fields of a dataclass: the entries "name: text" or "name, name: text" in
-    its docstring and the docstrings of its bases; further indented lines belong to the text."""
-    options = cls.options() if issubclass(cls, DocumentModel) else dataclasses.fields(cls)
-    fields = {field.name for field in options}
-    entry = re.compile(r"^( *)(\w+(?:, \w+)*): (.*(?:\n\1 +\S.*)*)", re.MULTILINE)
-    texts = {}
-    for base in reversed(cls.__mro__):
-        for _, names, text in entry.findall(inspect.cleandoc(base.__doc__ or "")):
-            texts |= {name: " ".join(text.split()) for name in names.split(", ") if name in fields}
+    options = {field.name for field in cls.options()}
+    for section, fields in {"model": cls, **_SECTIONS}.items():
+        texts |= {
+            f"{section}.{name}": text
+            for name, text in files.field_meanings(fields).items()
+            if section != "model" or name in options
+        }
     return texts
 
 

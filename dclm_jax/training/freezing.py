@@ -48,7 +48,7 @@ def frozen_paths(patterns: str, paths: Collection[str]) -> frozenset[str]:
     return frozenset(frozen)
 
 
-def split(params: Any, frozen: Collection[str]) -> tuple[Any, Any]:
+def partition(params: Any, frozen: Collection[str]) -> tuple[Any, Any]:
     """The parameters to train and the frozen parameters: two trees, each with None in place of the
     other's leaves."""
     leaves = by_path(params)

@@ -50,13 +50,13 @@ from dclm_jax.training.step import (
     TrainState,
     compiled_step,
     first_state,
+    local_shards,
     parallel_step,
+    replicate,
     shapes_of,
-    spread,
-    spread_rows,
 )
 from dclm_jax.training.warm_start import Start, start_from
-from dclm_jax.training.workdir import TrainingResult, located, require_trainable
+from dclm_jax.training.workdir import TrainingResult, require_trainable, run_path
 
 
 def train(
@@ -77,8 +77,8 @@ def train(
       TrainingInterrupted: SIGTERM or Ctrl-C came, and the run is saved. Outside the main thread of
         Python, which alone receives signals, training does not stop early.
     """
-    processes.by_first(require_trainable)(workdir)
-    job = processes.together(lambda: open_job(config))
+    processes.on_primary(require_trainable)(workdir)
+    job = processes.agree(lambda: open_job(config))
     options = job.config.training
     evaluate_every = options.evaluate_every or job.batches.steps_per_epoch
     ending, stop = "finished", False
@@ -115,7 +115,7 @@ def _saved(config: RunConfig) -> dict[str, Any]:
     settings = dataclasses.asdict(config)
     for section, key in (("data", "directory"), ("training", "start_from")):
         if path := settings[section][key]:
-            is_name = located(path) != path
+            is_name = run_path(path) != path
             settings[section][key] = path if is_name else storage.absolute(path)
     return settings
 
@@ -124,7 +124,7 @@ def _start(job: Job, key: jax.Array, *, resumes: bool) -> Start:
     """Initial parameters. The first process takes them from `training.start_from`, unless the run
     resumes; `RunWriter.begin` sends its state to all processes."""
     run, start = job.config.training.start_from, Start(job.model.init(key))
-    if not run or resumes or not processes.is_first():
+    if not run or resumes or not processes.is_primary():
         return start
     return start_from(run, job.model, start.params, job.valid.vocabulary)
 
@@ -166,7 +166,7 @@ class _Run:
             job_logger.info(f"compiling the largest of {len(shapes)} shapes: {size}")
             self._compile(largest.batch(jax.local_device_count()))
         resumes = writer.trained_steps > 0
-        start = processes.together(lambda: _start(job, init_key, resumes=resumes))
+        start = processes.agree(lambda: _start(job, init_key, resumes=resumes))
         first = first_state(start.params, job.optimizer, job.state.frozen)
         state, self.progress = writer.begin(
             _saved(job.config), job.valid, job.total_steps, first, start.base
@@ -181,7 +181,7 @@ class _Run:
         if state.step:
             job_logger.info(f"resuming after step {int(state.step)}")
         # A copy, because steps reuse the buffers of the state.
-        self._state = spread(state)
+        self._state = replicate(state)
         self._unread: StepMetrics | None = None
         self._sums = _Sums()
         # The training time at the last line of metrics.
@@ -246,7 +246,7 @@ class _Run:
         perplexity = Perplexity(len(job.valid.vocabulary), sums.nats, sums.tokens).perplexity
         tokens_per_second = sums.tokens / max(progress.seconds - self._seconds, 1e-9)
         # With frozen parameters the loss of an additional objective is not measured.
-        name = None if job.state.frozen else job.model.further_objective
+        name = None if job.state.frozen else job.model.auxiliary_objective
         further = {f"{name} loss": sums.extra / sums.tokens} if name else {}
         self._writer.write(
             "train",
@@ -348,7 +348,7 @@ def _prefetch(job: Job, first: int) -> Iterator[Batch]:
     """Yields this process's part of the batches from step `first`, made one step ahead."""
 
     def make(step: int) -> Batch:
-        return spread_rows(job.batches(step))
+        return local_shards(job.batches(step))
 
     with ThreadPoolExecutor(1) as worker:
         futures = (worker.submit(make, step) for step in range(first, job.total_steps))

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 
 from dclm_jax.errors import InputError, did_you_mean
-from dclm_jax.nn.layers import filled
+from dclm_jax.nn.layers import combine
 from dclm_jax.training.config import OptimizerConfig
 
 OPTIMIZERS: dict[str, Callable[[optax.Schedule], optax.GradientTransformation]] = {
@@ -156,7 +156,7 @@ def model_params(params: Any, optimizer_state: optax.OptState) -> Any:
     """The parameters that are evaluated and saved as the best model: the EMA, if there is one,
     otherwise the parameters. Frozen parameters have no average."""
     average = optax.tree.get(optimizer_state, "average")
-    return params if average is None else filled(average, params)
+    return params if average is None else combine(average, params)
 
 
 def create_optimizer(

@@ -78,7 +78,7 @@ class RunWriter(contextlib.AbstractContextManager):
         self._stack, self.workdir = contextlib.ExitStack(), workdir
         self._folder = storage.locate(workdir)
 
-        @processes.by_first
+        @processes.on_primary
         def look() -> int:
             with files.writing(workdir), storage.reaching(self._folder):
                 if (self._folder / MANIFEST_FILE).exists():
@@ -109,7 +109,7 @@ class RunWriter(contextlib.AbstractContextManager):
           base: the section of the model card about the model from which a new run starts.
         """
 
-        @processes.by_first
+        @processes.on_primary
         def open_run() -> dict[str, Any]:
             nonlocal state
             enter, folder = self._stack.enter_context, self._folder / CHECKPOINTS_FOLDER
@@ -129,7 +129,7 @@ class RunWriter(contextlib.AbstractContextManager):
             return dataclasses.asdict(progress)
 
         progress = RunProgress(**open_run())
-        return processes.from_first(state), progress
+        return processes.from_primary(state), progress
 
     def _write_first_files(
         self, config: Mapping[str, Any], corpus: Corpus, total_steps: int, base: str
@@ -180,21 +180,21 @@ class RunWriter(contextlib.AbstractContextManager):
 
     def write(self, kind: str, step: int, **values: float) -> None:
         """Writes a line of metrics, see `MetricsLog.write`."""
-        if processes.is_first():
+        if processes.is_primary():
             self._metrics.write(kind, step, **values)
 
-    @processes.by_first
+    @processes.on_primary
     def save_latest(self, state: TrainState, progress: RunProgress) -> None:
         """Saves a checkpoint for resuming; see `Checkpoints`."""
         self._latest.save(int(state.step), state, dataclasses.asdict(progress))
         self._metrics.upload()
 
-    @processes.by_first
+    @processes.on_primary
     def save_best(self, step: int, params: Params, info: Mapping[str, Any]) -> None:
         """Saves the best parameters; see `Checkpoints`."""
         self._best.save(step, params, info)
 
-    @processes.by_first
+    @processes.on_primary
     def finish(self, result: TrainingResult | None) -> None:
         """Waits until everything is on disk, then writes the result; None for an interrupted
         run."""
@@ -205,7 +205,7 @@ class RunWriter(contextlib.AbstractContextManager):
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         # If only this process failed, a meeting would wait for the others for ever.
-        close = processes.by_first(self._stack.close) if kind is None else self._stack.close
+        close = processes.on_primary(self._stack.close) if kind is None else self._stack.close
         close()
 
 

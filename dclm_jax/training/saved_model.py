@@ -12,6 +12,7 @@ base.md             the section of the card about the model from which training 
 import dataclasses
 import re
 from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,6 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-import dclm_jax
 from dclm_jax import files, storage
 from dclm_jax.data.corpus import TrainingText
 from dclm_jax.data.documents import PLAIN
@@ -185,7 +185,7 @@ def card(name: str, facts: Mapping[str, str], about: str) -> str:
     rows = "\n".join(f"| {fact} | {value} |" for fact, value in facts.items())
     return f"""# {name}
 
-A language model of documents, saved by dclm_jax {dclm_jax.__version__}.
+A language model of documents, saved by dclm_jax {metadata.version("dclm_jax")}.
 
 | | |
 |---|---|

@@ -20,10 +20,10 @@ from dclm_jax.allocation import device_memory, memory_text, peak_memory
 from dclm_jax.data.batches import Batch, Shape
 from dclm_jax.errors import InputError
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.nn.layers import filled
+from dclm_jax.nn.layers import combine
 from dclm_jax.processes import DEVICES
 from dclm_jax.reading.likelihoods import Likelihood, batch_likelihood
-from dclm_jax.training.freezing import split
+from dclm_jax.training.freezing import partition
 from dclm_jax.training.optimizer import Optimizer
 
 
@@ -61,7 +61,7 @@ def first_state(
     params: Params, optimizer: Optimizer, frozen: frozenset[str] = frozenset()
 ) -> TrainState:
     """The state before the first step; frozen parameters have no optimizer state."""
-    trained, _ = split(params, frozen)
+    trained, _ = partition(params, frozen)
     return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(trained), frozen)
 
 
@@ -84,11 +84,11 @@ def train_step(
       key: the run's dropout key; the step and the index of each batch element in the global batch
         are folded in.
     """
-    trained, held = split(state.params, state.frozen)
+    trained, held = partition(state.params, state.frozen)
     keys_B, weights_key = _dropout_keys(key, state.step, len(batch.tokens_BxSxN))
 
     def loss(trained: Params, batch: Batch, keys_B: jax.Array) -> tuple[jax.Array, Likelihood]:
-        sums = batch_likelihood(model, filled(trained, held), batch, keys_B, weights_key)
+        sums = batch_likelihood(model, combine(trained, held), batch, keys_B, weights_key)
         return sums.nll + sums.extra, sums
 
     # The products of the backward pass have the same precision.
@@ -103,7 +103,7 @@ def train_step(
     updates, optimizer_state = optimizer.update(
         gradients, state.optimizer_state, trained, nll=sums.nll, terms=sums.terms
     )
-    params = filled(jax.tree.map(jnp.add, trained, updates), held)
+    params = combine(jax.tree.map(jnp.add, trained, updates), held)
     # XLA does not compute an additional objective of frozen parameters if no result needs it.
     extra = jnp.zeros(()) if state.frozen else sums.extra
     metrics = StepMetrics(sums.nats, sums.tokens, extra, norm, rate)
@@ -147,10 +147,10 @@ def parallel_step(
     devices: Sequence[Any] | None = None,
 ) -> Step:
     """`train_step` over devices, by default the devices of all processes. The state (donated) and
-    the key have no axis of devices; the batch is from `spread_rows`."""
+    the key have no axis of devices; the batch is from `local_shards`."""
     step = functools.partial(train_step, model, optimizer, loss_per)
     if devices is None:
-        # In the order in which `spread_rows` divides the batch among processes.
+        # In the order in which `local_shards` divides the batch among processes.
         devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
     # The state has no axis of devices, so it is not copied to add or remove one.
     return jax.pmap(
@@ -205,13 +205,13 @@ def shapes_of(batch: Batch) -> Any:
     return (jax.tree.structure(batch), *(leaf.shape for leaf in jax.tree.leaves(batch)))
 
 
-def spread(state: TrainState) -> TrainState:
+def replicate(state: TrainState) -> TrainState:
     """A copy of the state on every local device, like the result of a step. The first step of a run
     is then compiled for the same arrays as all later steps."""
     return jax.tree.map(jnp.copy, processes.on_local_devices(state))
 
 
-def spread_rows(batch: Batch) -> Batch:
+def local_shards(batch: Batch) -> Batch:
     """The batch elements of a global batch for this process's devices."""
     first = jax.process_index() * jax.local_device_count()
     mine = slice(first, first + jax.local_device_count())

@@ -43,7 +43,7 @@ def _pretrained() -> str:
     return f"a pretrained model ({_PRETRAINED} has none: install the package by pip)"
 
 
-def located(run: storage.PathLike) -> storage.PathLike:
+def run_path(run: storage.PathLike) -> storage.PathLike:
     """The workdir of a run, or the folder of a pretrained model in place of its name, unless the
     current directory has a run of this name. A path that is not UTF-8 is refused."""
     name = os.fspath(run) if isinstance(run, str | os.PathLike) else None
@@ -64,7 +64,7 @@ def located(run: storage.PathLike) -> storage.PathLike:
 
 def require_trainable(workdir: storage.PathLike) -> None:
     """Raises an `InputError` if a workdir is a pretrained or a saved model."""
-    path = storage.locate(located(workdir)) / saved_model.PARAMS_FILE
+    path = storage.locate(run_path(workdir)) / saved_model.PARAMS_FILE
     with files.writing(workdir), storage.reaching(path):
         if path.exists():
             raise InputError(
@@ -76,7 +76,7 @@ def require_trainable(workdir: storage.PathLike) -> None:
 @contextlib.contextmanager
 def opened(run: storage.PathLike) -> Iterator[Path]:
     """A context: the files that are needed to use a run or a saved model, on this machine."""
-    with storage.fetched(located(run), _needed_for_use) as folder:
+    with storage.fetched(run_path(run), _needed_for_use) as folder:
         yield folder
 
 

@@ -9,11 +9,11 @@ import numpy as np
 from dclm_jax.allocation import peak_memory
 from dclm_jax.data.batches import Batch, length_bucket, pack_sentences
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.reading.driver import weighted
+from dclm_jax.reading.driver import cast_params
 from dclm_jax.reading.likelihoods import block_nll, open_documents
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.optimizer import create_optimizer
-from dclm_jax.training.step import first_state, parallel_step, spread, spread_rows
+from dclm_jax.training.step import first_state, local_shards, parallel_step, replicate
 
 from .timing import Turn
 from .workloads import Document
@@ -27,8 +27,8 @@ class Training:
         self._step = parallel_step(model, optimizer)
         state = first_state(model.init(jax.random.key(seed)), optimizer)
         self.params: Params = jax.device_get(state.params)
-        self._state = spread(state)
-        self._batches = [spread_rows(batch) for batch in batches]
+        self._state = replicate(state)
+        self._batches = [local_shards(batch) for batch in batches]
         self._key = jax.random.key(seed)
 
     def turn(self) -> Turn:
@@ -55,7 +55,7 @@ class Scoring:
 
     def __init__(self, model: DocumentModel, batches: list[list[Document]], seed: int = 0):
         def nll(params: Params, batch: Batch) -> jax.Array:
-            params = weighted(model, params)
+            params = cast_params(model, params)
             context = open_documents(model, params, len(batch.mask_BxSxN))
             return block_nll(model, params, context, batch)[1]
 

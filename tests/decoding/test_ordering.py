@@ -6,9 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from dclm_jax.decoding import ordering, reordering
+from dclm_jax.decoding import ordering
 from dclm_jax.decoding.ordering import order_sentences
 from dclm_jax.errors import InputError
+from dclm_jax.evaluation import reordering
 from tests.exhaustive import also
 from tests.models.support import VOCAB
 from tests.rescoring.test_search import log_probs, reader

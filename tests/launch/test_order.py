@@ -7,7 +7,7 @@ import pytest
 import dclm_jax
 from dclm_jax.data.documents import Document
 from dclm_jax.data.readers import read_documents
-from dclm_jax.decoding import reordering
+from dclm_jax.evaluation import reordering
 from tests.launch.support import launch
 
 

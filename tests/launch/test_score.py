@@ -17,7 +17,7 @@ from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.readers import read_documents
 from dclm_jax.scoring.other_contexts import OtherContexts
 from dclm_jax.scoring.score_types import DocumentScore
-from dclm_jax.tables import cell_text
+from dclm_jax.tables import unescaped_cell
 from tests.launch.support import REPOSITORY, TOLERANCE, copy_run, launch, refuse, scored
 
 TEXT = "w1 w2 w3\nw4 <script> &amp; w5\nw4 w5\n\nw6 w7 w8 w9 w1 w2 w3\n"
@@ -183,7 +183,7 @@ def test_tsv_of_quotes_tabs_and_missing_values_is_read_back_whole(space, tmp_pat
     names = ["NA", 'a\t"b', "2"]
     path.write_text("".join(json.dumps({"id": id, "sentences": [words]}) + "\n" for id in names))
     rows = table_of(f"--workdir={space.run}", f"--input={path}")
-    read_back = [(cell_text(row["document"]), cell_text(row["word"])) for row in rows]
+    read_back = [(unescaped_cell(row["document"]), unescaped_cell(row["word"])) for row in rows]
     assert read_back == [(name, word) for name in names for word in [*words, "<END>"]]
     assert not {cell for row in rows for cell in row.values()} & {"NA", "nan", "null"}
 

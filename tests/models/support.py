@@ -13,7 +13,7 @@ import pytest
 from dclm_jax import models
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import DocumentModel
-from dclm_jax.reading.driver import weighted
+from dclm_jax.reading.driver import cast_params
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, open_documents
 from tests.exhaustive import also
 
@@ -157,7 +157,7 @@ def likelihood(model: DocumentModel, params: Any, batch: Batch, *keys: jax.Array
 @model_jit
 def scores(model: DocumentModel, params: Any, batch: Batch) -> jax.Array:
     """The nats of every target [B, S, N], documents read from their start."""
-    params = weighted(model, params)
+    params = cast_params(model, params)
     return block_nll(model, params, opened(model, params, batch), batch)[1]
 
 

@@ -13,7 +13,7 @@ from dclm_jax import models
 from dclm_jax.data.batches import Batch
 from dclm_jax.nn.plan import TPU_V4
 from dclm_jax.processes import DEVICES
-from dclm_jax.reading.driver import weighted
+from dclm_jax.reading.driver import cast_params
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.job import first_shapes
@@ -103,7 +103,7 @@ def test_accelerators_can_compile_a_step_and_a_block_of_scores(name):
     step = jax.vmap(step, (None, 0, None), axis_name=DEVICES)
 
     def scores(params, batch):
-        params = weighted(model, params)
+        params = cast_params(model, params)
         context = opened(model, params, batch)
         return block_nll(model, params, context, batch)
 

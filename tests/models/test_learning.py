@@ -14,11 +14,11 @@ import jax
 import numpy as np
 import pytest
 
-from dclm_jax.reading.driver import weighted
+from dclm_jax.reading.driver import cast_params
 from dclm_jax.reading.likelihoods import block_nll, open_documents
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.optimizer import create_optimizer
-from dclm_jax.training.step import first_state, parallel_step, spread, spread_rows
+from dclm_jax.training.step import first_state, local_shards, parallel_step, replicate
 from tests.models.support import LIN, MODELS, model_class, pack, small_model
 
 STEPS, DOCUMENTS, SENTENCES = 150, 32, 3
@@ -55,19 +55,19 @@ class Trained:
         else:
             options = OptimizerConfig(name="adam", learning_rate=0.03)
         optimizer = create_optimizer(options, STEPS)
-        state = spread(first_state(self.model.init(jax.random.key(0)), optimizer))
+        state = replicate(first_state(self.model.init(jax.random.key(0)), optimizer))
         step = parallel_step(self.model, optimizer)
         self.losses = []
         for number in range(steps):
             batch = pack(documents(number))
-            state, metrics = step(state, spread_rows(batch), jax.random.key(0))
+            state, metrics = step(state, local_shards(batch), jax.random.key(0))
             self.losses.append(float(metrics.nats) / float(metrics.tokens))
         self.params = jax.device_get(state.params)
 
     def marker_nats(self) -> np.ndarray:
         """Mean nats of M by the number of the sentence."""
         batch = pack(documents(STEPS))
-        params = weighted(self.model, self.params)
+        params = cast_params(self.model, self.params)
         context = open_documents(self.model, params, DOCUMENTS)
         nats = np.asarray(block_nll(self.model, params, context, batch)[1])
         return nats.reshape(DOCUMENTS, SENTENCES, -1)[:, :, 2].mean(axis=0)

@@ -11,7 +11,7 @@ import pytest
 
 from dclm_jax.nn.cells import CELLS
 from dclm_jax.nn.plan import CPU, GPU, TPU_V4
-from dclm_jax.reading.driver import read_sentences, weighted
+from dclm_jax.reading.driver import cast_params, read_sentences
 from dclm_jax.reading.dropout import draw_masks, draw_source_masks
 from tests import oracles
 from tests.exhaustive import also, pairs, some
@@ -174,7 +174,7 @@ def masks_of(model, params, keys_B):
     sentences, length = BATCH.tokens_BxSxN.shape[1:]
     shape_SxN = (sentences, 1 if model.objective == "bags" else length)
     of_source = draw_source_masks(model, keys_B, SOURCE_BATCH.tokens_BxSxN.shape[1:])
-    return draw_masks(model, weighted(model, params), keys_B, shape_SxN), of_source
+    return draw_masks(model, cast_params(model, params), keys_B, shape_SxN), of_source
 
 
 def check_gradient(name, ways, **options):

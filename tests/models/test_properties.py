@@ -10,7 +10,7 @@ import pytest
 
 from dclm_jax import models
 from dclm_jax.nn.cells import CELLS
-from dclm_jax.reading.driver import read_sentences, weighted
+from dclm_jax.reading.driver import cast_params, read_sentences
 from dclm_jax.reading.dropout import draw_masks, draw_source_masks, drop_weights
 from dclm_jax.reading.likelihoods import batch_likelihood
 from dclm_jax.training.freezing import by_path
@@ -37,7 +37,7 @@ close = partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-10)
 
 @model_jit
 def dropout_masks(model, keys_B, sentences, tokens):
-    params = weighted(model, random_params(model))
+    params = cast_params(model, random_params(model))
     return draw_masks(model, params, keys_B, (sentences.size, tokens.size))
 
 
@@ -278,7 +278,7 @@ def test_initial_values_of_lins_models_are_uniform_by_the_size_of_the_layer_befo
 
 def test_documents_of_lins_models_begin_with_a_history_of_tenths_and_no_words():
     model = small_model("rnnslm", num_layers=2)
-    context = model.open_document(weighted(model, random_params(model)), 3)
+    context = model.open_document(cast_params(model, random_params(model)), 3)
     for array in jax.tree.leaves(context.state):
         np.testing.assert_array_equal(array, np.full((3, 5), 0.1))
     assert np.all(context.words_BxM == -1)

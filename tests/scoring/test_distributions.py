@@ -14,7 +14,7 @@ from dclm_jax.mixture import mix
 from dclm_jax.nn.logits import OutputInputs
 from dclm_jax.nn.plan import CPU
 from dclm_jax.nn.softmax import token_measures
-from dclm_jax.reading.driver import weighted
+from dclm_jax.reading.driver import cast_params
 from dclm_jax.reading.likelihoods import block_measures
 from dclm_jax.scoring import distributions
 from dclm_jax.scoring.neural import NeuralScorer
@@ -65,7 +65,7 @@ def expected(model, params, document) -> list[dict[str, list]]:
 
 @model_jit
 def measured(model, params, batch):
-    params = weighted(model, params)
+    params = cast_params(model, params)
     context = opened(model, params, batch)
     scored = jnp.ones((*batch.mask_BxSxN.shape[:2], 1), bool)
     return block_measures(model, params, context, batch, scored, no_context_too=True)[1]

@@ -15,7 +15,7 @@ from dclm_jax import models
 from dclm_jax.data.batches import pack_sentences
 from dclm_jax.errors import InputError
 from dclm_jax.reading import blocks, likelihoods
-from dclm_jax.reading.driver import weighted
+from dclm_jax.reading.driver import cast_params
 from dclm_jax.reading.likelihoods import block_nll, open_documents
 from dclm_jax.scoring.neural import NeuralScorer
 from dclm_jax.scoring.scorer import Continuation
@@ -74,7 +74,7 @@ def score_alone(model, params, document, size=0, length=0):
 
     @jax.jit
     def nll(params):
-        params = weighted(model, params)
+        params = cast_params(model, params)
         context = open_documents(model, params, 1, batch)
         return block_nll(model, params, context, batch)[1]
 
@@ -126,7 +126,7 @@ def test_a_document_is_its_own_source(name, monkeypatch):
 
 def test_sentences_that_are_not_scored_stay_out_of_the_output_layer(monkeypatch):
     model, params = make_model("codclm")
-    params = weighted(model, params)
+    params = cast_params(model, params)
     documents = make_documents()
     batch = pack_sentences([documents[0], documents[6], documents[1]], 4, 16)
     context = model.open_document(params, 3)

@@ -19,7 +19,7 @@ from dclm_jax.training import loop
 from dclm_jax.training.config import OptimizerConfig, default_config
 from dclm_jax.training.freezing import by_path
 from dclm_jax.training.optimizer import create_optimizer
-from dclm_jax.training.step import first_state, parallel_step, spread, spread_rows
+from dclm_jax.training.step import first_state, local_shards, parallel_step, replicate
 from dclm_jax.training.warm_start import start_from, word_axes
 from dclm_jax.training.workdir import read_result, restore_run
 from tests.launch.support import fingerprint
@@ -79,7 +79,7 @@ def initial_state(settings, workdir: Path, monkeypatch) -> Any:
         raise Begun(jax.device_get(state))
 
     with monkeypatch.context() as patch, pytest.raises(Begun) as begun:
-        patch.setattr(loop, "spread", stop)
+        patch.setattr(loop, "replicate", stop)
         loop.train(settings, workdir)
     return begun.value.args[0]
 
@@ -256,8 +256,8 @@ def steps(frozen: frozenset[str] = frozenset(), count: int = 2, **options: Any):
     params = random_params(model)
     # The sign is lost where zero is added.
     params["output"]["bias"] = -jnp.zeros_like(params["output"]["bias"])
-    state = spread(first_state(params, optimizer, frozen))
-    step, batch, norms = parallel_step(model, optimizer), spread_rows(pack(DOCUMENTS)), []
+    state = replicate(first_state(params, optimizer, frozen))
+    step, batch, norms = parallel_step(model, optimizer), local_shards(pack(DOCUMENTS)), []
     for _ in range(count):
         state, metrics = jax.block_until_ready(step(state, batch, jax.random.key(7)))
         norms.append(float(metrics.gradient_norm))

@@ -26,10 +26,10 @@ from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import (
     TrainState,
     first_state,
+    local_shards,
     parallel_step,
+    replicate,
     shard_rows,
-    spread,
-    spread_rows,
 )
 from tests.compiling import TWO_DEVICES
 from tests.exhaustive import some
@@ -61,8 +61,8 @@ def run_steps(
     model = simple_model(name, dropout=dropout, **options)
     optimizer = create_optimizer(OptimizerConfig(learning_rate=RATE, clip_norm=CLIP), 2)
     state = first_state(random_params(model), optimizer, frozenset(frozen))
-    state, step = spread(state), parallel_step(model, optimizer, loss_per)
-    batch = spread_rows(make_batch(name))
+    state, step = replicate(state), parallel_step(model, optimizer, loss_per)
+    batch = local_shards(make_batch(name))
     norms = []
     for _ in range(2):
         state, metrics = jax.block_until_ready(step(state, batch, jax.random.key(7)))
