@@ -14,10 +14,10 @@ from dclm_jax.evaluation import adaptation
 from dclm_jax.evaluation.results import VERSION, Results
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.log import logger
-from dclm_jax.report import figures, numbers, page, tables
+from dclm_jax.report import figures, page, tables
 from dclm_jax.report.figures import Figure
 from dclm_jax.report.results import Collector, Options, RunResults, facts_of
-from dclm_jax.report.rows import Row, baselines_of, rows_of, without
+from dclm_jax.report.rows import Row, baselines_of, rows_of, to_json, without
 from dclm_jax.report.verdict import verdicts
 from dclm_jax.runs import directory_of, matmul_precision
 from dclm_jax.tables import Table
@@ -67,7 +67,7 @@ class Report:
             else:
                 figures.plot(figure, path)
                 lines.append(f"{figure.title}: {path}")
-        files.write_json(output / "report.json", numbers.to_json(self.rows, self.baselines))
+        files.write_json(output / "report.json", to_json(self.rows, self.baselines))
         for name, content in (
             ("report.tex", self._latex()),
             (MARKDOWN, self._markdown()),

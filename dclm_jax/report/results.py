@@ -2,6 +2,8 @@
 
 import dataclasses
 import datetime
+import functools
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -16,7 +18,7 @@ from dclm_jax.evaluation.adaptation import Tuning
 from dclm_jax.evaluation.context_ablation import ContextAblation, ContextPerplexities
 from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.evaluation.results import Evaluation, Results, label_of
-from dclm_jax.evaluation.target_sums import Targets, TargetSums
+from dclm_jax.evaluation.target_sums import GROUPINGS, Grouping, Targets, TargetSums
 from dclm_jax.language_model import LanguageModel, require_no_source
 from dclm_jax.log import logger
 from dclm_jax.scoring.adaptation import Setting
@@ -116,6 +118,14 @@ class ModelResults:
     test: TargetSums | None = None
     coherence: OrderResult[Coherence] | None = None
 
+    def to_json(self) -> dict[str, Any]:
+        """All numbers, without numbers of single documents."""
+        test, coherence = self.test, self.coherence
+        return {
+            "test": test and test.perplexity.to_json(),
+            "coherence": coherence and dataclasses.asdict(coherence.result),
+        }
+
 
 @dataclasses.dataclass(frozen=True)
 class RunResults(ModelResults):
@@ -135,6 +145,39 @@ class RunResults(ModelResults):
     first_fixed: Coherence | None = None
     adapted: Mapping[str, ModelResults] = dataclasses.field(default_factory=dict)
     settings: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
+
+    @functools.cached_property
+    def numbers(self) -> dict[str, Any]:
+        """All numbers by their names in `to_json`, such as "test.perplexity" and
+        "adapted.cache.coherence.mean"; None for missing results."""
+        return flat(self.to_json())
+
+    def to_json(self) -> dict[str, Any]:
+        """Facts and numbers, without numbers of single documents; None for missing results."""
+        facts = dataclasses.asdict(self.facts)
+        del facts["config"]
+        contexts, fixed = self.contexts, self.first_fixed
+        test = self.test and self.test.perplexity.perplexity
+        return {
+            "seed": self.facts.seed,
+            **facts,
+            "valid": self.valid and self.valid.perplexity.to_json(),
+            **super().to_json(),
+            "arrangements": contexts and {"own": test, **dataclasses.asdict(contexts)},
+            "first_kept": fixed and dataclasses.asdict(fixed),
+            "adapted": {
+                kind: {"setting": self.settings[kind], **results.to_json()}
+                for kind, results in self.adapted.items()
+            },
+            **{grouping.name: self.group_perplexities(grouping) for grouping in GROUPINGS},
+        }
+
+    def group_perplexities(self, grouping: Grouping) -> dict[str, float | None]:
+        """Test perplexities by group; None for a group without targets."""
+        if self.test is None:
+            return dict.fromkeys(grouping.groups)
+        values = zip(grouping.groups, grouping.sums(self.test).perplexities.tolist(), strict=True)
+        return {name: None if math.isnan(value) else value for name, value in values}
 
 
 def facts_of(lm: LanguageModel, directory: str) -> RunFacts:

@@ -73,10 +73,15 @@ class Row:
         results = [result for run in self.runs if (result := get(run)) is not None]
         return results if len(results) == len(self.runs) else None
 
-    def mean(self, get: Callable[[RunResults], float | None]) -> float | None:
+    def values(self, name: str) -> list[float] | None:
+        """A number of every run, by its name in `RunResults.numbers`; None if it is missing in a
+        run."""
+        return self.results(lambda run: run.numbers.get(name))
+
+    def mean(self, name: str) -> float | None:
         """The mean of a number over runs; None if it is missing in a run."""
-        numbers = self.results(get)
-        return None if numbers is None else float(np.mean(numbers))
+        values = self.values(name)
+        return None if values is None else float(np.mean(values))
 
     @property
     def adapted(self) -> list[str]:
@@ -96,12 +101,7 @@ class Row:
 
     def group_perplexities(self, grouping: Grouping) -> dict[str, float | None]:
         """Test perplexities by group, means over runs; None for a group without targets."""
-        tests = self.results(test_of)
-        if tests is None:
-            return dict.fromkeys(grouping.groups)
-        means = np.mean([grouping.sums(test).perplexities for test in tests], axis=0)
-        values = zip(grouping.groups, means.tolist(), strict=True)
-        return {name: None if math.isnan(value) else value for name, value in values}
+        return {name: self.mean(f"{grouping.name}.{name}") for name in grouping.groups}
 
     def resampled(self) -> np.ndarray:
         """Test perplexities in resampled test sets [resamples], means over runs. The test sets are
@@ -304,6 +304,13 @@ class Comparison(NamedTuple):
     perplexity: ZTest | None
     coherence: ZTest | None
 
+    def to_json(self) -> dict[str, Any]:
+        """All numbers as a JSON object."""
+        return {
+            name: value._asdict() if isinstance(value, ZTest) else value
+            for name, value in self._asdict().items()
+        }
+
 
 def compare(row: Row, all_rows: Sequence[Row], name: str) -> Comparison | None:
     """Compares a row with the row of the baseline `name`; None without a baseline, or if one of the
@@ -312,7 +319,7 @@ def compare(row: Row, all_rows: Sequence[Row], name: str) -> Comparison | None:
     if pair is None:
         return None
     row, other, same_recipe, seeds = pair
-    perplexity = perplexity_ratio(pair, test_of)
+    perplexity = mean_ratio(pair, "test.perplexity")
     if perplexity is None:
         return None
     return Comparison(
@@ -326,14 +333,9 @@ def compare(row: Row, all_rows: Sequence[Row], name: str) -> Comparison | None:
     )
 
 
-def perplexity_ratio(pair: Pair, get: Callable[[RunResults], TargetSums | None]) -> float | None:
-    """The ratio of the mean perplexities of a row and its baseline; None without results."""
-
-    def perplexity(run: RunResults) -> float | None:
-        sums = get(run)
-        return sums and sums.perplexity.perplexity
-
-    mean, other = pair.row.mean(perplexity), pair.other.mean(perplexity)
+def mean_ratio(pair: Pair, name: str) -> float | None:
+    """The ratio of a mean number of a row to the mean of its baseline; None without results."""
+    mean, other = pair.row.mean(name), pair.other.mean(name)
     return None if mean is None or other is None else mean / other
 
 
@@ -359,6 +361,26 @@ def ratios(
     )
     with np.errstate(invalid="ignore"):
         return means / baseline, significance.interval(resampled / of_baseline)
+
+
+def to_json(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Any]:
+    """All numbers of all rows, without numbers of single documents."""
+    return {
+        "rows": [
+            {
+                "label": row.label,
+                "config": row.config,
+                "test_interval": row.perplexity_interval(),
+                "compared": {
+                    name: comparison.to_json()
+                    for name in baselines
+                    if (comparison := compare(row, all_rows, name)) is not None
+                },
+                "runs": [run.to_json() for run in row.runs],
+            }
+            for row in all_rows
+        ]
+    }
 
 
 def change_text(ratio: float) -> str:

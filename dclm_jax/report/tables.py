@@ -10,7 +10,7 @@ import numpy as np
 from dclm_jax.coherence.results import Coherence
 from dclm_jax.data.encoding import oov_warning
 from dclm_jax.evaluation.target_sums import GROUPINGS, Grouping
-from dclm_jax.report.results import ModelResults, RunResults
+from dclm_jax.report.results import RunResults
 from dclm_jax.report.rows import (
     Comparison,
     Row,
@@ -18,13 +18,12 @@ from dclm_jax.report.rows import (
     coherence_of,
     compare,
     differing,
+    mean_ratio,
     option_text,
     paired,
-    perplexity_ratio,
     symbol,
-    test_of,
 )
-from dclm_jax.scoring.perplexity import COUNTING_RULES, Perplexity
+from dclm_jax.scoring.perplexity import COUNTING_RULES
 from dclm_jax.tables import Column, Table
 
 _OTHER = "*"
@@ -35,8 +34,6 @@ _ADAPTATIONS = {
     "dynamic": "dynamic evaluation",
 }
 """Labels of the kinds of test-time adaptation."""
-Number = Callable[[RunResults], float | None]
-"""A function that returns a number of a run; None if it is missing."""
 Compared = Mapping[str, Sequence[Comparison | None]]
 """The comparisons of all rows with a baseline, by the name of the baseline."""
 
@@ -46,13 +43,13 @@ def tables(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Table
     with all; see `rows.paired`."""
     compared = {name: [compare(row, all_rows, name) for row in all_rows] for name in baselines}
     named = {"perplexity": _perplexity(all_rows, compared)}
-    if any(row.results(coherence_of) for row in all_rows):
+    if any(row.values("coherence.mean") for row in all_rows):
         named["coherence"] = _coherence(all_rows, compared)
     if any(row.adapted for row in all_rows):
         named["adaptation"] = _adaptation(all_rows, baselines[0])
-    if any(row.results(lambda run: run.contexts) for row in all_rows):
+    if any(row.values("arrangements.none") for row in all_rows):
         named["context"] = _context(all_rows)
-    if any(row.results(test_of) for row in all_rows):
+    if any(row.values("test.perplexity") for row in all_rows):
         named |= {grouping.name: _by_group(all_rows, grouping) for grouping in GROUPINGS}
     return named
 
@@ -69,16 +66,14 @@ def _perplexity(all_rows: Sequence[Row], compared: Compared) -> Table:
         values = [[config[key]] if key in config else None for config in configs]
         form = functools.partial(option_text, key)
         columns.append(Column(symbol(key), values, form))
-    validation = [_spread(row, _validation) or _in_training(row) for row in all_rows]
+    validation = [_spread(row, "valid.perplexity") or _in_training(row) for row in all_rows]
     if all_rows[0].facts.has_pieces:
-        of_text = _spreads(
-            all_rows, "bits/character", _of_test(lambda test: test.bits_per_character)
-        )
+        of_text = _spreads(all_rows, "bits/character", "test.bits_per_character")
     else:
         of_text = _spreads(
             all_rows,
             "test, in-vocabulary",
-            _of_test(lambda test: test.known_perplexity),
+            "test.known_perplexity",
             "In-vocabulary perplexity omits OOV words.",
         )
     comparisons = compared[baseline]
@@ -90,7 +85,7 @@ def _perplexity(all_rows: Sequence[Row], compared: Compared) -> Table:
             about="Several seeds are shown as mean ± standard deviation.",
         ),
         Column("validation", validation, _mean_text),
-        _spreads(all_rows, "test", _of_test(lambda test: test.perplexity)),
+        _spreads(all_rows, "test", "test.perplexity"),
         Column(
             "test, 95% interval",
             [row.perplexity_interval() for row in all_rows],
@@ -102,7 +97,7 @@ def _perplexity(all_rows: Sequence[Row], compared: Compared) -> Table:
         _spreads(
             all_rows,
             "bits/word",
-            _of_test(lambda test: test.bits_per_word),
+            "test.bits_per_word",
             "Bits per word are the bits of all targets divided by the number of words.",
         ),
         _with_mark(
@@ -205,14 +200,14 @@ def _coherence(all_rows: Sequence[Row], compared: Compared) -> Table:
         _percents(
             all_rows,
             "accuracy, %",
-            _of_coherence(lambda result: result.mean),
+            "coherence.mean",
             "Order-discrimination accuracy: how often a document is more probable than a "
             "permutation of its sentences; 50% is chance, ties count half.",
         ),
         _percents(
             all_rows,
             "standard deviation, %",
-            _of_coherence(lambda result: result.sd),
+            "coherence.sd",
             f"There are {first.replicates:,} test sets of {first.documents:,} documents, drawn "
             f"with replacement; permutations are {pool}.",
         ),
@@ -237,27 +232,26 @@ def _coherence(all_rows: Sequence[Row], compared: Compared) -> Table:
             f"{'is' if first.left_out == 1 else 'are'} omitted."
         )
     else:
-        moved = _of_coherence(lambda result: result.first_sentence)
         columns.append(
             _percents(
                 all_rows,
                 "first sentence moved, %",
-                moved,
+                "coherence.first_sentence",
                 "First sentence moved: the other sentences keep their order; a high accuracy means "
                 "that first sentences identify the original order.",
             )
         )
-    if any(row.results(_first_fixed) for row in all_rows):
+    if any(row.values("first_kept.mean") for row in all_rows):
         header = "first sentence fixed"
         columns += [
             _percents(
                 all_rows,
                 f"{header}, %",
-                lambda run: run.first_fixed and run.first_fixed.mean,
+                "first_kept.mean",
                 "WARNING: first sentences identify the order. First sentence fixed: only the other "
                 "sentences are permuted (--fix_first=1).",
             ),
-            _accuracy_ends(all_rows, f"{header}, 95% interval", _first_fixed),
+            _accuracy_ends(all_rows, f"{header}, 95% interval", lambda run: run.first_fixed),
         ]
     return Table.of("Coherence accuracy (Ji et al. 2015, Table 3)", about, columns)
 
@@ -266,17 +260,18 @@ def _adaptation(all_rows: Sequence[Row], baseline: str) -> Table:
     """Perplexities and coherence accuracy with test-time adaptation, compared with the baseline
     with the same adaptation."""
     kinds = dict.fromkeys(kind for row in all_rows for kind in row.adapted)
-    names = {"": "without adaptation", **{kind: _ADAPTATIONS[kind] for kind in kinds}}
+    names = {"": "without adaptation"}
+    names |= {f"adapted.{kind}.": _ADAPTATIONS[kind] for kind in kinds}
     columns = [_labels(all_rows)]
-    for kind, name in names.items():
-        perplexities = _of_test(lambda test: test.perplexity, kind)
-        columns.append(_spreads(all_rows, f"test perplexity, {name}", perplexities))
-        ratios = [_ratio(row, all_rows, baseline, kind) for row in all_rows]
+    for prefix, name in names.items():
+        number = f"{prefix}test.perplexity"
+        columns.append(_spreads(all_rows, f"test perplexity, {name}", number))
+        ratios = [_ratio(row, all_rows, baseline, number) for row in all_rows]
         columns.append(_with_mark(f"{name} vs {baseline}", ratios, baseline))
-    has_coherence = any(row.results(coherence_of) for row in all_rows)
-    for kind, name in names.items() if has_coherence else ():
-        accuracies = _of_coherence(lambda result: result.mean, kind)
-        columns.append(_percents(all_rows, f"coherence accuracy, {name}, %", accuracies))
+    has_coherence = any(row.values("coherence.mean") for row in all_rows)
+    for prefix, name in names.items() if has_coherence else ():
+        header = f"coherence accuracy, {name}, %"
+        columns.append(_percents(all_rows, header, f"{prefix}coherence.mean"))
     about = (
         "The table has the test perplexity"
         f"{' and the coherence accuracy' if has_coherence else ''} of runs that adapt to each "
@@ -289,32 +284,26 @@ def _adaptation(all_rows: Sequence[Row], baseline: str) -> Table:
     return Table.of("Test-time adaptation", about, columns)
 
 
-def _adapted(run: RunResults, kind: str) -> ModelResults | None:
-    """The results with a kind of test-time adaptation; without adaptation if `kind` is empty."""
-    return run.adapted.get(kind) if kind else run
-
-
-def _ratio(row: Row, all_rows: Sequence[Row], baseline: str, kind: str) -> list[Any] | None:
-    """The ratio of test perplexities with a kind of adaptation, and whether both rows have the same
-    recipe."""
+def _ratio(row: Row, all_rows: Sequence[Row], baseline: str, name: str) -> list[Any] | None:
+    """The ratio of a mean number to the baseline's, and whether both rows have one recipe."""
     pair = paired(row, all_rows, baseline)
-    if pair is None:
-        return None
-    ratio = perplexity_ratio(pair, lambda run: (results := _adapted(run, kind)) and results.test)
-    return None if ratio is None else [ratio, pair.same_recipe]
+    ratio = pair and mean_ratio(pair, name)
+    return None if pair is None or ratio is None else [ratio, pair.same_recipe]
 
 
 def _context(all_rows: Sequence[Row]) -> Table:
     """Perplexities with the context replaced or removed."""
-    numbers: dict[str, Number] = {
-        "original context": _of_test(lambda test: test.perplexity),
-        "shuffled within the document": lambda run: run.contexts and run.contexts.shuffled,
-        "context of other documents": lambda run: run.contexts and run.contexts.other,
-        "no context": lambda run: run.contexts and run.contexts.none,
+    names = {
+        "original context": "test.perplexity",
+        "shuffled within the document": "arrangements.shuffled",
+        "context of other documents": "arrangements.other",
+        "no context": "arrangements.none",
     }
     columns = [_labels(all_rows)]
-    for label, get in numbers.items():
-        columns.append(Column(label, [_mean(row, get) for row in all_rows], "{:.2f}".format))
+    columns += [
+        Column(label, [_mean(row, name) for row in all_rows], "{:.2f}".format)
+        for label, name in names.items()
+    ]
     about = (
         "The table has the test perplexity of the same sentences with different contexts: the "
         "original context, shuffled sentences of the document, the sentences of another document "
@@ -355,50 +344,21 @@ def runs_table(rows: Sequence[Row]) -> Table:
     return Table.of("Runs", about, columns)
 
 
-def _validation(run: RunResults) -> float | None:
-    return run.valid and run.valid.perplexity.perplexity
-
-
-def _of_test(number: Callable[[Perplexity], float | None], kind: str = "") -> Number:
-    """A function that returns a number of the test perplexity of a run, with a kind of test-time
-    adaptation if `kind` is not empty."""
-
-    def get(run: RunResults) -> float | None:
-        results = _adapted(run, kind)
-        return results and results.test and number(results.test.perplexity)
-
-    return get
-
-
-def _of_coherence(number: Callable[[Coherence], float | None], kind: str = "") -> Number:
-    """As `_of_test`, a number of the coherence."""
-
-    def get(run: RunResults) -> float | None:
-        results = _adapted(run, kind)
-        return results and results.coherence and number(results.coherence.result)
-
-    return get
-
-
-def _first_fixed(run: RunResults) -> Coherence | None:
-    return run.first_fixed
-
-
-def _spread(row: Row, get: Number) -> list[float | None] | None:
-    """The mean over runs and, for several runs, the standard deviation."""
-    values = row.results(get)
+def _spread(row: Row, name: str) -> list[float | None] | None:
+    """The mean of a number over runs and, for several runs, the standard deviation."""
+    values = row.values(name)
     if values is None:
         return None
     return [float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None]
 
 
-def _mean(row: Row, get: Number) -> list[float] | None:
-    mean = row.mean(get)
+def _mean(row: Row, name: str) -> list[float] | None:
+    mean = row.mean(name)
     return None if mean is None else [mean]
 
 
-def _spreads(rows: Sequence[Row], header: str, get: Number, about: str = "") -> Column:
-    return Column(header, [_spread(row, get) for row in rows], _mean_text, about)
+def _spreads(rows: Sequence[Row], header: str, name: str, about: str = "") -> Column:
+    return Column(header, [_spread(row, name) for row in rows], _mean_text, about)
 
 
 def _mean_text(mean: float | None, sd: float | None, in_training: float = math.nan) -> str:
@@ -407,9 +367,9 @@ def _mean_text(mean: float | None, sd: float | None, in_training: float = math.n
     return f"{mean:.2f}" if sd is None else f"{mean:.2f} ± {sd:.2f}"
 
 
-def _percents(rows: Sequence[Row], header: str, get: Number, about: str = "") -> Column:
+def _percents(rows: Sequence[Row], header: str, name: str, about: str = "") -> Column:
     """Shares between 0 and 1, shown in percent."""
-    values = [_mean(row, get) for row in rows]
+    values = [_mean(row, name) for row in rows]
     return Column(header, values, _percent_text, about)
 
 

@@ -33,8 +33,8 @@ def _verdict(row: Row, rows: Sequence[Row]) -> str:
         )
         changes.append(ends)
         first_sentences = _of_first_sentences(row, baseline, comparison.ratio)
-    original = row.mean(lambda run: run.test and run.test.perplexity.perplexity)
-    others = row.mean(lambda run: run.contexts and run.contexts.other)
+    original = row.mean("test.perplexity")
+    others = row.mean("arrangements.other")
     if (
         original is not None
         and others is not None
@@ -47,7 +47,7 @@ def _verdict(row: Row, rows: Sequence[Row]) -> str:
     claims += first_sentences
     # The noun belongs to the first claim.
     claims[0] = claims[0].replace(" than ", " perplexity than ", 1)
-    accuracy = row.mean(lambda run: run.coherence and run.coherence.result.mean)
+    accuracy = row.mean("coherence.mean")
     if accuracy is not None:
         share = f"{100 * accuracy:.0f}%"
         claims.append(f"documents are more probable than {share} of their shuffled versions")

@@ -9,7 +9,7 @@ import pytest
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.significance import ZTest
 from dclm_jax.evaluation.target_sums import GROUPINGS
-from dclm_jax.report import figures, numbers, tables
+from dclm_jax.report import figures, tables
 from dclm_jax.report.results import RunResults
 from dclm_jax.report.rows import (
     BASELINES,
@@ -19,6 +19,7 @@ from dclm_jax.report.rows import (
     perplexity_test,
     ratios,
     rows_of,
+    to_json,
 )
 from tests.report.made_up import by_column, by_range, coherence, facts, result, sums, table
 
@@ -133,7 +134,7 @@ def test_rows_are_compared_over_the_seeds_that_both_have():
     assert (compared.baseline, compared.same_recipe, compared.seeds) == ("rnnlm", True, [0])
     other = compare(rows[2], rows, "rnnlm")
     assert other is not None and other.seeds is None
-    saved = numbers.to_json(rows, BASELINES)["rows"]
+    saved = to_json(rows, BASELINES)["rows"]
     assert saved[0]["compared"] == {}
     z, p = compared.perplexity
     assert saved[1]["compared"]["rnnlm"]["perplexity"] == {"z": z, "p": p}
@@ -196,7 +197,7 @@ def test_intervals_over_documents_against_a_loop():
     assert compared.interval == pytest.approx(ratios.tolist())
     low, high = (100 * (value - 1) for value in ratios)
     assert cells["vs rnnlm, 95% interval"] == f"[{low:+.1f}%, {high:+.1f}%]"
-    saved = numbers.to_json(rows, BASELINES)["rows"][1]
+    saved = to_json(rows, BASELINES)["rows"][1]
     assert saved["test_interval"] == interval
     assert saved["compared"]["rnnlm"]["interval"] == compared.interval
 
@@ -252,7 +253,7 @@ def test_what_is_not_measured_is_blank():
     assert set(named["coherence"].cells[2][1:]) == {""}
     assert named["context"].cells[2] == ["ccdclm", "", "", "", ""]
     assert set(named["by_token"].cells[2][1:]) == {""}
-    saved = numbers.to_json(all_rows, BASELINES)["rows"][1]
+    saved = to_json(all_rows, BASELINES)["rows"][1]
     assert (saved["compared"], saved["test_interval"]) == ({}, None)
     assert [compare(row, all_rows, "rnnlm") for row in all_rows[1:]] == [None]
     assert list(tables.tables(rows_of([bare]), BASELINES)) == ["perplexity"]

@@ -99,7 +99,9 @@ def test_rows_that_adapt_themselves_have_a_coherence_beside_their_own():
     def adapted(seed: int, accuracy: float, accuracy_adapted: float) -> RunResults:
         results = ModelResults(sums(80.0, by_range([1.0])), coherence(accuracy_adapted))
         return dataclasses.replace(
-            result("ccdclm", seed, accuracy=accuracy), adapted={"unigram": results}
+            result("ccdclm", seed, accuracy=accuracy),
+            adapted={"unigram": results},
+            settings={"unigram": {"weight": 0.1}},
         )
 
     # drnnlm is measured only without adaptation.
