@@ -36,7 +36,7 @@ _WINDOW = 256
 
 @dataclasses.dataclass(frozen=True)
 class DocumentState:
-    """The state after the first sentences of a document; see `LanguageModel.read`.
+    """The state after the first sentences of a document; see `NeuralLanguageModel.read`.
 
     A state never changes, so that any number of continuations may start from it.
     """
@@ -45,7 +45,7 @@ class DocumentState:
     state: Any = dataclasses.field(repr=False)
 
     def read(self, sentences: Document | Sequence[SentenceText]) -> "DocumentState":
-        """The state after further sentences, as `LanguageModel.read` takes them."""
+        """The state after further sentences, as `NeuralLanguageModel.read` takes them."""
         return self.after(self.lm.encode(sentences))
 
     def after(self, ids: list[np.ndarray]) -> "DocumentState":
@@ -101,7 +101,7 @@ class DocumentState:
         max_sentence_words: int = DEFAULT_MAX_SENTENCE_WORDS,
         seed: int = 0,
     ) -> GeneratedText:
-        """A continuation of the document; see `LanguageModel.generate`."""
+        """A continuation of the document; see `NeuralLanguageModel.generate`."""
         ids = self.lm.prefix_ids(prefix, max_sentence_words)
         limits = Limits(num_sentences, max_sentence_words)
         keys = random_keys([seed], [0])

@@ -9,7 +9,12 @@ from typing import Any, TypeVar, overload
 
 from dclm_jax import ngram
 from dclm_jax.errors import InputError, require_at_least
-from dclm_jax.language_model import DEFAULT_BATCH_SIZE, LanguageModel, ModelFacts
+from dclm_jax.language_model import (
+    DEFAULT_BATCH_SIZE,
+    LanguageModel,
+    ModelFacts,
+    require_no_source,
+)
 from dclm_jax.log import logger
 from dclm_jax.neural_language_model import Autoencoder, NeuralLanguageModel
 from dclm_jax.nn.precision import SCORING_PRECISION
@@ -34,6 +39,7 @@ ModelT = TypeVar("ModelT", bound=LanguageModel)
 def restore(
     workdir: str | os.PathLike[str],
     *,
+    without_source: bool = ...,
     batch_size: int = ...,
     matmul_precision: str = ...,
 ) -> NeuralLanguageModel: ...
@@ -42,6 +48,7 @@ def restore(
     workdir: str | os.PathLike[str],
     kind: type[ModelT],
     *,
+    without_source: bool = ...,
     batch_size: int = ...,
     matmul_precision: str = ...,
 ) -> ModelT: ...
@@ -49,6 +56,7 @@ def restore(
     workdir: str | os.PathLike[str],
     kind: type[LanguageModel] = NeuralLanguageModel,
     *,
+    without_source: bool = False,
     batch_size: int = DEFAULT_BATCH_SIZE,
     matmul_precision: str = SCORING_PRECISION,
 ) -> LanguageModel:
@@ -61,6 +69,8 @@ def restore(
         directory has a run of this name.
       kind: the kind of model that is expected; another kind is refused. `Autoencoder`;
         `LanguageModel` for a model of any kind, also an n-gram model.
+      without_source: whether an autoencoder is refused, because its documents have no probability
+        without a source.
       batch_size: maximum number of documents scored or encoded together; it changes speed and
         memory, not scores.
       matmul_precision: precision of products in place of the precision in training
@@ -74,6 +84,8 @@ def restore(
             f"{workdir} contains the model {lm.facts.name}; choose a workdir that contains "
             f"{kind.kind}"
         )
+    if without_source:
+        require_no_source(lm)
     return lm
 
 

@@ -69,7 +69,7 @@ class Table(NamedTuple):
     def of(cls, title: str, about: str, columns: Sequence[Column]) -> "Table":
         """A table of columns, which is described by `about` and by its columns."""
         texts = [[column.header, *column.texts()] for column in columns]
-        sentences = " ".join(filter(None, [about, *(column.about for column in columns)]))
+        sentences = " ".join(filter(None, dict.fromkeys([about, *(c.about for c in columns)])))
         return cls(title, sentences, list(map(list, zip(*texts, strict=True))))
 
     def text(self) -> str:

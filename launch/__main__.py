@@ -15,7 +15,7 @@ import runpy
 import sys
 from collections.abc import Iterator
 
-from dclm_jax.errors import printable
+from dclm_jax.errors import brief
 
 _FOLDER = pathlib.Path(__file__).parent
 
@@ -31,7 +31,7 @@ def main() -> None:
     if name not in commands:
         near = difflib.get_close_matches(name, commands, n=1)
         meant = f"did you mean {near[0]}?" if near else f"choose from {', '.join(commands)}"
-        print(f"error: there is no command {printable(name)}; {meant}", file=sys.stderr)
+        print(f"error: there is no command {brief(name)}; {meant}", file=sys.stderr)
         sys.exit(2)
     sys.argv = [f"dclm_jax {name}", *arguments]
     runpy.run_module(f"{__package__}.{name}", run_name="__main__", alter_sys=True)

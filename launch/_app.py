@@ -27,6 +27,8 @@ from dclm_jax.files import STDOUT
 from dclm_jax.log import job_logger, logger
 from dclm_jax.storage import cache_folder
 
+COMMANDS = "python -m launch." if __package__ == "launch" else "dclm_jax "
+"""The beginning of a command, in the repository or of the installed package."""
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 75
 """The system's code for "try again": training was interrupted and saved."""

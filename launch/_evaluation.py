@@ -86,9 +86,9 @@ def restore(kind: type[ModelT]) -> ModelT:
     return lm
 
 
-def restore_all(kind: type[ModelT]) -> dict[str, ModelT]:
+def restore_all(kind: type[ModelT], *, without_source: bool = False) -> dict[str, ModelT]:
     """The models of the run of --workdir, or of the runs of --workdirs, by label. The runs must
-    have one vocabulary and this kind of model."""
+    have one vocabulary and this kind of model, see `runs.restore`."""
     if "workdirs" in flags.FLAGS and flags.FLAGS.workdirs is not None:
         _app.refuse_together("workdirs", "workdir")
         workdirs = flags.FLAGS.workdirs.split(",")
@@ -96,7 +96,11 @@ def restore_all(kind: type[ModelT]) -> dict[str, ModelT]:
         workdirs = [_app.required("workdir", "RUN, the directory of a trained run")]
     precision = MATMUL_PRECISION.value
     return runs.restore_all(
-        workdirs, kind, batch_size=_BATCH_SIZE.value, matmul_precision=precision
+        workdirs,
+        kind,
+        without_source=without_source,
+        batch_size=_BATCH_SIZE.value,
+        matmul_precision=precision,
     )
 
 

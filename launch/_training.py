@@ -37,7 +37,9 @@ def parse(argv: Sequence[str], *, resumes: bool = False) -> list[str]:
     """
     config_file, workdir = _peek(argv)
     if config_file and (recipe := _packaged(config_file)):
-        argv = [argument.replace(config_file, recipe) for argument in argv]
+        given = {config_file: recipe}
+        given |= {f"{dash}config={config_file}": f"{dash}config={recipe}" for dash in ("-", "--")}
+        argv = [given.get(argument, argument) for argument in argv]
         config_file = recipe
     if resumes and workdir and config_file is None:
         _take_saved(workdir)
@@ -86,14 +88,11 @@ def _packaged(config_file: str) -> str:
     """The path of a recipe of the installed package, such as configs/your_text.py, and its name,
     where the file is not in the current directory; empty for another file."""
     path, colon, name = config_file.partition(":")
+    folder, file = pathlib.Path(path).parent, pathlib.Path(path).name
     package = importlib.util.find_spec("dclm_jax.configs")
-    if os.path.exists(path) or package is None:
+    if folder != pathlib.Path("configs") or os.path.exists(path) or package is None:
         return ""
-    files = [
-        pathlib.Path(folder, pathlib.Path(path).relative_to("configs"))
-        for folder in package.submodule_search_locations or ()
-        if path.startswith("configs/")
-    ]
+    files = [pathlib.Path(folder, file) for folder in package.submodule_search_locations or ()]
     return next((f"{file}{colon}{name}" for file in files if file.is_file()), "")
 
 

@@ -61,7 +61,7 @@ def main(argv: Sequence[str]) -> None:
     del argv
     _cluster.join()
     options, saved = _options(), Results(_evaluation.ProgressBar)
-    models = _evaluation.restore_all(LanguageModel)
+    models = _evaluation.restore_all(LanguageModel, without_source=True)
     dataset = _open([*models.values()])
     results = {
         label: measure.measure_coherence(

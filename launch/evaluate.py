@@ -88,7 +88,8 @@ def main(argv: Sequence[str]) -> None:
     del argv
     _cluster.join()
     _check_flags()
-    runs = _evaluation.restore_all(LanguageModel)
+    without_source = bool(_INTERPOLATE.value or _adaptation.ADAPT.value)
+    runs = _evaluation.restore_all(LanguageModel, without_source=without_source)
     if _INTERPOLATE.value and len(runs) != 2:
         raise InputError(
             f"--interpolate mixes two runs; found {len(runs)}; choose two as --workdirs=A,B"

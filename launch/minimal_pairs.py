@@ -74,7 +74,7 @@ def main(argv: Sequence[str]) -> None:
     names = _ALTERNATIVES.value
     if len(names) < 2:
         raise InputError(f"--alternatives={','.join(names)}: name two or more columns")
-    models = _evaluation.restore_all(LanguageModel)
+    models = _evaluation.restore_all(LanguageModel, without_source=True)
     reader = _evaluation.text_reader([*models.values()])
     choices = list(read_alternatives(path, names, reader))
     require_group_columns(choices, _BY.value)

@@ -36,7 +36,7 @@ def main(argv: Sequence[str]) -> None:
     workdir = _app.required("workdir", "DIR, the directory of the model")
     counts = ngram.train_ngram(data, workdir, order=_ORDER.value)
     print(f"{workdir}: {sum(counts):,} n-grams of orders 1 to {len(counts)}")
-    print(f"next: python -m launch.evaluate --workdir={workdir}")
+    print(f"next: {_app.COMMANDS}evaluate --workdir={workdir}")
 
 
 if __name__ == "__main__":

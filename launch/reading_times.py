@@ -80,7 +80,7 @@ _WORDS = flags.DEFINE_string(
 def main(argv: Sequence[str]) -> None:
     del argv
     path = _app.required("input", "PATH, a table of words")
-    models = _evaluation.restore_all(LanguageModel)
+    models = _evaluation.restore_all(LanguageModel, without_source=True)
     identifying = [*_STORY.value, *filter(None, [_SUBJECT.value])]
     reader = _evaluation.text_reader([*models.values()], identifying)
     columns = [_TIME.value, *_PREDICTORS.value]

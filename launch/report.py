@@ -61,14 +61,14 @@ def main(argv: Sequence[str]) -> None:
     del argv
     options = _options()
     _app.required("workdirs", "A,B with the directories of runs, or 'runs/*'")
-    models = [*_evaluation.restore_all(LanguageModel).values()]
+    models = [*_evaluation.restore_all(LanguageModel, without_source=True).values()]
     report, lines = make(
         models,
         options,
         Results(_timed),
         _OUTPUT.value or None,
         _HTML.value,
-        command=shlex.join(["python", "-m", "launch.report", *sys.argv[1:]]),
+        command=f"{_app.COMMANDS}report {shlex.join(sys.argv[1:])}",
     )
     # The tables are printed last, because the reader of a pipe, such as head, may end early.
     print(report.text(), *lines, sep="\n", flush=True)

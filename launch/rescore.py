@@ -38,7 +38,7 @@ from absl import flags
 from dclm_jax import files
 from dclm_jax.data.documents import PLAIN
 from dclm_jax.errors import InputError
-from dclm_jax.language_model import LanguageModel, require_no_source
+from dclm_jax.language_model import LanguageModel
 from dclm_jax.rescoring import mert, metrics, nbest
 from dclm_jax.rescoring.metrics import METRICS
 from dclm_jax.rescoring.search import Rescorer
@@ -90,10 +90,8 @@ def main(argv: Sequence[str]) -> None:
         division = nbest.read_division(_DOCUMENTS.value, lists)
     references = nbest.read_references(_REFERENCES.value, lists) if _REFERENCES.value else []
     baseline = nbest.read_outputs(_BASELINE.value, lists) if _BASELINE.value else []
-    models = _evaluation.restore_all(LanguageModel)
+    models = _evaluation.restore_all(LanguageModel, without_source=True)
     first, *_ = models.values()
-    for lm in models.values():
-        require_no_source(lm)
     text, readers = first.facts.text, {label: lm.reader for label, lm in models.items()}
     rescorer = Rescorer(readers, first.encoder(), lists, division, options=text.options or PLAIN)
     weights = rescorer.default_weights

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 import dclm_jax
+from dclm_jax import runs
 from dclm_jax.data.corpus import TrainingText
 from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.readers import read_documents
 from dclm_jax.errors import InputError
+from dclm_jax.evaluation.adaptation import adapt
 from dclm_jax.evaluation.minimal_pairs import minimal_pairs
 from dclm_jax.evaluation.target_sums import target_sums
 from dclm_jax.training import workdir
@@ -381,9 +383,35 @@ def test_a_copy_in_another_process_scores_alike(name):
     assert list(pickle.loads(pickle.dumps(lm)).score([TEXT])) == expected
 
 
-def test_a_copy_of_a_mixture_scores_alike():
-    mixture = dclm_jax.mix(language_model("ccdclm"), language_model("rnnlm"), 0.5)
-    assert list(pickle.loads(pickle.dumps(mixture)).score([TEXT])) == list(mixture.score([TEXT]))
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda lm, run: dclm_jax.mix(lm, language_model("rnnlm"), 0.5),
+        lambda lm, run: adapt(lm, "cache", weight=0.2, theta=0.1, strength=1.0),
+        lambda lm, run: adapt(dclm_jax.restore(run), "dynamic", rate=0.001, decay=0.1),
+    ],
+    ids=["mixture", "cache", "dynamic"],
+)
+def test_a_copy_of_a_model_that_only_scores_scores_alike(make, uninterrupted, caplog):
+    lm = make(language_model("ccdclm"), uninterrupted)
+    before, expected = pickle.dumps(lm), list(lm.score([TEXT]))
+    for copy in (before, pickle.dumps(lm)):
+        assert list(pickle.loads(copy).score([TEXT])) == expected
+
+
+def test_a_pattern_omits_models_that_need_a_source(uninterrupted, tmp_path, caplog):
+    shutil.copytree(uninterrupted, tmp_path / "a")
+    lm = language_model("standard_autoencoder")
+    config = {"model": {"name": lm.facts.name}, "data": {}, "training": {}}
+    sizes = {"embedding_dim": 4, "hidden_dim": 4, "num_layers": 1, "cell": "lstm"}
+    config["model"] |= {name: getattr(lm.model, name) for name in sizes}
+    changed(lm, config=config).save(tmp_path / "b")
+    pattern = [f"{tmp_path}/*"]
+    (kept,) = runs.restore_all(pattern, dclm_jax.LanguageModel, without_source=True).values()
+    assert kept.facts.name == "ccdclm"
+    assert "b is an autoencoder, whose documents have no probability" in caplog.text
+    with pytest.raises(InputError, match="is an autoencoder"):
+        dclm_jax.restore(tmp_path / "b", dclm_jax.LanguageModel, without_source=True)
 
 
 def test_restore_returns_the_expected_kind_or_refuses(uninterrupted):

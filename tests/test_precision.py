@@ -13,7 +13,7 @@ import pytest
 import dclm_jax
 from dclm_jax.decoding.choices import Decoding
 from dclm_jax.evaluation.adaptation import adapt
-from dclm_jax.language_model import LanguageModel
+from dclm_jax.neural_language_model import NeuralLanguageModel
 from dclm_jax.reading.driver import cast_params
 from dclm_jax.scoring import neural
 from dclm_jax.scoring.dynamic import DynamicScorer, root_mean_square
@@ -69,7 +69,7 @@ def test_all_products_of_training_and_scoring_have_the_precision_of_the_model(na
     assert precisions(opened) == ({"HIGH"} if model.reads_source else set())
 
 
-def use_language_model(lm: LanguageModel) -> None:
+def use_language_model(lm: NeuralLanguageModel) -> None:
     """Compiles every function that has products."""
     list(lm.score([TEXT]))
     lm.attention(TEXT)
@@ -84,7 +84,7 @@ def use_language_model(lm: LanguageModel) -> None:
     params: Any = lm.params
     document = lm.encode(TEXT)
     scale = root_mean_square(model, params, [document])
-    list(DynamicScorer(model, params, scale, rate=0.1, decay=0.1).score([document]))
+    list(DynamicScorer(model, params, lambda: scale, rate=0.1, decay=0.1).score([document]))
 
 
 @pytest.fixture

@@ -373,6 +373,7 @@ def test_a_tuned_cache_reports_perplexity_per_word():
     adapted = adapt(lm, "unigram", tune_on=[TEXT, PLAIN], weight=0.3, strength=2.0)
     for kind in ("unigram", "cache"):
         tuned = adapt(lm, kind, tune_on=[PLAIN, TEXT])
+        assert tuned.adaptation is not None
         best = tuned.adaptation.trials[0]["perplexity"]
         assert tuned.perplexity([PLAIN, TEXT]).perplexity == pytest.approx(best, rel=1e-4)
     assert adapted.perplexity([PLAIN]).nll > 0

@@ -5,7 +5,7 @@ import csv
 import pytest
 
 from dclm_jax import tables
-from dclm_jax.tables import Table
+from dclm_jax.tables import Column, Table
 
 # The defaults of na_values of pandas.read_csv, in which that of R's read.delim is.
 MISSING = {
@@ -106,3 +106,8 @@ def test_a_backslash_makes_a_word_for_a_missing_value_text():
     assert line == "\t".join(cells) + "\n"
     # What somebody else has written.
     assert [tables.unescaped_cell(cell) for cell in ("NA", "", "x\\NA")] == ["NA", "", "x\\NA"]
+
+
+def test_a_sentence_about_several_columns_is_in_the_description_once():
+    columns = [Column("a", [[1]], about="Same."), Column("b", [[2]], about="Same.")]
+    assert Table.of("Title", "First.", columns).about == "First. Same."

@@ -33,7 +33,7 @@ from dclm_jax.data.vocabulary import FIRST_WORD
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.permutations import Shuffle, numbered
 from dclm_jax.reading.blocks import Sentences
-from dclm_jax.scoring.scorer import Scored, sentences_to_score
+from dclm_jax.scoring.scorer import Scored, Scorer, sentences_to_score
 
 PERMUTATIONS = 4
 """Number of permutations per training document, the source of incoherent windows."""
@@ -95,11 +95,10 @@ def labelled(corpus: Corpus, windows_of: Callable[..., np.ndarray]) -> tuple[Any
     return np.concatenate(windows), np.concatenate(is_real)
 
 
-class Baseline:
-    """A classifier of windows as a scorer of documents (`scoring.scorer.SentenceScorer`); all
-    windows of a document count for its first sentence."""
+class Baseline(Scorer):
+    """A classifier of windows as a scorer of documents; all windows of a document count for its
+    first sentence."""
 
-    context_order = None
     first_word_end = FIRST_WORD
 
     def __init__(

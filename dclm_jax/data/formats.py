@@ -62,6 +62,7 @@ class RawDocument(NamedTuple):
       tags: the part of speech of each word, for tagged text.
       rows: the other values of the record, or of each part of a text with several parts.
       is_block: whether the raw text is a block of lines of the format prose.
+      is_joined: whether consecutive records are joined by their cells, so that each has a word.
     """
 
     where: Sequence[str]
@@ -72,6 +73,7 @@ class RawDocument(NamedTuple):
     tags: list[list[str]] | None = None
     rows: Sequence[Mapping[str, Any]] = ()
     is_block: bool = False
+    is_joined: bool = False
 
 
 # Lines.
@@ -240,6 +242,7 @@ def _raw_documents(text: Text, kind: str, group: Iterable[Record]) -> Iterator[R
             name,
             texts=[cells[key] for _, cells, key in parts],
             rows=rows if any(rows) else (),
+            is_joined=bool(text.joined_by),
         )
 
 

@@ -175,8 +175,7 @@ class TextReader:
             )
         for raw in PARSERS[format](text):
             document = self.words.document(raw, self._name(raw, label))
-            # Only markup.
-            if document.sentences or not raw.is_block:
+            if document is not None:
                 yield document
 
     def _name(self, raw: RawDocument, label: str) -> str:
@@ -216,7 +215,7 @@ def parse_documents(
     reader = TextReader(options)
     lines = itertools.starmap(TextLine, enumerate(io.StringIO(text, newline=None), start=1))
     if options.format == "prose":
-        parsed = iter([reader.words.document(RawDocument([name], 1, texts=[text]), name)])
+        parsed = filter(None, [reader.words.document(RawDocument([name], 1, texts=[text]), name)])
     else:
         parsed = reader.parsed(options.format, reader.text(lines, name), name)
     documents = list(reader.words.written(parsed, keep_empty=options.format == "prose"))

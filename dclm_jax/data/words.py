@@ -51,21 +51,24 @@ class WordMaker:
         self.has_raw_text = True
         return prose.Tokenizer(self.options)
 
-    def document(self, raw: RawDocument, name: str) -> Document:
-        """The document of this name, with unchanged words."""
+    def document(self, raw: RawDocument, name: str) -> Document | None:
+        """The document of this name, with unchanged words; None for a block of only markup."""
         if raw.tags is not None:
             return Document(name, list(map(list, raw.sentences)), raw.tags)
         if not raw.texts:
             lines = (line if isinstance(line, str) else " ".join(line) for line in raw.sentences)
             return Document(name, [self._cleaned(line).split() for line in lines], rows=raw.rows)
         texts, row_of_word = list(map(self._cleaned, raw.texts)), None
+        if raw.is_joined:
+            self._require_words(raw.where, texts)
         # A block is without titles, and a part of a text may begin with =.
         has_titles = len(texts) == 1 and not raw.is_block
         paragraphs = self._paragraphs("\n".join(texts), has_titles=has_titles)
+        if raw.is_block and not paragraphs:
+            return None
         self.has_paragraphs |= raw.is_block and len(paragraphs) > 1
         sentences = self.tokenizer.sentences(paragraphs)
         if len(texts) > 1:
-            self._require_words(raw.where, texts)
             normalized = self.tokenizer.normalized
             sizes = [sum(map(len, normalized(text).split())) for text in texts]
             row_of_word = _rows_of_words(sentences, sizes)

@@ -20,10 +20,11 @@ from dclm_jax.data.corpus import open_corpus, read_manifest, split_files
 from dclm_jax.data.datasets import Dataset, require_vocabulary
 from dclm_jax.data.documents import OnDocument
 from dclm_jax.data.encoding import Documents, Encoded
-from dclm_jax.data.vocabulary import word_ends
+from dclm_jax.data.vocabulary import Vocabulary, word_ends
 from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.evaluation.results import Evaluation
 from dclm_jax.language_model import LanguageModel, require_no_source
+from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.neural_language_model import NeuralLanguageModel
 from dclm_jax.scoring import interpolation
 from dclm_jax.scoring.adaptation import Adaptation, Setting, complete
@@ -59,6 +60,12 @@ def obstacle(lm: LanguageModel, kind: str) -> str:
     return ""
 
 
+def _require_adaptable(lm: LanguageModel, kind: str) -> None:
+    require_no_source(lm)
+    if reason := obstacle(lm, kind):
+        raise InputError(f"--adapt={kind}: {lm.facts.name} {reason}")
+
+
 def training_text(lm: LanguageModel, kind: str, data: str | None) -> str:
     """The checksum of the training text that scales the steps of dynamic evaluation; empty for
     other kinds; for `data` see `Tuning`."""
@@ -92,10 +99,8 @@ class Tuning(Evaluation[Adaptation]):
     def of(cls, lm: LanguageModel, kind: str, setting: Setting, data: str | None) -> "Tuning":
         """The tuning of the missing numbers of a setting. Wrong numbers, and a model that does not
         support the kind of adaptation, are refused."""
-        require_no_source(lm)
         numbers = complete(kind, setting)
-        if reason := obstacle(lm, kind):
-            raise InputError(f"--adapt={kind}: {lm.facts.name} {reason}")
+        _require_adaptable(lm, kind)
         return cls(kind, numbers, data, training_text(lm, kind, data))
 
     @property
@@ -186,6 +191,7 @@ def adapt(
 
 def adapted(lm: LanguageModel, adaptation: Adaptation, data: str | None = None) -> LanguageModel:
     """A model with this test-time adaptation; `adapt` has the arguments."""
+    _require_adaptable(lm, adaptation.kind)
     scorer = _adaptable(lm, adaptation.kind, data).scorer(adaptation.setting)
     return LanguageModel(
         facts=lm.facts, vocabulary=lm.vocabulary, scorer=scorer, adaptation=adaptation
@@ -246,22 +252,28 @@ class _Cached:
         return sorted(trials, key=_perplexity)
 
 
+def _scale(model: DocumentModel, params: Params, directory: str, vocabulary: Vocabulary) -> Params:
+    """The root mean square of the gradients of a model on the training text of a corpus."""
+    training = open_corpus(directory, "train")
+    require_vocabulary(training, directory, vocabulary)
+    order = np.random.default_rng(0).permutation(training.num_documents).tolist()
+    return root_mean_square(model, params, map(training.document, order))
+
+
 class _Dynamic:
-    """A model and the root mean square of its gradients on training text."""
+    """A model, and the corpus whose training text scales the steps of dynamic evaluation."""
 
     def __init__(self, lm: NeuralLanguageModel, data: str | None):
         directory = data or lm.facts.config["data"]["directory"]
-        training = open_corpus(directory, "train")
-        require_vocabulary(training, directory, lm.vocabulary)
-        order = np.random.default_rng(0).permutation(training.num_documents).tolist()
-        scale = root_mean_square(lm.model, lm.params, map(training.document, order))
-        self._scorer = functools.partial(DynamicScorer, lm.model, lm.params, scale)
-        self._name = f"{lm.facts.name} + dynamic"
+        self._model, self._params, self._name = lm.model, lm.params, f"{lm.facts.name} + dynamic"
         self._first_word_end = lm.vocabulary.first_word_end
+        self._scale = functools.partial(_scale, lm.model, lm.params, directory, lm.vocabulary)
 
     def scorer(self, setting: dict[str, float]) -> Scorer:
-        scorer = self._scorer(setting["rate"], setting["decay"], name=self._name)
-        return SummedScorer(scorer)
+        rate, decay = setting["rate"], setting["decay"]
+        return SummedScorer(
+            DynamicScorer(self._model, self._params, self._scale, rate, decay, name=self._name)
+        )
 
     def tune(
         self, documents: Iterable[Encoded], setting: Setting, on_document: OnDocument
@@ -275,14 +287,17 @@ class _Dynamic:
             if targets >= TUNING_TARGETS:
                 break
         perplexities: dict[tuple[float, float], float] = {}
-        error = None
+        error, scale = None, self._scale()
 
         def measure(rates: Iterable[float], decays: Iterable[float]) -> None:
             nonlocal error
             for rate, decay in itertools.product(rates, decays):
                 if (rate, decay) in perplexities:
                     continue
-                scorer = self._scorer(rate, decay, name=f"{self._name} (tuning)")
+                name = f"{self._name} (tuning)"
+                scorer = DynamicScorer(
+                    self._model, self._params, lambda: scale, rate, decay, name=name
+                )
                 try:
                     summed = SummedScorer(scorer)
                     measured = perplexity_of(summed, first_documents, on_document=on_document)

@@ -84,9 +84,8 @@ def read_alternatives(path: str, names: Sequence[str], reader: TextReader) -> It
     count, equal = 0, list[str]()
 
     def read(name: str, text: str) -> list[list[str]]:
-        (document,) = reader.words.written(
-            [reader.words.document(RawDocument([where], 1, texts=[text]), "")], keep_empty=True
-        )
+        document = reader.words.document(RawDocument([where], 1, texts=[text]), "")
+        (document,) = reader.words.written(filter(None, [document]), keep_empty=True)
         if not document.sentences:
             raise InputError(f"{where}: {brief(name)} has no words; add its text")
         return document.sentences
@@ -170,7 +169,7 @@ def _listed_sentences(alternative: Any) -> Sequence[Any]:
 
 
 def minimal_pairs(
-    lm: LanguageModel, choices: Iterable[Choice | Sequence[SentenceText]]
+    lm: LanguageModel, choices: Iterable[Choice | Sequence[SentenceText | Sequence[Sequence[str]]]]
 ) -> Iterator[Outcome]:
     """Chooses among alternative sentences; input may be larger than memory.
 
@@ -185,7 +184,7 @@ def minimal_pairs(
 
 
 def _requests(
-    encoder: Encoder, choices: Iterable[Choice | Sequence[SentenceText]]
+    encoder: Encoder, choices: Iterable[Choice | Sequence[SentenceText | Sequence[Sequence[str]]]]
 ) -> Iterator[Continuation]:
     """The documents to score, one per alternative of each choice."""
     for passed in choices:

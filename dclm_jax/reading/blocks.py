@@ -1,6 +1,6 @@
 """Documents in batches of like size, and their sentences in blocks [B, S, N] of few shapes.
 
-`Scorer` and `Reader` compile one program per shape.
+`NeuralScorer` and `Reader` compile one program per shape.
 """
 
 import collections

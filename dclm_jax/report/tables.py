@@ -219,8 +219,8 @@ def _coherence(all_rows: Sequence[Row], compared: Compared) -> Table:
             "the sampling error of the pool of permutations. The intervals apply to new documents.",
         ),
         *(
-            _p(f"p, {name}", "coherence", comparisons, about_p if not number else "")
-            for number, (name, comparisons) in enumerate(compared.items())
+            _p(f"p, {name}", "coherence", comparisons, about_p)
+            for name, comparisons in compared.items()
         ),
     ]
     about = ""

@@ -15,7 +15,8 @@ gradient, such as the parameters of bags of words in `rlm_*`, `hrnnlm` and `hrnn
 document begins with the trained parameters th_0, which never change.
 """
 
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -51,7 +52,7 @@ class DynamicScorer(Scorer):
         self,
         model: DocumentModel,
         params: Params,
-        root_mean_square: Params,
+        root_mean_square: Callable[[], Params],
         rate: float,
         decay: float,
         *,
@@ -59,20 +60,28 @@ class DynamicScorer(Scorer):
     ):
         """
         Args:
-          root_mean_square: sqrt(MS) of each parameter, see the function `root_mean_square`.
+          root_mean_square: returns sqrt(MS) of each parameter, see the function `root_mean_square`;
+            it is called before the first document is scored.
           rate, decay: eta and lam.
           name: the model's name in messages.
         """
         self.vocab_size, self.first_word_end = model.vocab_size, model.first_word_end
-        self._open = compiled(open_documents, model, static=1)
-        self._learn = compiled(_learn, model, donated=0)
-        self._name, self.params = name, params
-        initial, scale = jax.device_put((params, root_mean_square), jax.local_devices()[0])
+        self.model, self.params, self._name = model, params, name
+        self._root_mean_square, self._rate, self._decay = root_mean_square, rate, decay
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Arrays on the device are made again.
+        return {name: value for name, value in vars(self).items() if name != "_learning"}
+
+    @functools.cached_property
+    def _learning(self) -> "_Learning":
+        arrays = self.params, self._root_mean_square()
+        initial, scale = jax.device_put(arrays, jax.local_devices()[0])
         counted = jax.tree.leaves(
-            {name: leaf for name, leaf in scale.items() if name not in model.hashed}
+            {name: leaf for name, leaf in scale.items() if name not in self.model.hashed}
         )
         mean = sum(map(jnp.sum, counted)) / sum(leaf.size for leaf in counted)
-        self._learning = _Learning(initial, scale, mean, rate, decay)
+        return _Learning(initial, scale, mean, self._rate, self._decay)
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
         """Scores documents in their order; see `Scorer.score`.
@@ -87,18 +96,18 @@ class DynamicScorer(Scorer):
     def _nll(self, sentences: Sentences, number: int) -> list[np.ndarray]:
         nll: list[np.ndarray] = []
         params = jax.tree.map(jnp.copy, self._learning.initial)
-        context = self._open(params, 1)
+        learn = compiled(_learn, self.model, donated=0)
+        context = compiled(open_documents, self.model, static=1)(params, 1)
         for index, words in enumerate(sentences):
             batch = next_block([sentences], index, 1, 1)
-            params, context, nll_1x1xN = self._learn(params, self._learning, context, batch)
+            params, context, nll_1x1xN = learn(params, self._learning, context, batch)
             nats = np.asarray(nll_1x1xN)[0, 0, : len(words) + 1].astype(np.float32)
             mean = float(nats.mean(dtype=np.float64))
             if not mean <= _MOST_NATS:
-                rate, decay = self._learning.rate, self._learning.decay
                 raise DivergenceError(
                     f"{self._name} diverged: sentence {index + 1} of document {number} has "
-                    f"{mean:.3g} nats per target at rate {rate:g} and decay {decay:g}; choose a "
-                    "lower rate"
+                    f"{mean:.3g} nats per target at rate {self._rate:g} and decay {self._decay:g}; "
+                    "choose a lower rate"
                 )
             nll.append(nats)
         return nll

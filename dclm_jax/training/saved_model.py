@@ -65,7 +65,7 @@ class Contents(NamedTuple):
 
 
 def write_model(folder: storage.PathLike, contents: Contents, dtype: str, about: str) -> None:
-    """Writes a new folder; `LanguageModel.save` documents the arguments."""
+    """Writes a new folder; `NeuralModel.save` documents the arguments."""
     target = storage.locate(folder)
     with files.writing(target), storage.reaching(target):
         if target.exists():
@@ -153,7 +153,7 @@ def read_params(path: Path, template: Params) -> tuple[Params, Facts]:
         raise InputError(f"{path}: cannot be read as safetensors ({reason}); {repair}") from error
     if _METADATA not in saved:
         raise InputError(
-            f"{path}: has no metadata {_METADATA!r}; choose a model that LanguageModel.save wrote"
+            f"{path}: has no metadata {_METADATA!r}; choose a model that NeuralModel.save wrote"
         )
     facts = files.parse_json(saved[_METADATA], f"{path}: {_METADATA}", Facts)
     leaves = by_path(template)

@@ -13,10 +13,10 @@ from dclm_jax.coherence import scoring
 from dclm_jax.coherence.compare import Bootstrap, FirstSentence, Fixed, compare_orders
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.permutations import Shuffle
-from dclm_jax.scoring.scorer import sentences_to_score
+from dclm_jax.scoring.scorer import Scorer, sentences_to_score
 
 
-class FakeScorer:
+class FakeScorer(Scorer):
     """-log P of a word is a function of the previous sentence's first word and its own."""
 
     vocab_size = 50

@@ -9,6 +9,7 @@ import pytest
 from dclm_jax.data.documents import Document, TextOptions, columns
 from dclm_jax.data.readers import TextReader, read_documents
 from dclm_jax.data.words import WordMaker
+from dclm_jax.errors import InputError
 from tests.data.support import read, write
 
 pytest.importorskip("sentencex")
@@ -125,6 +126,19 @@ REGIONS = """item,condition,region,text
 1,b,subject,Nobody
 1,b,verb,slept.
 """
+
+
+def test_only_joined_rows_need_words(tmp_path):
+    parts = write(tmp_path / "parts.csv", "context,target\nA b.,c d\n,\nd,e f\n")
+    options = TextOptions(text_key="context,target")
+    documents = list(read_documents(parts, options, keep_empty=True))
+    assert [len(document.sentences) > 0 for document in documents] == [True, False, True]
+    single = write(tmp_path / "single.csv", "story,text\ns1,\ns2,The cat sat.\n")
+    with pytest.raises(InputError, match="single.csv:2: the row has no word; add its text"):
+        list(read_documents(single, joined_by=["story"]))
+    markup = write(tmp_path / "markup.csv", "story,text\ns,A b.\ns,<br>\n")
+    with pytest.raises(InputError, match="markup.csv:3: the row has no word"):
+        list(read_documents(markup, TextOptions(strip_html=True), joined_by=["story"]))
 
 
 def test_consecutive_rows_are_joined_and_words_know_their_rows(tmp_path):

@@ -312,3 +312,11 @@ def test_a_text_in_python_is_read_as_a_file_is(caplog):
     [document] = parse_documents("= Title\nIt was .\r", TextOptions())
     assert document == Document("text", [["It", "was", "."]])
     assert "title words omitted: 1, such as '= Title'" in caplog.text
+
+
+def test_a_block_whose_words_vanish_is_an_empty_document(tmp_path):
+    path = tmp_path / "t.txt"
+    path.write_text("A b.\n=\n\u00ad\n=\n<br>\n=\nC d.\n")
+    options = TextOptions("prose", unicode="nfc", strip_html=True)
+    documents = list(read_documents(path, options, keep_empty=True))
+    assert [len(document.sentences) for document in documents] == [1, 0, 1]

@@ -15,7 +15,7 @@ from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.data.readers import read_documents
 from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.evaluation import adaptation
-from dclm_jax.evaluation.adaptation import Adaptation, adapt
+from dclm_jax.evaluation.adaptation import Adaptation
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.scoring import dynamic
 from dclm_jax.scoring.caches import CachedScorer, CacheSetting, neural_cache
@@ -26,6 +26,10 @@ from tests.test_read_document import language_model
 
 def setting_of(trial: dict[str, float]) -> dict[str, float]:
     return {name: number for name, number in trial.items() if name != "perplexity"}
+
+
+# Settings are also passed as dicts.
+adapt: Any = adaptation.adapt
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +119,7 @@ def test_dynamic_evaluation_tries_rates_then_decays(lm, data, documents, monkeyp
     params: Any = lm.params
     scale = dynamic.root_mean_square(model, params, map(training.document, order))
     rate, decay = sound[0]["rate"], sound[0]["decay"]
-    scorer = dynamic.DynamicScorer(model, params, scale, rate, decay)
+    scorer = dynamic.DynamicScorer(model, params, lambda: scale, rate, decay)
     measured = perplexity_of(SummedScorer(scorer), map(lm.encode, documents))
     assert measured.perplexity == expected.perplexity
 
@@ -141,6 +145,26 @@ def test_the_text_that_scales_dynamic_evaluation_is_known_by_its_checksum(lm, te
     )
     assert default == again != other and len(other) == len(default) == 64
     assert adapt(lm, "unigram", weight=0.1, strength=1.0).adaptation.training_text == ""
+
+
+def test_the_training_text_is_read_when_documents_are_scored(lm, documents, monkeypatch):
+    opened = []
+    real = adaptation.open_corpus
+    monkeypatch.setattr(adaptation, "open_corpus", lambda *a: opened.append(a) or real(*a))
+    adapted = adapt(lm, "dynamic", rate=0.001, decay=0.0)
+    assert adapted.fingerprint == lm.fingerprint and not opened
+    list(adapted.score(documents[:2]))
+    list(adapted.score(documents[:2]))
+    assert len(opened) == 1
+
+
+def test_a_model_is_adapted_once_and_needs_no_source(lm):
+    cache = Adaptation("unigram", {"weight": 0.1, "strength": 30.0})
+    with pytest.raises(InputError, match="ccdclm is already adapted"):
+        adaptation.adapted(adaptation.adapted(lm, cache), cache)
+    for call in (adaptation.adapted, lambda lm, cache: adapt(lm, cache.kind, **cache.setting)):
+        with pytest.raises(InputError, match="is an autoencoder, whose documents have no prob"):
+            call(language_model("standard_autoencoder"), cache)
 
 
 def test_dynamic_evaluation_is_tuned_on_the_first_documents(lm, documents, monkeypatch):

@@ -1,6 +1,7 @@
 """What the context is worth, against plain loops with a scorer that can be worked out by hand."""
 
 import types
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,10 +10,10 @@ from dclm_jax.data.datasets import Dataset
 from dclm_jax.data.encoding import Encoded
 from dclm_jax.evaluation.context_ablation import ContextAblation
 from dclm_jax.scoring.perplexity import perplexity_of
-from dclm_jax.scoring.scorer import sentences_to_score
+from dclm_jax.scoring.scorer import Scorer, sentences_to_score
 
 
-class Neighbours:
+class Neighbours(Scorer):
     """-log P of the word at place n is its id / 10, and 1 more for each that the last sentence of
     the document before it began with the same word as this one; END has 0.5."""
 
@@ -48,7 +49,7 @@ def measured(documents, seed=0, context_order=None):
     scorer = Neighbours()
     scorer.context_order = context_order
     dataset = Dataset(lambda: map(Encoded, documents), len(documents), {"split": "test"})
-    lm = types.SimpleNamespace(scorer=scorer)
+    lm: Any = types.SimpleNamespace(scorer=scorer)
     return ContextAblation(seed).measure(lm, dataset, lambda done: None)
 
 

@@ -26,7 +26,7 @@ def split(documents=DOCUMENTS, tags: Any = None, **counts: int) -> Dataset:
 
 
 def measured(evaluation: Targets, dataset: Dataset, scorer: Any = None) -> TargetSums:
-    lm = types.SimpleNamespace(
+    lm: Any = types.SimpleNamespace(
         scorer=scorer or Neighbours(),
         described=lambda sums, dataset: dataclasses.replace(sums, **dataset.counts),
     )

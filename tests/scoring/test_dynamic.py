@@ -96,7 +96,7 @@ def test_scores_and_statistics_equal_numpy(name, x64):
     # Of all sizes, so that the decay of some is cut off at 1.
     rms = jax.tree.map(lambda leaf: np.abs(np.sin(np.arange(leaf.size) + 1.0)), params)
     rms = jax.tree.map(lambda a, b: (3 * a**4).reshape(b.shape), rms, params)
-    scorer = DynamicScorer(model, params, rms, RATE, DECAY)
+    scorer = DynamicScorer(model, params, lambda: rms, RATE, DECAY)
     for document, nll in scorer.score(documents()):
         expected = plain_dynamic(model, params, rms, document)
         assert len(nll) == len(expected)
@@ -124,7 +124,7 @@ class Small:
         self.rms = root_mean_square(self.model, self.params, documents())
 
     def scorer(self, rate: float = RATE) -> DynamicScorer:
-        return DynamicScorer(self.model, self.params, self.rms, rate, DECAY)
+        return DynamicScorer(self.model, self.params, lambda: self.rms, rate, DECAY)
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +163,7 @@ def test_hashed_features_say_nothing_of_the_size_of_other_gradients():
     rms = root_mean_square(model, params, documents())
     rms["bigrams"] = np.full_like(rms["bigrams"], 1e9)
     adapted, unadapted = (
-        scores(DynamicScorer(model, params, rms, rate, 0.0), documents())[0][1:]
+        scores(DynamicScorer(model, params, lambda: rms, rate, 0.0), documents())[0][1:]
         for rate in (RATE, 0.0)
     )
     assert not np.allclose(np.concatenate(adapted), np.concatenate(unadapted), rtol=1e-4)

@@ -176,7 +176,7 @@ def state_of(config: dict[str, Any]) -> TrainState:
 
 def use(workdir: Path) -> int:
     """The step of the best model."""
-    return dclm_jax.restore(workdir).step
+    return dclm_jax.restore(workdir).facts.step or 0
 
 
 def resume(workdir: Path) -> int:

@@ -229,7 +229,7 @@ def damage(folder: Path, kind: str) -> None:
         ("further", "'more' is .* and absent by config.json"),
         ("type", "'embedding' has the type int32; expected float16 or float32"),
         ("nan", "'embedding' contains nan or inf; restore the folder from a copy"),
-        ("metadata", "has no metadata 'dclm_jax'; choose a model that LanguageModel.save wrote"),
+        ("metadata", "has no metadata 'dclm_jax'; choose a model that NeuralModel.save wrote"),
         ("step", "params.safetensors: dclm_jax: step is -.*; expected a whole number from 0"),
         ("no parameters", "has neither checkpoints nor params.safetensors; restore it from a copy"),
         ("no text", "text.json: no such file"),
