@@ -133,8 +133,8 @@ class LanguageModel:
 
     @property
     def reader(self) -> SentenceReader[Any]:
-        """Reads and scores ids sentence by sentence, from any state, which mixtures and models with
-        test-time adaptation cannot."""
+        """The reader of ids, which scores sentence by sentence from any state. Mixtures and models
+        with test-time adaptation have no reader."""
         return self.scorer.reader
 
     def encoder(self) -> Encoder:
@@ -156,7 +156,7 @@ class LanguageModel:
         return Dataset(lambda: encoded, None, {"input": "documents"})
 
     def encode(self, document: Document | Sequence[SentenceText]) -> list[np.ndarray]:
-        """The word ids of a document's sentences; sentences without words are omitted."""
+        """The ids of the sentences with words of a document, int32 [M] each."""
         (passed,) = self.encoded([document])
         return passed.sentences
 
@@ -167,7 +167,7 @@ class LanguageModel:
         *,
         name: str | None = None,
     ) -> list[Document]:
-        """The documents in a text or in several texts, for `score`, `read` and all other methods.
+        """The documents in a text or in several texts, which all methods take.
 
         Args:
           text: a text such as "It rained. We left."; or a list of texts, named 0, 1, ...; or an
@@ -263,8 +263,9 @@ class LanguageModel:
           no_context_too: whether to score every sentence also without context, as the first
             sentence of a document (`log_probs_no_context`).
           measures: names of `scoring.distributions.WORD_MEASURES`; the surprisal is always
-            included. With other measures, which a single model of words has, surprisals are equal
-            up to rounding. `no_context_too` adds each measure without earlier sentences.
+            included. Other measures need a single neural model of words without adaptation;
+            surprisals are then equal up to rounding. `no_context_too` adds each measure without
+            earlier sentences.
 
         Yields:
           One score per document, with the Document's id, or with its position from 0, as its name.

@@ -45,7 +45,7 @@ from typing import Any, NoReturn
 
 from dclm_jax import strings
 from dclm_jax.errors import InputError, brief, did_you_mean, importing
-from dclm_jax.language_model import DEFAULT_BATCH_SIZE
+from dclm_jax.language_model import DEFAULT_BATCH_SIZE, LanguageModel
 from dclm_jax.log import logger
 from dclm_jax.nn.precision import SCORING_PRECISION
 from dclm_jax.runs import restore
@@ -99,7 +99,13 @@ class HarnessModel(LM):
             size = str(DEFAULT_BATCH_SIZE)
         if not size.isdecimal():
             raise InputError(f"batch_size is {brief(size)}; expected a whole number, or auto")
-        self._lm = restore(workdir, batch_size=int(size), matmul_precision=matmul_precision)
+        self._lm = restore(
+            workdir,
+            LanguageModel,
+            without_source=True,
+            batch_size=int(size),
+            matmul_precision=matmul_precision,
+        )
 
     def loglikelihood(self, requests: list[Instance]) -> list[tuple[float, bool]]:
         """log P in nats of the continuation of each request, and whether it is the likeliest."""

@@ -1,4 +1,4 @@
-"""A trained neural model in Python: it scores, reads, orders, continues and reconstructs text.
+"""The classes of trained neural models: `NeuralLanguageModel` and `Autoencoder`.
 
 Log-probabilities are natural logarithms (nats); a surprisal is a negative log-probability. Methods
 take documents as `dclm_jax.data.encoding` defines them.

@@ -1,4 +1,6 @@
-"""Models of the registry with trained parameters, and the states of documents that they read."""
+"""`NeuralModel`, the base class of trained neural models, and `DocumentState`, the state after the
+first sentences of a document.
+"""
 
 import abc
 import dataclasses
@@ -49,7 +51,7 @@ class DocumentState:
         return self.after(self.lm.encode(sentences))
 
     def after(self, ids: list[np.ndarray]) -> "DocumentState":
-        """The state after further sentences of word ids."""
+        """The state after further sentences of ids, int [M] each."""
         if not ids:
             return self
         return DocumentState(self.lm, self.lm.reader.read(self.state, [ids])[0])
@@ -215,7 +217,7 @@ class NeuralModel(LanguageModel):
             first += len(window)
 
     def prefix_ids(self, prefix: SentenceText, max_words: int) -> np.ndarray:
-        """The ids of a prefix, which has fewer than `max_words` words."""
+        """The ids, int32 [M], of a prefix, which has fewer than `max_words` words."""
         encoder = self.encoder()
         (words,) = encoder.words_of([prefix])
         if words and len(words) >= max_words:
@@ -238,7 +240,7 @@ class NeuralModel(LanguageModel):
         return self.reader.open(1, [ids]) if reads_source else self.reader.after([ids])
 
     def sentence_score(self, words: list[str], nats: dict[str, np.ndarray]) -> SentenceScore:
-        """The score of a sentence from the nats, by name, of its ids and END."""
+        """The score of a sentence from the nats, by name, float [N] of its ids and END."""
         ids, first_word_end = self.vocabulary.encode(words), self.vocabulary.first_word_end
         summed = {name: sum_pieces(ids, array, first_word_end) for name, array in nats.items()}
         return SentenceScore.of(words, self.vocabulary, summed)

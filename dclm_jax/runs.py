@@ -67,8 +67,8 @@ def restore(
       workdir: workdir of the run, or folder of `NeuralModel.save`: a directory or an address such
         as gs://bucket/run; or the name of a pretrained model, such as english, unless the current
         directory has a run of this name.
-      kind: the kind of model that is expected; another kind is refused. `Autoencoder`;
-        `LanguageModel` for a model of any kind, also an n-gram model.
+      kind: the expected class; a model of another class is refused. `NeuralLanguageModel` (the
+        default), `Autoencoder`, or `LanguageModel` for any model, n-gram models included.
       without_source: whether an autoencoder is refused, because its documents have no probability
         without a source.
       batch_size: maximum number of documents scored or encoded together; it changes speed and

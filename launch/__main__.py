@@ -3,7 +3,7 @@
     dclm_jax COMMAND --flags                  after pip install, in any folder
     python -m launch.COMMAND --flags          in the repository
 
-`dclm_jax COMMAND --help` has the manual of a command.
+`dclm_jax COMMAND --help` prints the manual and all flags of a command. Commands:
 """
 
 import ast

@@ -28,7 +28,7 @@ from dclm_jax.log import job_logger, logger
 from dclm_jax.storage import cache_folder
 
 COMMANDS = "python -m launch." if __package__ == "launch" else "dclm_jax "
-"""The beginning of a command, in the repository or of the installed package."""
+"""Prefix of a command, in the repository or of the installed package."""
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 75
 """The system's code for "try again": training was interrupted and saved."""
@@ -124,7 +124,8 @@ class _HelpFlag(app.HelpFlag):
         if self._parse(arg):
             # The heading of absl is the path of the command.
             _, _, listed = flags.FLAGS.main_module_help().partition(":\n")
-            print(sys.modules["__main__"].__doc__ or "", "Flags:\n", listed, sep="\n")
+            manual = (sys.modules["__main__"].__doc__ or "").replace("python -m launch.", COMMANDS)
+            print(manual, "Flags:\n", listed, sep="\n")
             sys.exit(0)
 
 

@@ -85,8 +85,8 @@ def _peek(argv: Sequence[str]) -> tuple[str | None, str | None]:
 
 
 def _packaged(config_file: str) -> str:
-    """The path of a recipe of the installed package, such as configs/your_text.py, and its name,
-    where the file is not in the current directory; empty for another file."""
+    """The value of --config with the path of the installed recipe in place of configs/FILE.py;
+    empty if the current directory has this file, or if the package has no such recipe."""
     path, colon, name = config_file.partition(":")
     folder, file = pathlib.Path(path).parent, pathlib.Path(path).name
     package = importlib.util.find_spec("dclm_jax.configs")

@@ -148,6 +148,9 @@ def coherence(
         omitted; documents of one sentence are counted, but not tested.
       **options: attributes of `CoherenceOptions`, such as permutations=20 or
         extra_tests=["insertion"].
+
+    Returns:
+      The results of all requested tests.
     """
     dataset = lm.dataset(documents)
     return measure_coherence(

@@ -62,7 +62,7 @@ class RawDocument(NamedTuple):
       tags: the part of speech of each word, for tagged text.
       rows: the other values of the record, or of each part of a text with several parts.
       is_block: whether the raw text is a block of lines of the format prose.
-      is_joined: whether consecutive records are joined by their cells, so that each has a word.
+      is_joined: whether consecutive records are joined by their cells; each must have a word.
     """
 
     where: Sequence[str]
@@ -284,4 +284,4 @@ PARSERS: dict[TextFormat, Callable[[Text], Iterator[RawDocument]]] = {
     "tsv": functools.partial(_parse_table, kind="tsv"),
     "prose": _parse_prose,
 }
-"""For each format a function from a text to its documents."""
+"""For each format the function from a text to its raw documents."""

@@ -1,6 +1,7 @@
 """From raw documents to words: markup removed, text tokenized, words in their normal form and case.
 
-All counts of a text are made here, where its words are made.
+A `WordMaker` counts the words, sentences and documents of an input, and holds the notes of its
+reader and its parsers.
 """
 
 import bisect

@@ -175,22 +175,23 @@ def adapt(
         default the model's corpus.
       on_document: called with the number of documents read to tune a setting.
       **setting: weight, theta, window and strength of a neural cache, weight and strength of a
-        unigram cache, rate and decay of dynamic evaluation.
+        unigram cache, rate and decay of dynamic evaluation. Missing numbers are tuned, except
+        window, whose default is 2,000.
     """
     tuning = Tuning.of(lm, kind, setting, data)
     adaptation = tuning.given
     if adaptation is None:
         if tune_on is None:
             raise InputError(
-                f"--adapt={kind}: {', '.join(tuning.missing)} missing; give numbers, or documents "
-                "to tune on"
+                f"--adapt={kind} has no value for {', '.join(tuning.missing)}; pass numbers, or "
+                "documents to tune on"
             )
         adaptation = tuning.measure(lm, lm.dataset(tune_on), on_document)
     return adapted(lm, adaptation, data)
 
 
 def adapted(lm: LanguageModel, adaptation: Adaptation, data: str | None = None) -> LanguageModel:
-    """A model with this test-time adaptation; `adapt` has the arguments."""
+    """A model with this test-time adaptation, whose setting is complete; `data` as for `adapt`."""
     _require_adaptable(lm, adaptation.kind)
     scorer = _adaptable(lm, adaptation.kind, data).scorer(adaptation.setting)
     return LanguageModel(

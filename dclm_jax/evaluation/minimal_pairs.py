@@ -176,8 +176,10 @@ def minimal_pairs(
     Args:
       lm: a language model.
       choices: `Choice`s, or lists of alternatives, the right one first. An alternative is a
-        sentence, or a list of sentences that are lists of words. `accuracies` averages the
-        outcomes.
+        sentence, or a list of sentences that are lists of words.
+
+    Yields:
+      One `Outcome` per choice, in order; `accuracies` averages them.
     """
     require_no_source(lm)
     return _outcomes(lm.scorer, _requests(lm.encoder(), choices))

@@ -38,7 +38,7 @@ class SentenceFeatures(NamedTuple):
 
 def cast_params(model: DocumentModel, params: Params) -> Params:
     """The parameters in the form that computations use: matrices as `Weight`s of `compute_dtype`.
-    `batch_likelihood`, `NeuralScorer`, `Reader` and dynamic evaluation make it.
+    `batch_likelihood`, `NeuralScorer`, `Reader` and dynamic evaluation call this function.
 
     Tables keep their type: they are not factors of products, and a short type is not precise enough
     for the gradient of a frequent word, which is a sum of many terms.
@@ -64,7 +64,7 @@ def read_sentences(
     """Reads S sentences of B documents after `context`.
 
     Args:
-      params: the parameters, `cast_params`.
+      params: the result of `cast_params`.
       tokens_SxNxB: input ids, START w1..wM, padded.
       mask_SxNxB: True at real positions, which come first in every sentence. A document of fewer
         than S sentences ends in sentences without real positions.

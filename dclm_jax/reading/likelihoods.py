@@ -15,7 +15,12 @@ from dclm_jax.nn.logits import Copies, OutputInputs, RowLogits
 from dclm_jax.nn.softmax import summed_nll, token_measures, token_nll
 from dclm_jax.reading.batch_elements import select
 from dclm_jax.reading.driver import SentenceFeatures, cast_params, close_sentences, read_sentences
-from dclm_jax.reading.dropout import draw_masks, draw_source_masks, drop_weights
+from dclm_jax.reading.dropout import (
+    DropoutMasks,
+    draw_masks,
+    draw_source_masks,
+    drop_weights,
+)
 
 
 class Likelihood(NamedTuple):
@@ -25,7 +30,7 @@ class Likelihood(NamedTuple):
       nats: nats of the targets, as evaluation measures them.
       nll: the sum that training minimizes: `nats`, or for a model of bags of words the sum over
         sentences of the mean nats per word.
-      extra: nats of the model's `auxiliary_loss`.
+      auxiliary: nats of the model's `auxiliary_loss`.
       tokens: number of targets: words and ENDs.
       sentences: number of sentences.
       terms: number of terms in `nll`: targets, or sentences with words.
@@ -33,7 +38,7 @@ class Likelihood(NamedTuple):
 
     nats: jax.Array
     nll: jax.Array
-    extra: jax.Array
+    auxiliary: jax.Array
     tokens: jax.Array
     sentences: jax.Array
     terms: jax.Array
@@ -88,28 +93,58 @@ def batch_likelihood(
     if batch.earlier is not None:
         context = _carried(model, params, context, batch.earlier)
     read = read_sentences(model, params, context, tokens, mask, masks)
-    # Every sentence has a real START, at position 0.
-    sentences = jnp.sum(mask[:, 0])
-    if is_of_bags:
-        bags = model.bags(params, read.contexts)
-        if masks is not None:
-            bags = bags._replace(features_FxD=bags.features_FxD * as_matrix(masks.features))
-        _, is_word_RxN = bag_targets(targets, mask)
-        with_words = jnp.sum(jnp.any(is_word_RxN, axis=1))
-        nll = bags_nll(bags, targets, mask, model.plan, per_word=True)
-        nats = bags_nll(jax.lax.stop_gradient(bags), targets, mask, model.plan)
-        return Likelihood(nats, nll, jnp.zeros(()), jnp.sum(is_word_RxN), sentences, with_words)
+    likelihood = _likelihood_of_bags if is_of_bags else _likelihood_of_words
+    return likelihood(model, params, read, tokens, targets, mask, masks)
+
+
+def _likelihood_of_words(
+    model: DocumentModel,
+    params: Params,
+    read: SentenceFeatures,
+    tokens_SxNxB: jax.Array,
+    targets_SxNxB: jax.Array,
+    mask_SxNxB: jax.Array,
+    masks: DropoutMasks | None,
+) -> Likelihood:
+    """The likelihood of words and END, from the features of sentences."""
     if masks is not None:
         read = read._replace(features=read.features * masks.features)
         if masks.contexts is not None:
             contexts: Any = read.context_features
             read = read._replace(context_features=contexts * masks.contexts[:, 0])
-    inputs = output_inputs(model, params, read, tokens)
-    weights = model.predicted(targets, mask).astype(inputs.bias_V.dtype).reshape(-1)
-    nll: jax.Array = summed_nll(inputs, targets.reshape(-1), weights, model.plan)
-    extra = model.auxiliary_loss(params, read.contexts, read.context, targets, mask)
-    num_targets = model.num_targets(targets, mask)
-    return Likelihood(nll, nll, extra, num_targets, sentences, num_targets)
+    inputs = output_inputs(model, params, read, tokens_SxNxB)
+    weights = model.predicted(targets_SxNxB, mask_SxNxB).astype(inputs.bias_V.dtype).reshape(-1)
+    nll: jax.Array = summed_nll(inputs, targets_SxNxB.reshape(-1), weights, model.plan)
+    auxiliary = model.auxiliary_loss(params, read.contexts, read.context, targets_SxNxB, mask_SxNxB)
+    num_targets = model.num_targets(targets_SxNxB, mask_SxNxB)
+    return Likelihood(nll, nll, auxiliary, num_targets, _num_sentences(mask_SxNxB), num_targets)
+
+
+def _likelihood_of_bags(
+    model: DocumentModel,
+    params: Params,
+    read: SentenceFeatures,
+    tokens_SxNxB: jax.Array,
+    targets_SxNxB: jax.Array,
+    mask_SxNxB: jax.Array,
+    masks: DropoutMasks | None,
+) -> Likelihood:
+    """The likelihood of bags of words, from the contexts of sentences."""
+    del tokens_SxNxB
+    bags = model.bags(params, read.contexts)
+    if masks is not None:
+        bags = bags._replace(features_FxD=bags.features_FxD * as_matrix(masks.features))
+    _, is_word_RxN = bag_targets(targets_SxNxB, mask_SxNxB)
+    with_words = jnp.sum(jnp.any(is_word_RxN, axis=1))
+    nll = bags_nll(bags, targets_SxNxB, mask_SxNxB, model.plan, per_word=True)
+    nats = bags_nll(jax.lax.stop_gradient(bags), targets_SxNxB, mask_SxNxB, model.plan)
+    num_words, num_sentences = jnp.sum(is_word_RxN), _num_sentences(mask_SxNxB)
+    return Likelihood(nats, nll, jnp.zeros(()), num_words, num_sentences, with_words)
+
+
+def _num_sentences(mask_SxNxB: jax.Array) -> jax.Array:
+    # Every sentence has a real START, at position 0.
+    return jnp.sum(mask_SxNxB[:, 0])
 
 
 def _carried(model: DocumentModel, params: Params, context: Context, earlier: Batch) -> Context:

@@ -9,8 +9,8 @@
 
 States never change: reading returns a new state, and any number of continuations may be read from
 the same state. Each row (batch element) is a document. All work runs on the first device, and is
-compiled once per number of rows and padded length. `scoring.scorer.Scorer` scores whole
-documents on all devices.
+compiled once per number of rows and padded length. `scoring.neural.NeuralScorer` scores
+whole documents on all devices.
 """
 
 import dataclasses
@@ -52,7 +52,7 @@ class Reader:
 
     Attributes:
       model: any model of the registry.
-      params: the model's parameters, `cast_params`, on the device.
+      params: the result of `cast_params`, on the device.
       context_order: the model's number of context sentences.
     """
 

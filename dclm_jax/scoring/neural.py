@@ -1,7 +1,8 @@
 """Scores of streamed documents by models of the registry; the context is carried over the full
 length of a document.
 
-Shapes: B documents per device, S sentences of a block, N token positions of a sentence.
+Shapes: D devices of this process, B documents per device, R = D B documents, S sentences of a
+block, N token positions of a sentence.
 """
 
 import collections

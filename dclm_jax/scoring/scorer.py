@@ -2,7 +2,7 @@
 
 A scorer takes documents of word ids. Scorers of the ids themselves (words, or pieces of words) are
 `neural.NeuralScorer`, `ngrams.NGramScorer`, the neural cache and dynamic evaluation.
-`SummedScorer` adds the nats of pieces, so that all scores above it are of words and END.
+`SummedScorer` adds the nats of pieces, so that evaluations get the nats of words and END.
 """
 
 import abc
@@ -27,8 +27,14 @@ For a model that reads sources, a document is its own source."""
 
 
 class Continuation(NamedTuple):
-    """Sentences: the last `num_scored` are scored given the others, or all if it is None; the
-    object that the score is for; and other sentences as their context, see `Scored`."""
+    """Sentences whose last sentences are scored given the others.
+
+    Attributes:
+      sentences: ids of each sentence, int [M].
+      num_scored: number of last sentences to score; None for all.
+      owner: the object that the score belongs to.
+      contexts: other sentences as their context, see `Scored`.
+    """
 
     sentences: Sentences
     num_scored: int | None = 1
@@ -100,8 +106,8 @@ class SummedScorer(Scorer, Generic[ScorerT]):
 
 
 def sum_pieces(ids: np.ndarray, nats_N: np.ndarray, first_word_end: int) -> np.ndarray:
-    """The nats [M + 1] of the targets w1..wM END of a sentence from the nats of its ids and END. A
-    vocabulary of words, whose nats are returned, has one id per word."""
+    """The nats [M + 1] of the targets w1..wM END of a sentence, from its ids [N - 1] and the nats
+    [N] of its ids and END. A vocabulary of words, whose nats are returned, has one id per word."""
     if first_word_end == FIRST_WORD:
         return nats_N
     nats_N = np.where(np.append(np.equal(ids, UNKNOWN), False), 0, nats_N)

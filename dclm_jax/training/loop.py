@@ -135,7 +135,7 @@ class _Sums:
 
     nats: float = 0.0
     tokens: int = 0
-    extra: float = 0.0
+    auxiliary: float = 0.0
     norm: float = 0.0
 
 
@@ -224,13 +224,13 @@ class _Run:
           DivergenceError: the loss or the norm of the gradient is not finite.
         """
         job, progress, sums = self._job, self.progress, self._sums
-        nats, tokens, extra, norm, rate = (value.item() for value in jax.device_get(metrics))
+        nats, tokens, auxiliary, norm, rate = (value.item() for value in jax.device_get(metrics))
         if not (math.isfinite(nats) and math.isfinite(norm)):
             reason = f"mean loss is {nats / tokens} and gradient norm {norm}"
             raise self._divergence(step, reason)
         sums.nats += nats
         sums.tokens += tokens
-        sums.extra += extra
+        sums.auxiliary += auxiliary
         sums.norm = norm
         progress.tokens += tokens
         now = time.monotonic()
@@ -245,23 +245,23 @@ class _Run:
         epoch = (step - 1) // job.batches.steps_per_epoch + 1
         perplexity = Perplexity(len(job.valid.vocabulary), sums.nats, sums.tokens).perplexity
         tokens_per_second = sums.tokens / max(progress.seconds - self._seconds, 1e-9)
-        # With frozen parameters the loss of an additional objective is not measured.
+        # With frozen parameters the auxiliary loss is not measured.
         name = None if job.state.frozen else job.model.auxiliary_objective
-        further = {f"{name} loss": sums.extra / sums.tokens} if name else {}
+        auxiliary = {f"{name} loss": sums.auxiliary / sums.tokens} if name else {}
         self._writer.write(
             "train",
             step,
             epoch=epoch,
             loss=sums.nats / sums.tokens,
             perplexity=perplexity,
-            **{name.replace(" ", "_"): loss for name, loss in further.items()},
+            **{name.replace(" ", "_"): loss for name, loss in auxiliary.items()},
             gradient_norm=sums.norm,
             learning_rate=learning_rate,
             tokens=progress.tokens,
             seconds=progress.seconds,
             tokens_per_second=tokens_per_second,
         )
-        losses = "".join(f"  {name} {loss:.4f}" for name, loss in further.items())
+        losses = "".join(f"  {name} {loss:.4f}" for name, loss in auxiliary.items())
         elapsed = self._read_at - self._started
         seconds_left = elapsed / (step - self._first) * (job.total_steps - step)
         time_left = datetime.timedelta(seconds=int(seconds_left))

@@ -87,7 +87,7 @@ class Plateau(NamedTuple):
     Attributes:
       factor: factor on the learning rate.
       steps, nll, terms: number of steps, sum of nats and its number of terms in the epoch so far,
-        without an additional objective, which is therefore not computed for frozen parameters.
+        without an auxiliary loss, which is therefore not computed for frozen parameters.
       last: mean loss of the previous epoch; the largest float in the first epoch.
     """
 

@@ -42,14 +42,14 @@ class StepMetrics(NamedTuple):
     """Sums over the global batch (see `Likelihood`), and two numbers of the step.
 
     nats, tokens: nats of the targets, and the number of targets.
-    extra: nats of an additional objective; 0 with frozen parameters.
+    auxiliary: nats of the auxiliary loss; 0 with frozen parameters.
     gradient_norm: global norm of the gradient of the optimized mean loss, before clipping.
     learning_rate: the learning rate.
     """
 
     nats: jax.Array
     tokens: jax.Array
-    extra: jax.Array
+    auxiliary: jax.Array
     gradient_norm: jax.Array
     learning_rate: jax.Array
 
@@ -89,7 +89,7 @@ def train_step(
 
     def loss(trained: Params, batch: Batch, keys_B: jax.Array) -> tuple[jax.Array, Likelihood]:
         sums = batch_likelihood(model, combine(trained, held), batch, keys_B, weights_key)
-        return sums.nll + sums.extra, sums
+        return sums.nll + sums.auxiliary, sums
 
     # The products of the backward pass have the same precision.
     with jax.default_matmul_precision(model.matmul_precision):
@@ -104,9 +104,9 @@ def train_step(
         gradients, state.optimizer_state, trained, nll=sums.nll, terms=sums.terms
     )
     params = combine(jax.tree.map(jnp.add, trained, updates), held)
-    # XLA does not compute an additional objective of frozen parameters if no result needs it.
-    extra = jnp.zeros(()) if state.frozen else sums.extra
-    metrics = StepMetrics(sums.nats, sums.tokens, extra, norm, rate)
+    # XLA does not compute an auxiliary loss of frozen parameters if no result needs it.
+    auxiliary = jnp.zeros(()) if state.frozen else sums.auxiliary
+    metrics = StepMetrics(sums.nats, sums.tokens, auxiliary, norm, rate)
     return TrainState(state.step + 1, params, optimizer_state, state.frozen), metrics
 
 

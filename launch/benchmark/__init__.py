@@ -1,1 +1,1 @@
-"""Times of training and scoring beside other implementations."""
+"""Comparison of training and scoring speed with PyTorch."""

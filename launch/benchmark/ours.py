@@ -39,7 +39,7 @@ class Training:
             metrics.append(step_metrics)
         jax.block_until_ready((self._state, metrics))
         seconds, first = time.perf_counter() - start, metrics[0]
-        return Turn(seconds, float(first.nats + first.extra))
+        return Turn(seconds, float(first.nats + first.auxiliary))
 
     def memory(self) -> int:
         """Bytes that the largest compiled step holds on one device, with parameters, optimizer

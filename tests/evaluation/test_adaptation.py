@@ -203,7 +203,7 @@ def test_dynamic_evaluation_is_tuned_on_the_first_documents(lm, documents, monke
         ("dynamic", {"rate": -1.0}, "the rate of --adapt=dynamic is -1.0; expected a number fro"),
         ("dynamic", {"rate": math.nan}, "the rate of --adapt=dynamic is nan; expected a number f"),
         ("dynamic", {"decay": 1e39}, "the decay of --adapt=dynamic is 1e+39; expected a number"),
-        ("cache", {"weight": 0.1}, "--adapt=cache: theta, strength missing; give numbers"),
+        ("cache", {"weight": 0.1}, "--adapt=cache has no value for theta, strength; pass numbers"),
     ],
 )
 def test_settings_that_are_none(kind, setting, expected):

@@ -65,7 +65,7 @@ def test_endings_are_told_before_every_sentence_and_after_the_last(name, x64):
     ends = 1 / (1 + np.exp(-0.3))
     result = likelihood(model, params, pack([((5, 3), (4,), (6, 2)), ((7,),), ()]))
     expected = -(4 * np.log(1 - ends) + 2 * np.log(ends))
-    np.testing.assert_allclose(result.extra, expected, rtol=1e-12)
+    np.testing.assert_allclose(result.auxiliary, expected, rtol=1e-12)
 
 
 def test_a_source_is_asked_for():

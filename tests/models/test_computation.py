@@ -39,7 +39,7 @@ BATCH = pack(DOCUMENTS)
 def loss_and_gradient(model, params):
     def loss(params):
         result = batch_likelihood(model, params, BATCH)
-        return result.nll + result.extra
+        return result.nll + result.auxiliary
 
     return jax.value_and_grad(loss)(params)
 

@@ -95,7 +95,7 @@ def check(model):
             close(contexts_SxB[s, b][: len(context)], context)
     assert not np.any(nll_BxSxN[~BATCH.mask_BxSxN])
     close(result.nll, sum(objective(model, reading) for reading in readings))
-    close(result.extra, sum(reading.auxiliary for reading in readings))
+    close(result.auxiliary, sum(reading.auxiliary for reading in readings))
     ends = sum(map(len, DOCUMENTS))
     words = sum(len(words) for doc in DOCUMENTS for words in doc)
     is_of_words = model.objective == "words"
@@ -193,7 +193,7 @@ def check_gradient(name, ways, **options):
     def loss(params, options):
         computed = dataclasses.replace(model, **options)
         result = likelihood(computed, params, BATCH, *([] if masks is None else [keys_B]))
-        return result.nll + result.extra
+        return result.nll + result.auxiliary
 
     first, *others = (jax.value_and_grad(loss)(params, options) for options in ways)
     value, gradient = first

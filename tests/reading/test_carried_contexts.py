@@ -60,7 +60,7 @@ def test_a_segment_continues_the_one_before_it_which_gets_no_gradient(name):
 
     def loss(params, plan, batch):
         result = batch_likelihood(dataclasses.replace(model, plan=plan), params, batch)
-        return result.nll + result.extra
+        return result.nll + result.auxiliary
 
     plans = (CPU, GPU, TPU_V4)
     for plan in plans if name == "adclm" else some(plans[:1], all=plans):

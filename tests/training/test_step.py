@@ -92,7 +92,7 @@ def test_two_steps_of_clipped_adagrad_by_hand(name, loss_per):
 
     def loss(params):
         likelihood = batch_likelihood(model, params, batch)
-        return (likelihood.nll + likelihood.extra) / count
+        return (likelihood.nll + likelihood.auxiliary) / count
 
     params = random_params(model)
     gradient_of = jax.jit(jax.grad(loss))
