@@ -163,8 +163,8 @@ def counted(reader: TextReader, path: str, keep_empty: bool = False) -> Iterator
     """The documents of a text; at the end a note counts documents and sentences, unless the reader
     has counted them."""
     yield from reader.documents(path, keep_empty=keep_empty)
-    if not reader.words.has_paragraphs:
-        logger.info(reader.words.size_text(path))
+    if not reader.word_maker.has_paragraphs:
+        logger.info(reader.word_maker.size_text(path))
 
 
 def notify_of_saved(results: Results) -> None:

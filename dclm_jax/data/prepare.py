@@ -198,29 +198,29 @@ def _documents(inputs: Mapping[str, _Input], plan: CorpusPlan) -> Iterator[tuple
     for name, text in inputs.items():
         part = corpus.SPLITS.index(name) if name in corpus.SPLITS else DRAWN
         if plan.collection:
-            documents = text.reader.words.written(plan.collection.read(text.path))
+            documents = text.reader.word_maker.written(plan.collection.read(text.path))
         else:
             limit = plan.options.max_documents if name in LIMITED else None
             documents = text.reader.documents(text.path, limit=limit)
         for document in documents:
             yield part, document
         if plan.collection:
-            text.reader.words.finish(text.path)
+            text.reader.word_maker.finish(text.path)
 
 
 def _end(inputs: Mapping[str, _Input], plan: CorpusPlan) -> TextOptions:
     """Logs omitted sentences and documents, and returns the options by which a run reads other
     text like its training text."""
-    if sentences := sum(text.reader.words.empty_sentences for text in inputs.values()):
+    if sentences := sum(text.reader.word_maker.empty_sentences for text in inputs.values()):
         job_logger.info(f"sentences without words omitted: {sentences:,}")
-    if documents := sum(text.reader.words.empty_documents for text in inputs.values()):
+    if documents := sum(text.reader.word_maker.empty_documents for text in inputs.values()):
         job_logger.info(f"documents without words omitted: {documents:,}")
     if plan.collection:
         format = plan.collection.text_format
     else:
         formats = {format for text in inputs.values() for format in text.reader.formats}
         require_effect(plan.text, plan.options, formats)
-        is_raw = any(text.reader.words.has_raw_text for text in inputs.values())
+        is_raw = any(text.reader.word_maker.has_raw_text for text in inputs.values())
         format = "prose" if is_raw else "tagged" if "tagged" in formats else "lines"
     return dataclasses.replace(plan.text, format=format)
 

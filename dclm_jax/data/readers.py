@@ -84,7 +84,7 @@ class TextReader:
 
     Attributes:
       options, encoding, joined_by: as for `read_documents`.
-      words: makes the words of the input, and counts what it omits.
+      word_maker: makes the words of the input, and counts omitted and unusual text.
       formats: formats read so far.
     """
 
@@ -95,7 +95,7 @@ class TextReader:
         joined_by: Sequence[str] = (),
     ):
         self.options, self.encoding, self.joined_by = options, encoding, joined_by
-        self.words = WordMaker(options)
+        self.word_maker = WordMaker(options)
         self.formats: set[TextFormat] = set()
         self._ids: dict[str, str] = {}
 
@@ -104,8 +104,8 @@ class TextReader:
     ) -> Iterator[Document]:
         """The documents of an input, at most the first `limit`; see `read_documents`."""
         documents = itertools.chain.from_iterable(itertools.starmap(self.parsed, self._texts(path)))
-        yield from itertools.islice(self.words.written(documents, keep_empty), limit)
-        self.words.finish(path)
+        yield from itertools.islice(self.word_maker.written(documents, keep_empty), limit)
+        self.word_maker.finish(path)
 
     def records(self, path: str | pathlib.Path) -> Iterator[Record]:
         """The rows of tables and the objects of JSON lines of an input."""
@@ -133,7 +133,7 @@ class TextReader:
         first = list(itertools.islice(lines, LAYOUT_LINES))
         layout = layout_of(first)
         if layout and not (layout[0] == "XML" and self.options.strip_html):
-            self.words.notes.add_layout(*layout, str(file))
+            self.word_maker.notes.add_layout(*layout, str(file))
         return itertools.chain(first, lines)
 
     def _lines(self, file: pathlib.Path, files: Sequence[pathlib.Path]) -> Iterator[TextLine]:
@@ -141,7 +141,7 @@ class TextReader:
         try:
             for line in read_lines(file, encoding=self.encoding):
                 if is_utf8_misread(line.text, self.encoding):
-                    self.words.notes.add("mojibake", line.text.strip())
+                    self.word_maker.notes.add("mojibake", line.text.strip())
                 yield line
         except EncodingError as error:
             if self.encoding != UTF8 and len(files) > 1:
@@ -162,7 +162,7 @@ class TextReader:
 
     def text(self, lines: Iterator[TextLine], source: str) -> Text:
         """A text of the input, named `source` in messages."""
-        return Text(lines, source, self.options, self.words.notes, self.joined_by)
+        return Text(lines, source, self.options, self.word_maker.notes, self.joined_by)
 
     def parsed(self, format: TextFormat, text: Text, label: str) -> Iterator[Document]:
         """The documents of a text, with unchanged words. Without an id a document is named
@@ -174,7 +174,7 @@ class TextReader:
                 "or remove --join_rows"
             )
         for raw in PARSERS[format](text):
-            document = self.words.document(raw, self._name(raw, label))
+            document = self.word_maker.document(raw, self._name(raw, label))
             if document is not None:
                 yield document
 
@@ -215,11 +215,12 @@ def parse_documents(
     reader = TextReader(options)
     lines = itertools.starmap(TextLine, enumerate(io.StringIO(text, newline=None), start=1))
     if options.format == "prose":
-        parsed = filter(None, [reader.words.document(RawDocument([name], 1, texts=[text]), name)])
+        raw = RawDocument([name], 1, texts=[text])
+        parsed = filter(None, [reader.word_maker.document(raw, name)])
     else:
         parsed = reader.parsed(options.format, reader.text(lines, name), name)
-    documents = list(reader.words.written(parsed, keep_empty=options.format == "prose"))
-    reader.words.finish(name, logging.WARNING)
+    documents = list(reader.word_maker.written(parsed, keep_empty=options.format == "prose"))
+    reader.word_maker.finish(name, logging.WARNING)
     if len(documents) == 1 and documents[0].id.startswith(f"{name}:"):
         documents = [documents[0]._replace(id=name)]
     return documents

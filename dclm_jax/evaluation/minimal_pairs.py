@@ -84,8 +84,8 @@ def read_alternatives(path: str, names: Sequence[str], reader: TextReader) -> It
     count, equal = 0, list[str]()
 
     def read(name: str, text: str) -> list[list[str]]:
-        document = reader.words.document(RawDocument([where], 1, texts=[text]), "")
-        (document,) = reader.words.written(filter(None, [document]), keep_empty=True)
+        document = reader.word_maker.document(RawDocument([where], 1, texts=[text]), "")
+        (document,) = reader.word_maker.written(filter(None, [document]), keep_empty=True)
         if not document.sentences:
             raise InputError(f"{where}: {brief(name)} has no words; add its text")
         return document.sentences
@@ -111,7 +111,7 @@ def read_alternatives(path: str, names: Sequence[str], reader: TextReader) -> It
             f"records whose alternatives are equal: {len(equal):,} of {count:,}, such as "
             f"{equal[0]}; they are left out"
         )
-    reader.words.finish(path)
+    reader.word_maker.finish(path)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -60,7 +60,7 @@ def corpus_of(directory: Path, text: str, **options: Any) -> Corpus:
 
 def empty(reader: TextReader) -> tuple[int, int]:
     """The numbers of sentences and documents without words."""
-    return reader.words.empty_sentences, reader.words.empty_documents
+    return reader.word_maker.empty_sentences, reader.word_maker.empty_documents
 
 
 def contents(directory: Path, split: str) -> dict[str, list[list[str]]]:

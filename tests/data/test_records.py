@@ -51,7 +51,7 @@ def test_a_column_of_a_table_is_raw_text(tmp_path, end, caplog):
         f"{path}: cells over several lines: 2, the longest in lines 2 to 4; check "
         "for a missing closing quotation mark",
     ]
-    assert reader.formats == {"csv"} and reader.words.has_raw_text
+    assert reader.formats == {"csv"} and reader.word_maker.has_raw_text
     assert read(path, "prose", text_key="review") == expected[:2]
     # Of another name it is one if that is said.
     other = write(tmp_path / "t.data", table(end))
@@ -76,7 +76,7 @@ def test_json_lines_of_raw_text(tmp_path):
     ]
     reader = TextReader()
     assert list(reader.documents(path, keep_empty=True)) == expected
-    assert reader.words.has_raw_text
+    assert reader.word_maker.has_raw_text
 
 
 def test_json_lines_of_another_key(tmp_path):

@@ -85,7 +85,7 @@ def test_talks_of_both_formats_and_nothing_else(tmp_path):
     later = {"tst2012/9": first, "tst2012/785": second}
     assert talks_of(root) == TALKS_READ | TEST_SET_READ | later
     reader = TextReader()
-    list(reader.words.written(read_talks(root)))
+    list(reader.word_maker.written(read_talks(root)))
     # The second talk has no text; a segment of each test set has none.
     assert empty(reader) == (2, 1)
 

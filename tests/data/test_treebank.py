@@ -203,7 +203,7 @@ def test_documents_of_nbest_lists_go_on_in_the_next_file(tmp_path):
     write(folder / "00001-lw940524-3-5.bz2", bz2.compress(second.encode()))
     write(tmp_path / "disk1of4" / "index.html", "<html>")
     reader = TextReader()
-    assert list(reader.words.written(treebank.read_nant(tmp_path))) == [
+    assert list(reader.word_maker.written(treebank.read_nant(tmp_path))) == [
         Document("lw940524.0001", words("It slept", "-LRB-"), words("X0 X0", "X0")),
         Document("lw940524.0002", words("The 1/2 cat", "purred ."), words("X0 X0 X0", "X0 X0")),
         Document("nyt1", [["End"]], [["X0"]]),

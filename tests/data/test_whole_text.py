@@ -303,7 +303,9 @@ def test_no_character_is_lost_uncounted(place, format, lines, end, encoding, is_
     assert kept == expected
     if documents:
         count = sum(len(words) - 1 for words in left)
-        counted = [note for note in reader.words.notes.lines() if "title words omitted" in note]
+        counted = [
+            note for note in reader.word_maker.notes.lines() if "title words omitted" in note
+        ]
         assert len(counted) == (count > 0)
         assert all(f"title words omitted: {count:,}," in note for note in counted)
 
