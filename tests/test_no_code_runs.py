@@ -55,8 +55,12 @@ def names_of(program: str) -> Iterator[str]:
 def test_no_program_can_run_what_it_reads():
     uses = {(path, name) for path, text in SOURCES.items() for name in names_of(text)}
     found = {(path, name) for path, name in uses if name in DANGERS}
-    # The benchmark starts the processes of its peers itself.
-    assert found == {("launch/benchmark/worker.py", "importlib.import_module")}
+    # The benchmark starts the processes of its peers itself, and the installed command runs the
+    # commands in its folder.
+    assert found == {
+        ("launch/benchmark/worker.py", "importlib.import_module"),
+        ("launch/__main__.py", "runpy"),
+    }
 
 
 def test_configuration_files_are_programs_of_the_training_command_alone():

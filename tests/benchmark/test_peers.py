@@ -26,7 +26,7 @@ def test_pytorch(name, scores):
     likelihood = jax.jit(lambda params, batch: batch_likelihood(model, params, batch))
     batch = pack_sentences(DOCUMENTS, 3, 64)
     sums = likelihood(params, batch)
-    ours = float(sums.nll + sums.extra)
+    ours = float(sums.nll + sums.auxiliary)
     contender = torch_peer.create(
         Job(scores, name, params, [DOCUMENTS], options={"compile": False})
     )

@@ -25,7 +25,7 @@ class Twin:
         params = jax.tree.map(jnp.asarray, job.params)
         likelihood = jax.jit(lambda params, batch: batch_likelihood(model, params, batch))
         sums = likelihood(params, batch)
-        self.nll = job.options["factor"] * float(sums.nll + sums.extra)
+        self.nll = job.options["factor"] * float(sums.nll + sums.auxiliary)
 
     def turn(self) -> Turn:
         return Turn(1.0, self.nll)
