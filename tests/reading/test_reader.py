@@ -201,7 +201,7 @@ ATTENDING = [name for name in MODELS if model_class(name).attends_to]
 @pytest.mark.parametrize(
     ("name", "cell", "num_layers"),
     [
-        *((name, "rnn", 1) for name in ("adclm", "pointer_drnnlm", *VARIANTS)),
+        *((name, "rnn", 1) for name in ATTENDING if name in ("adclm", "pointer_drnnlm", *VARIANTS)),
         ("rlm_seqbow_att_lf", "lstm", 1),
         *also((name, "lstm", 2) for name in ATTENDING),
     ],
@@ -220,7 +220,7 @@ def test_attention_is_that_of_the_equations(name, cell, num_layers):
             targets = sum(len(words) + 1 for words in document[:t])
             assert weights.shape[1] == 1 + min(targets, 6)
         elif "adclm" in name:
-            earlier = document[max(0, t - {"adclm": 1, "adclm_3": 3}[name]) : t]
+            earlier = document[max(0, t - model.attended_sentences) : t]
             assert weights.shape[1] == (sum(len(words) + 1 for words in earlier) if t else 1)
         else:
             assert weights.shape[1] == min(t, 2)
