@@ -37,9 +37,9 @@ def parse(argv: Sequence[str], *, resumes: bool = False) -> list[str]:
     """
     config_file, workdir = _peek(argv)
     if config_file and (recipe := _packaged(config_file)):
-        given = {config_file: recipe}
-        given |= {f"{dash}config={config_file}": f"{dash}config={recipe}" for dash in ("-", "--")}
-        argv = [given.get(argument, argument) for argument in argv]
+        prefixes = "", "-config=", "--config="
+        replaced = {f"{prefix}{config_file}": f"{prefix}{recipe}" for prefix in prefixes}
+        argv = [replaced.get(argument, argument) for argument in argv]
         config_file = recipe
     if resumes and workdir and config_file is None:
         _take_saved(workdir)

@@ -93,8 +93,9 @@ def batch_likelihood(
     if batch.earlier is not None:
         context = _carried(model, params, context, batch.earlier)
     read = read_sentences(model, params, context, tokens, mask, masks)
-    likelihood = _likelihood_of_bags if is_of_bags else _likelihood_of_words
-    return likelihood(model, params, read, tokens, targets, mask, masks)
+    if is_of_bags:
+        return _likelihood_of_bags(model, params, read, targets, mask, masks)
+    return _likelihood_of_words(model, params, read, tokens, targets, mask, masks)
 
 
 def _likelihood_of_words(
@@ -124,13 +125,11 @@ def _likelihood_of_bags(
     model: DocumentModel,
     params: Params,
     read: SentenceFeatures,
-    tokens_SxNxB: jax.Array,
     targets_SxNxB: jax.Array,
     mask_SxNxB: jax.Array,
     masks: DropoutMasks | None,
 ) -> Likelihood:
     """The likelihood of bags of words, from the contexts of sentences."""
-    del tokens_SxNxB
     bags = model.bags(params, read.contexts)
     if masks is not None:
         bags = bags._replace(features_FxD=bags.features_FxD * as_matrix(masks.features))

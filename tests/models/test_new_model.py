@@ -23,8 +23,8 @@ def registered(monkeypatch):
 
 
 def by_hand(model, params, document) -> list[np.ndarray]:
-    """Nats of every target; sentences are read beside the means of the words of earlier sentences,
-    of which later ones weigh more."""
+    """Nats of every target. Sentences are read beside a mean of the words of earlier sentences, in
+    which later sentences weigh more."""
     reader = oracles.Reader(model, params, None, ())
     context = np.zeros(model.embedding_dim)
     for t, sentence in enumerate(document):
