@@ -17,7 +17,7 @@ import numpy as np
 from dclm_jax import files
 from dclm_jax.errors import InputError, importing, printable
 from dclm_jax.evaluation.target_sums import GROUPINGS
-from dclm_jax.report.rows import Row, ratios, test_of
+from dclm_jax.report.rows import Row, compared, test_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,8 +102,9 @@ def of_rows(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Figu
         name, title, _, x, ticks = grouping
         lines = []
         for look, row in enumerate(all_rows):
-            if (pair := ratios(row, all_rows, baselines[0], grouping)) is not None:
-                values, (low, high) = pair
+            comparison = compared(row, all_rows, baselines[0])
+            if comparison and (ratios := comparison.ratios(grouping)) is not None:
+                values, (low, high) = ratios
                 lines.append(Line(row.label, range(len(ticks)), values, low, high, look))
         figures[name] = ratio_figure(title, x, ticks, lines, baselines[0])
     return figures

@@ -7,7 +7,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -234,25 +234,100 @@ def _label(recipe: Mapping[str, Any], recipes: Sequence[Mapping[str, Any]]) -> s
     return f"{name}, {', '.join(values)}" if values else name
 
 
-class Pair(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Comparison:
     """A row and the row of its baseline, with the runs that are compared.
 
     Attributes:
       row: the row.
-      other: the baseline's row.
+      baseline: the row of the baseline.
       same_recipe: whether both have the same recipe.
       seeds: the shared seeds, whose runs are compared; None if no seed is shared and all runs are
         compared.
     """
 
     row: Row
-    other: Row
+    baseline: Row
     same_recipe: bool
     seeds: list[Any] | None
 
+    def ratio(self, name: str = "test.perplexity") -> float | None:
+        """The ratio of the means of a number over runs; None without results."""
+        mean, other = self.row.mean(name), self.baseline.mean(name)
+        return None if mean is None or other is None else mean / other
 
-def paired(row: Row, all_rows: Sequence[Row], name: str) -> Pair | None:
-    """A row and the row to compare it with; None without such a row.
+    @property
+    def interval(self) -> list[float] | None:
+        """The ends of the 95% interval of the ratio of test perplexities over documents; None
+        without results or for fewer than two documents."""
+        if self.ratio() is None:
+            return None
+        return _interval(self.row.resampled() / self.baseline.resampled())
+
+    def ratios(self, grouping: Grouping) -> tuple[np.ndarray, np.ndarray] | None:
+        """Ratios of mean perplexities by group [groups], and the ends of their 95% intervals over
+        documents [2, groups], nan without an interval; None without results."""
+        tests, others = self.row.results(test_of), self.baseline.results(test_of)
+        if tests is None or others is None:
+            return None
+        means, baseline = (
+            np.array([*compared.group_perplexities(grouping).values()], float)
+            for compared in (self.row, self.baseline)
+        )
+        resampled, of_baseline = (
+            np.mean([grouping.sums(test).resampled() for test in of_runs], axis=0)
+            for of_runs in (tests, others)
+        )
+        with np.errstate(invalid="ignore"):
+            return means / baseline, significance.interval(resampled / of_baseline)
+
+    @property
+    def perplexity(self) -> ZTest | None:
+        """Tests whether the row has a higher likelihood than the baseline: `paired_test` of the
+        nats of documents; None without results."""
+        nats, baseline = (
+            row.sums(lambda test: test.by_document) for row in (self.row, self.baseline)
+        )
+        if nats is None or baseline is None:
+            return None
+        return paired_test(baseline.nll[:, 0] - nats.nll[:, 0])
+
+    @property
+    def coherence(self) -> ZTest | None:
+        """Tests whether the row has a higher accuracy than the baseline: `paired_test` of the
+        accuracies on documents that a test set draws; None without results. It does not depend on
+        the number of resampled test sets.
+
+        Ji et al. (2015) test over test sets, by a formula that they do not state: z = 36.55 and
+        31.26 in their Table 3. Such a z grows with the number of test sets.
+        """
+        of_row, of_baseline = (
+            row.results(lambda run: run.coherence) for row in (self.row, self.baseline)
+        )
+        if of_row is None or of_baseline is None:
+            return None
+        accuracy, other = (
+            np.mean([result.accuracies for result in results], axis=0)
+            for results in (of_row, of_baseline)
+        )
+        difference = accuracy - other
+        return paired_test(difference[~np.isnan(difference)])
+
+    def to_json(self) -> dict[str, Any]:
+        """All numbers as a JSON object."""
+        tests = {"perplexity": self.perplexity, "coherence": self.coherence}
+        return {
+            "baseline": self.baseline.label,
+            "same_recipe": self.same_recipe,
+            "seeds": self.seeds,
+            "ratio": self.ratio(),
+            "interval": self.interval,
+            **{name: test and test._asdict() for name, test in tests.items()},
+        }
+
+
+def compared(row: Row, all_rows: Sequence[Row], name: str) -> Comparison | None:
+    """The comparison of a row with a baseline; None without a row of the baseline.
 
     `name` is the label of a row or a model. Among the rows of a model, a row with the same recipe
     is chosen: all shared keys except L are equal, and L is equal if such a row exists. If no row
@@ -279,88 +354,8 @@ def paired(row: Row, all_rows: Sequence[Row], name: str) -> Pair | None:
         (other,) = others
     seeds = [seed for seed in row.seeds if seed in other.seeds]
     if not seeds:
-        return Pair(row, other, same_recipe, None)
-    return Pair(row.only(seeds), other.only(seeds), same_recipe, seeds)
-
-
-class Comparison(NamedTuple):
-    """A comparison of a row with the row of a baseline.
-
-    Attributes:
-      baseline: label of the baseline's row.
-      same_recipe, seeds: see `Pair`.
-      ratio: ratio of test perplexities.
-      interval: ends of the 95% interval of the ratio over documents (`evaluation.significance`);
-        None for fewer than two documents.
-      perplexity: `perplexity_test`; None if undefined.
-      coherence: `coherence_test`; None if undefined or not measured.
-    """
-
-    baseline: str
-    same_recipe: bool
-    seeds: list[Any] | None
-    ratio: float
-    interval: list[float] | None
-    perplexity: ZTest | None
-    coherence: ZTest | None
-
-    def to_json(self) -> dict[str, Any]:
-        """All numbers as a JSON object."""
-        return {
-            name: value._asdict() if isinstance(value, ZTest) else value
-            for name, value in self._asdict().items()
-        }
-
-
-def compare(row: Row, all_rows: Sequence[Row], name: str) -> Comparison | None:
-    """Compares a row with the row of the baseline `name`; None without a baseline, or if one of the
-    rows is not measured."""
-    pair = paired(row, all_rows, name)
-    if pair is None:
-        return None
-    row, other, same_recipe, seeds = pair
-    perplexity = mean_ratio(pair, "test.perplexity")
-    if perplexity is None:
-        return None
-    return Comparison(
-        other.label,
-        same_recipe,
-        seeds,
-        perplexity,
-        _interval(row.resampled() / other.resampled()),
-        perplexity_test(row, other),
-        coherence_test(row, other),
-    )
-
-
-def mean_ratio(pair: Pair, name: str) -> float | None:
-    """The ratio of a mean number of a row to the mean of its baseline; None without results."""
-    mean, other = pair.row.mean(name), pair.other.mean(name)
-    return None if mean is None or other is None else mean / other
-
-
-def ratios(
-    row: Row, all_rows: Sequence[Row], name: str, grouping: Grouping
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Ratios of mean perplexities of the row to mean perplexities of its baseline, by group
-    [groups], and the ends of their 95% intervals over documents [2, groups], nan without an
-    interval; None without a baseline or a measurement."""
-    pair = paired(row, all_rows, name)
-    if pair is None:
-        return None
-    tests, others = pair.row.results(test_of), pair.other.results(test_of)
-    if tests is None or others is None:
-        return None
-    means, baseline = (
-        np.array([*compared.group_perplexities(grouping).values()], float)
-        for compared in (pair.row, pair.other)
-    )
-    resampled, of_baseline = (
-        np.mean([grouping.sums(test).resampled() for test in of_runs], axis=0)
-        for of_runs in (tests, others)
-    )
-    with np.errstate(invalid="ignore"):
-        return means / baseline, significance.interval(resampled / of_baseline)
+        return Comparison(row, other, same_recipe, None)
+    return Comparison(row.only(seeds), other.only(seeds), same_recipe, seeds)
 
 
 def to_json(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Any]:
@@ -374,7 +369,7 @@ def to_json(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Any]
                 "compared": {
                     name: comparison.to_json()
                     for name in baselines
-                    if (comparison := compare(row, all_rows, name)) is not None
+                    if (comparison := compared(row, all_rows, name)) and comparison.ratio()
                 },
                 "runs": [run.to_json() for run in row.runs],
             }
@@ -386,33 +381,6 @@ def to_json(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Any]
 def change_text(ratio: float) -> str:
     """The change that a ratio is, in percent."""
     return f"{100 * (ratio - 1):+.1f}%"
-
-
-def perplexity_test(a: Row, b: Row) -> ZTest | None:
-    """Tests whether A has a higher likelihood than B: `paired_test` of the nats of documents; None
-    without results."""
-    nats_a, nats_b = (row.sums(lambda test: test.by_document) for row in (a, b))
-    if nats_a is None or nats_b is None:
-        return None
-    return paired_test(nats_b.nll[:, 0] - nats_a.nll[:, 0])
-
-
-def coherence_test(a: Row, b: Row) -> ZTest | None:
-    """Tests whether A has a higher accuracy than B: `paired_test` of the accuracies on documents
-    that a test set draws; None without results. It does not depend on the number of resampled test
-    sets.
-
-    Ji et al. (2015) test over test sets, by a formula that they do not state: z = 36.55 and 31.26
-    in their Table 3. Such a z grows with the number of test sets.
-    """
-    of_a, of_b = (row.results(lambda run: run.coherence) for row in (a, b))
-    if of_a is None or of_b is None:
-        return None
-    accuracy_a, accuracy_b = (
-        np.mean([result.accuracies for result in results], axis=0) for results in (of_a, of_b)
-    )
-    difference = accuracy_a - accuracy_b
-    return paired_test(difference[~np.isnan(difference)])
 
 
 def paired_test(difference_D: np.ndarray) -> ZTest | None:

@@ -3,7 +3,6 @@
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,11 +15,9 @@ from dclm_jax.report.rows import (
     Row,
     change_text,
     coherence_of,
-    compare,
+    compared,
     differing,
-    mean_ratio,
     option_text,
-    paired,
     symbol,
 )
 from dclm_jax.scoring.perplexity import COUNTING_RULES
@@ -40,13 +37,13 @@ Compared = Mapping[str, Sequence[Comparison | None]]
 
 def tables(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Table]:
     """The tables of rows by name. Perplexity is compared with the first of `baselines`, coherence
-    with all; see `rows.paired`."""
-    compared = {name: [compare(row, all_rows, name) for row in all_rows] for name in baselines}
-    named = {"perplexity": _perplexity(all_rows, compared)}
+    with all; see `rows.compared`."""
+    comparisons = {name: [compared(row, all_rows, name) for row in all_rows] for name in baselines}
+    named = {"perplexity": _perplexity(all_rows, comparisons)}
     if any(row.values("coherence.mean") for row in all_rows):
-        named["coherence"] = _coherence(all_rows, compared)
+        named["coherence"] = _coherence(all_rows, comparisons)
     if any(row.adapted for row in all_rows):
-        named["adaptation"] = _adaptation(all_rows, baselines[0])
+        named["adaptation"] = _adaptation(all_rows, comparisons)
     if any(row.values("arrangements.none") for row in all_rows):
         named["context"] = _context(all_rows)
     if any(row.values("test.perplexity") for row in all_rows):
@@ -58,9 +55,9 @@ def _labels(all_rows: Sequence[Row]) -> Column:
     return Column("model", [[row.label] for row in all_rows])
 
 
-def _perplexity(all_rows: Sequence[Row], compared: Compared) -> Table:
+def _perplexity(all_rows: Sequence[Row], by_baseline: Compared) -> Table:
     """Validation and test perplexities, compared with the first baseline."""
-    configs, baseline = [row.config for row in all_rows], next(iter(compared))
+    configs, baseline = [row.config for row in all_rows], next(iter(by_baseline))
     different, columns = differing(configs), [_labels(all_rows)]
     for key in dict.fromkeys(["model.embedding_dim", "model.hidden_dim", *different]):
         values = [[config[key]] if key in config else None for config in configs]
@@ -76,7 +73,7 @@ def _perplexity(all_rows: Sequence[Row], compared: Compared) -> Table:
             "test.known_perplexity",
             "In-vocabulary perplexity omits OOV words.",
         )
-    comparisons = compared[baseline]
+    comparisons = by_baseline[baseline]
     columns += [
         Column("parameters", [[row.facts.parameters] for row in all_rows], "{:,}".format),
         Column(
@@ -100,9 +97,7 @@ def _perplexity(all_rows: Sequence[Row], compared: Compared) -> Table:
             "test.bits_per_word",
             "Bits per word are the bits of all targets divided by the number of words.",
         ),
-        _with_mark(
-            f"vs {baseline}", [c and [c.ratio, c.same_recipe] for c in comparisons], baseline
-        ),
+        _changes_from(baseline, f"vs {baseline}", comparisons, "test.perplexity"),
         Column(f"vs {baseline}, 95% interval", [c and c.interval for c in comparisons], _changes),
         _p(
             "p",
@@ -167,7 +162,7 @@ def _without_baseline(all_rows: Sequence[Row], baseline: str) -> str:
     blank = [
         row.label
         for row in all_rows
-        if paired(row, all_rows, baseline) is None and baseline not in (row.label, row.model)
+        if compared(row, all_rows, baseline) is None and baseline not in (row.label, row.model)
     ]
     if not blank:
         return ""
@@ -183,7 +178,7 @@ def _in_training(row: Row) -> list[float | None] | None:
     return None if best is None else [None, None, best]
 
 
-def _coherence(all_rows: Sequence[Row], compared: Compared) -> Table:
+def _coherence(all_rows: Sequence[Row], by_baseline: Compared) -> Table:
     """Coherence accuracy, which at least one row has, compared with all baselines."""
     first = next(filter(None, (row.results(coherence_of) for row in all_rows)))[0]
     results = next(filter(None, (row.results(lambda run: run.coherence) for row in all_rows)))
@@ -220,7 +215,7 @@ def _coherence(all_rows: Sequence[Row], compared: Compared) -> Table:
         ),
         *(
             _p(f"p, {name}", "coherence", comparisons, about_p)
-            for name, comparisons in compared.items()
+            for name, comparisons in by_baseline.items()
         ),
     ]
     about = ""
@@ -256,18 +251,19 @@ def _coherence(all_rows: Sequence[Row], compared: Compared) -> Table:
     return Table.of("Coherence accuracy (Ji et al. 2015, Table 3)", about, columns)
 
 
-def _adaptation(all_rows: Sequence[Row], baseline: str) -> Table:
+def _adaptation(all_rows: Sequence[Row], by_baseline: Compared) -> Table:
     """Perplexities and coherence accuracy with test-time adaptation, compared with the baseline
     with the same adaptation."""
     kinds = dict.fromkeys(kind for row in all_rows for kind in row.adapted)
+    baseline = next(iter(by_baseline))
     names = {"": "without adaptation"}
     names |= {f"adapted.{kind}.": _ADAPTATIONS[kind] for kind in kinds}
     columns = [_labels(all_rows)]
     for prefix, name in names.items():
         number = f"{prefix}test.perplexity"
         columns.append(_spreads(all_rows, f"test perplexity, {name}", number))
-        ratios = [_ratio(row, all_rows, baseline, number) for row in all_rows]
-        columns.append(_with_mark(f"{name} vs {baseline}", ratios, baseline))
+        header = f"{name} vs {baseline}"
+        columns.append(_changes_from(baseline, header, by_baseline[baseline], number))
     has_coherence = any(row.values("coherence.mean") for row in all_rows)
     for prefix, name in names.items() if has_coherence else ():
         header = f"coherence accuracy, {name}, %"
@@ -282,13 +278,6 @@ def _adaptation(all_rows: Sequence[Row], baseline: str) -> Table:
         f"{baseline} is adapted in the same way."
     )
     return Table.of("Test-time adaptation", about, columns)
-
-
-def _ratio(row: Row, all_rows: Sequence[Row], baseline: str, name: str) -> list[Any] | None:
-    """The ratio of a mean number to the baseline's, and whether both rows have one recipe."""
-    pair = paired(row, all_rows, baseline)
-    ratio = pair and mean_ratio(pair, name)
-    return None if pair is None or ratio is None else [ratio, pair.same_recipe]
 
 
 def _context(all_rows: Sequence[Row]) -> Table:
@@ -393,8 +382,14 @@ def _p(header: str, test: str, comparisons: Sequence[Comparison | None], about: 
     return Column(header, [result and [result.p] for result in tests], _p_text, about)
 
 
-def _with_mark(header: str, ratios: Sequence[Sequence[Any] | None], baseline: str) -> Column:
-    """Changes against a baseline, with a mark where it has a different recipe."""
+def _changes_from(
+    baseline: str, header: str, comparisons: Sequence[Comparison | None], name: str
+) -> Column:
+    """Changes of a number against a baseline, with a mark where it has a different recipe."""
+    ratios = [
+        [ratio, c.same_recipe] if c and (ratio := c.ratio(name)) is not None else None
+        for c in comparisons
+    ]
     is_marked = any(ratio and not ratio[1] for ratio in ratios)
     about = f"The mark {_OTHER} means that {baseline} has a different recipe." if is_marked else ""
     return Column(header, ratios, _change, about)

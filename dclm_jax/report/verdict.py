@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from dclm_jax.evaluation.target_sums import GROUPINGS
-from dclm_jax.report.rows import Comparison, Row, compare, paired
+from dclm_jax.report.rows import Comparison, Row, compared
 
 
 def verdicts(rows: Sequence[Row]) -> list[str]:
@@ -22,17 +22,15 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
 
 def _verdict(row: Row, rows: Sequence[Row]) -> str:
     claims, changes, first_sentences = [], [], []
-    pair = next(filter(None, (_with_baseline(row, rows, name) for name in _baselines(rows))), None)
-    if pair is not None:
+    compared_rows = (_with_baseline(row, rows, name) for name in _baselines(rows))
+    if (found := next(filter(None, compared_rows), None)) is not None:
+        comparison, ratio, ends = found
         # All claims are about the runs that are compared.
-        row, baseline, comparison, ends = pair
-        sign = -1 if comparison.ratio < 1 else 1
-        low, high = sorted(round(sign * end, 1) + 0.0 for end in ends)
-        claims.append(
-            f"{_text(comparison.ratio, 1)} than {comparison.baseline} [{low:.1f}%, {high:.1f}%]"
-        )
+        row, baseline = comparison.row, comparison.baseline
+        low, high = sorted(round((-1 if ratio < 1 else 1) * end, 1) + 0.0 for end in ends)
+        claims.append(f"{_text(ratio, 1)} than {baseline.label} [{low:.1f}%, {high:.1f}%]")
         changes.append(ends)
-        first_sentences = _of_first_sentences(row, baseline, comparison.ratio)
+        first_sentences = _of_first_sentences(row, baseline, ratio)
     original = row.mean("test.perplexity")
     others = row.mean("arrangements.other")
     if (
@@ -61,16 +59,17 @@ def _baselines(rows: Sequence[Row]) -> list[str]:
 
 def _with_baseline(
     row: Row, rows: Sequence[Row], name: str
-) -> tuple[Row, Row, Comparison, tuple[float, float]] | None:
-    """The runs of a row and of a model of the same recipe, their comparison, and the
-    95% interval of the change of the perplexity in percent; None without a finite comparison."""
-    pair, comparison = paired(row, rows, name), compare(row, rows, name)
-    if pair is None or comparison is None or not comparison.same_recipe:
+) -> tuple[Comparison, float, tuple[float, float]] | None:
+    """The comparison of a row with a model of the same recipe, the ratio of their perplexities, and
+    the 95% interval of its change in percent; None without a finite comparison."""
+    comparison = compared(row, rows, name)
+    if comparison is None or not comparison.same_recipe:
         return None
-    if comparison.interval is None or not 0 < comparison.ratio < math.inf:
+    ratio, interval = comparison.ratio(), comparison.interval
+    if ratio is None or interval is None or not 0 < ratio < math.inf:
         return None
-    low, high = map(_change, comparison.interval)
-    return pair.row, pair.other, comparison, (low, high)
+    low, high = map(_change, interval)
+    return comparison, ratio, (low, high)
 
 
 def _of_first_sentences(row: Row, baseline: Row, ratio: float) -> list[str]:

@@ -13,11 +13,8 @@ from dclm_jax.report import figures, tables
 from dclm_jax.report.results import RunResults
 from dclm_jax.report.rows import (
     BASELINES,
-    coherence_test,
-    compare,
-    paired,
-    perplexity_test,
-    ratios,
+    Comparison,
+    compared,
     rows_of,
     to_json,
 )
@@ -28,12 +25,13 @@ def test_the_z_tests_by_hand():
     """Differences of nats 1, 2, 3: mean 2, sd 1; of accuracies 0.2, 0, 0.1: mean 0.1, sd 0.1."""
     (drnnlm,) = rows_of([with_outcomes(result("drnnlm", documents=(5.0, 7.0, 9.0)), 0.6, 0.8, 0.5)])
     (ccdclm,) = rows_of([with_outcomes(result("ccdclm", documents=(4.0, 5.0, 6.0)), 0.8, 0.8, 0.6)])
-    for test, z in ((perplexity_test, 2), (coherence_test, 1)):
-        assert z_of(test(ccdclm, drnnlm)) == pytest.approx(z * math.sqrt(3))
-        assert z_of(test(drnnlm, ccdclm)) == pytest.approx(-z * math.sqrt(3))
+    for row, baseline, sign in ((ccdclm, drnnlm, 1), (drnnlm, ccdclm, -1)):
+        comparison = Comparison(row, baseline, True, None)
+        assert z_of(comparison.perplexity) == pytest.approx(sign * 2 * math.sqrt(3))
+        assert z_of(comparison.coherence) == pytest.approx(sign * math.sqrt(3))
     a, b = rows_of([result("a", documents=[1.0]), result(documents=[2.0])])
-    assert perplexity_test(a, b) is None
-    assert coherence_test(a, b) is None
+    comparison = Comparison(a, b, True, None)
+    assert comparison.perplexity is comparison.coherence is None
 
 
 def test_documents_that_no_test_set_draws_are_not_compared():
@@ -59,7 +57,7 @@ def test_documents_that_no_test_set_draws_are_not_compared():
     drnnlm, ccdclm = rows_of(undrawn)
     differences = np.array([0.2, 0.1])
     z = differences.mean() / (differences.std(ddof=1) / math.sqrt(2))
-    assert z_of(coherence_test(ccdclm, drnnlm)) == pytest.approx(z)
+    assert z_of(Comparison(ccdclm, drnnlm, True, None).coherence) == pytest.approx(z)
     cells = tables.tables([drnnlm, ccdclm], ["drnnlm"])["coherence"]
     assert "p omits 1 document that no test set draws." in cells.about
 
@@ -83,14 +81,14 @@ def test_accuracies_of_several_seeds_are_averaged_by_document():
     drnnlm, ccdclm = rows_of([base, *seeds])
     differences = np.array([0.3, 0.0, 0.2])
     z = differences.mean() / (differences.std(ddof=1) / math.sqrt(3))
-    assert z_of(coherence_test(ccdclm, drnnlm)) == pytest.approx(z)
+    assert z_of(Comparison(ccdclm, drnnlm, True, None).coherence) == pytest.approx(z)
 
 
 def test_a_baseline_is_trained_like_the_row():
     def baseline(rows, number, name="rnnlm"):
         """The label of the baseline of a row, and whether it is trained alike."""
-        pair = paired(rows[number], rows, name)
-        return pair and (pair.other.label, pair.same_recipe)
+        comparison = compared(rows[number], rows, name)
+        return comparison and (comparison.baseline.label, comparison.same_recipe)
 
     wide = {"model.hidden_dim": 64}
     rows = rows_of(
@@ -127,16 +125,17 @@ def test_rows_are_compared_over_the_seeds_that_both_have():
     )
     header, *cells = table(rows, "Perplexity (Ji et al. 2015, Table 2)")
     assert [line[header.index("vs rnnlm")] for line in cells] == ["", "+0.0%", "-20.0%*"]
-    compared = compare(rows[1], rows, "rnnlm")
-    assert compared is not None and compared.perplexity is not None
+    comparison = compared(rows[1], rows, "rnnlm")
+    assert comparison is not None and comparison.perplexity is not None
     # Differences 1, 0, 1: mean 2/3, sd sqrt(1/3).
-    assert compared.perplexity.z == pytest.approx(2.0)
-    assert (compared.baseline, compared.same_recipe, compared.seeds) == ("rnnlm", True, [0])
-    other = compare(rows[2], rows, "rnnlm")
+    assert comparison.perplexity.z == pytest.approx(2.0)
+    assert comparison.baseline.label == "rnnlm"
+    assert (comparison.same_recipe, comparison.seeds) == (True, [0])
+    other = compared(rows[2], rows, "rnnlm")
     assert other is not None and other.seeds is None
     saved = to_json(rows, BASELINES)["rows"]
     assert saved[0]["compared"] == {}
-    z, p = compared.perplexity
+    z, p = comparison.perplexity
     assert saved[1]["compared"]["rnnlm"]["perplexity"] == {"z": z, "p": p}
     assert saved[1]["compared"]["rnnlm"]["ratio"] == pytest.approx(1.0)
 
@@ -192,14 +191,14 @@ def test_intervals_over_documents_against_a_loop():
     cells = by_column(rows, "Perplexity (Ji et al. 2015, Table 2)")[1]
     assert cells["test, 95% interval"] == f"[{expected[0]:.2f}, {expected[1]:.2f}]"
     ratios = np.percentile(values[:, 1] / values[:, 0], [2.5, 97.5])
-    compared = compare(rows[1], rows, "rnnlm")
-    assert compared is not None
-    assert compared.interval == pytest.approx(ratios.tolist())
+    comparison = compared(rows[1], rows, "rnnlm")
+    assert comparison is not None
+    assert comparison.interval == pytest.approx(ratios.tolist())
     low, high = (100 * (value - 1) for value in ratios)
     assert cells["vs rnnlm, 95% interval"] == f"[{low:+.1f}%, {high:+.1f}%]"
     saved = to_json(rows, BASELINES)["rows"][1]
     assert saved["test_interval"] == interval
-    assert saved["compared"]["rnnlm"]["interval"] == compared.interval
+    assert saved["compared"]["rnnlm"]["interval"] == comparison.interval
 
 
 def test_perplexities_of_a_group_are_means_over_runs_as_the_test_perplexity_is():
@@ -223,8 +222,8 @@ def test_ratios_by_range_and_their_figures():
         ]
     )
     by_token = GROUPINGS[0]
-    pair = ratios(all_rows[1], all_rows, "rnnlm", by_token)
-    assert pair is not None
+    comparison = compared(all_rows[1], all_rows, "rnnlm")
+    assert comparison and (pair := comparison.ratios(by_token))
     values, ends = pair
     np.testing.assert_allclose(values[:3], np.exp([1.5 - 2, (4.5 - 6) / 2, 0.25]))
     assert np.isnan(values[3:]).all() and np.isnan(ends[:, [0, 2, 3, 4, 5]]).all()
@@ -255,7 +254,8 @@ def test_what_is_not_measured_is_blank():
     assert set(named["by_token"].cells[2][1:]) == {""}
     saved = to_json(all_rows, BASELINES)["rows"][1]
     assert (saved["compared"], saved["test_interval"]) == ({}, None)
-    assert [compare(row, all_rows, "rnnlm") for row in all_rows[1:]] == [None]
+    comparison = compared(all_rows[1], all_rows, "rnnlm")
+    assert comparison and comparison.ratio() is comparison.interval is comparison.perplexity is None
     assert list(tables.tables(rows_of([bare]), BASELINES)) == ["perplexity"]
     assert list(figures.of_rows(rows_of([bare]), BASELINES)) == ["learning_curves"]
 
@@ -272,8 +272,8 @@ def test_ratios_and_their_intervals_are_of_means_over_seeds():
             for seed, by_token in enumerate(runs)
         ]
     )
-    pair = ratios(all_rows[1], all_rows, "rnnlm", GROUPINGS[0])
-    assert pair is not None
+    comparison = compared(all_rows[1], all_rows, "rnnlm")
+    assert comparison and (pair := comparison.ratios(GROUPINGS[0]))
     # For each row its seeds, with the nats of both documents.
     nats = [[(1.0, 3.5), (3.0, 0.5)], [(2.0, 3.0), (4.0, 1.0)]]
     perplexities = [
