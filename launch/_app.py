@@ -4,10 +4,8 @@ import contextlib
 import errno
 import functools
 import io
-import itertools
 import logging
 import os
-import pathlib
 import signal
 import sys
 import threading
@@ -23,9 +21,11 @@ from absl import logging as absl_logging
 from dclm_jax import processes
 from dclm_jax.allocation import keep_freed_memory
 from dclm_jax.errors import DivergenceError, InputError, printable
-from dclm_jax.files import STDOUT
 from dclm_jax.log import job_logger, logger
 from dclm_jax.storage import cache_folder
+
+from . import _options
+from ._options import Kind
 
 COMMANDS = "python -m launch." if __package__ == "launch" else "dclm_jax "
 """Prefix of a command, in the repository or of the installed package."""
@@ -34,8 +34,6 @@ EXIT_INTERRUPTED = 75
 """The system's code for "try again": training was interrupted and saved."""
 CONFIG_MODULE = "config_config"
 """Name under which ml_collections imports the file of --config."""
-_FILES = ("input", "contexts_from", "output", "metrics", "words", "plot", "html")
-"""Flags that name files to read or to write."""
 _OWN_FAULTS = ("RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "UNIMPLEMENTED")
 """Errors of a device that refuses a program, and would refuse it again."""
 _WRITE_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
@@ -43,15 +41,17 @@ _WRITE_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 def run(
-    main: Callable[[Sequence[str]], int | None],
+    command: Callable[[Kind], int | None],
+    kind: type[Kind],
     parse: Callable[[Sequence[str]], list[str]] = flags.FLAGS,
     *,
     log_on_stdout: bool = False,
 ) -> None:
-    """Runs `main` under absl; bad flags and `InputError` end in one line on stderr and exit 2.
+    """Runs a command under absl; bad flags and `InputError` end in one line on stderr and exit 2.
 
     Args:
-      main: the command; takes the command line without flags, and returns the exit code.
+      command: takes the options, and returns the exit code.
+      kind: the class of the options.
       parse: takes the command line and returns the arguments that are not flags.
       log_on_stdout: whether the log without warnings is on standard output.
     """
@@ -63,7 +63,7 @@ def run(
             logger.setLevel(logging.INFO)
         try:
             _check_command_line(argv)
-            code = main(argv)
+            code = command(_options.parsed(kind))
             sys.stdout.flush()
             return code
         except Exception as error:
@@ -80,6 +80,7 @@ def run(
     signal.signal(signal.SIGTERM, _terminate)
     app.define_help_flags()
     flags.DEFINE_flag(_HelpFlag())
+    _options.define(kind, sys.argv[0])
     try:
         app.run(guarded, flags_parser=functools.partial(_parse, parse))
     except _Terminated:
@@ -129,24 +130,8 @@ class _HelpFlag(app.HelpFlag):
             sys.exit(0)
 
 
-_ENDINGS = {".json", ".jsonl", ".tsv", ".csv", ".html", ".xlsx", ".txt", ".md"}
-"""Extensions that promise a format."""
-
-
-def check_ending(name: str, *endings: str) -> None:
-    """Refuses a file of the flag `name` whose extension promises another format than `endings`."""
-    path = flags.FLAGS[name].value
-    ending = pathlib.PurePath(path or "").suffix.lower()
-    if ending in _ENDINGS - set(endings):
-        raise InputError(
-            f"--{name} is {path}; this file is not {ending[1:].upper()}: use the extension "
-            + " or ".join(endings)
-        )
-
-
 def _check_command_line(argv: Sequence[str]) -> None:
-    """Refuses arguments that are not flags, flags that --help of the command does not list, and
-    files that would replace one another."""
+    """Refuses arguments that are not flags."""
     if len(argv) > 1 and argv[1].startswith("\ufeff"):
         raise InputError(
             f"the file of --flagfile begins with a byte order mark, before {argv[1][1:]!r}; save "
@@ -156,56 +141,6 @@ def _check_command_line(argv: Sequence[str]) -> None:
         raise InputError(
             f"unexpected argument {argv[1]!r}; flags are written --name=value (see --help)"
         )
-    listed = flags.FLAGS.get_key_flags_for_module("__main__")
-    for module, defined in flags.FLAGS.flags_by_module_dict().items():
-        for flag in defined if module.startswith(f"{__package__}.") else ():
-            if flag.present and flag not in listed:
-                raise InputError(f"--{flag.name} has no effect on this command; remove it")
-    _refuse_equal_files()
-
-
-def required(name: str, example: str) -> str:
-    """The value of a flag that the command needs; `example` is a value and its meaning."""
-    if not (value := flags.FLAGS[name].value):
-        raise InputError(f"--{name} is missing; add --{name}={example}")
-    return value
-
-
-def refuse_together(name: str, *others: str) -> None:
-    """Refuses the other flags if the flag `name` has a value."""
-    for other in others:
-        if flags.FLAGS[name].value and _is_given(other):
-            raise InputError(
-                f"--{other} cannot be used with --{name}; remove --{other} or --{name}"
-            )
-
-
-def refuse_without(name: str, *others: str) -> None:
-    """Refuses the other flags if the flag `name` has no value."""
-    for other in others:
-        if not flags.FLAGS[name].value and _is_given(other):
-            raise InputError(
-                f"--{other} has no effect without --{name}; add --{name} or remove --{other}"
-            )
-
-
-def _is_given(name: str) -> bool:
-    """Whether a flag is on the command line. A boolean flag must also differ from its default."""
-    flag = flags.FLAGS[name]
-    return bool(flag.present) and not (flag.boolean and flag.value == flag.default)
-
-
-def _refuse_equal_files() -> None:
-    """Refuses two flags that name one file, except standard input and standard output."""
-    names = [name for name in _FILES if name in flags.FLAGS and flags.FLAGS[name].present]
-    for name, ending in (("metrics", ".json"), ("words", ".tsv"), ("html", ".html")):
-        if name in names:
-            check_ending(name, ending)
-    for first, second in itertools.combinations(names, 2):
-        path = flags.FLAGS[first].value
-        if path and path == flags.FLAGS[second].value and (first, path) != ("input", STDOUT):
-            file = "standard output" if path == STDOUT else path
-            raise InputError(f"--{first} and --{second} are both {file}; choose two files")
 
 
 def _end_by(error: BaseException) -> None:

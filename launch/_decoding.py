@@ -1,36 +1,48 @@
-"""Decoding flags of the launchers that generate text."""
+"""Options of the commands that generate text."""
 
-from absl import flags
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from dclm_jax.decoding.choices import Decoding
 from dclm_jax.errors import InputError
 from dclm_jax.log import logger
 
-from ._flags import define_fields, values_of
+from ._options import Options, part
 
-_FIELDS = define_fields(Decoding, names={"beam_width": "beam"})
-SEED = flags.DEFINE_integer("seed", 0, "Random seed for --method=sample.")
-ALLOW_UNKNOWN = _FIELDS["allow_unknown"]
-_OF_METHODS = {
-    "beam": ("beam_width", "length_normalization"),
+NAMES = {"beam_width": "beam"}
+"""Names of flags that are not the names of the fields of `Decoding`."""
+OF_METHODS = {
+    "beam": ("beam", "length_normalization"),
     "sample": ("temperature", "top_k", "top_p"),
 }
+"""The flags that belong to one method."""
 
 
-def decoding(*sampling: flags.FlagHolder) -> Decoding:
-    """The decoding options of the flags; `sampling` are further flags of --method=sample."""
-    options = Decoding(**values_of(_FIELDS))
-    for method, fields in _OF_METHODS.items():
-        others = sampling if method == "sample" else ()
-        for flag in (*(_FIELDS[field] for field in fields), *others):
-            if flag.present and method != options.method:
-                raise InputError(
-                    f"--{flag.name} has no effect without --method={method}; add "
-                    f"--method={method} or remove --{flag.name}"
-                )
-    if SEED.present and options.method != "sample":
-        logger.info(
-            f"--seed has no effect, because --method={options.method} is deterministic; add "
-            "--method=sample"
-        )
-    return options
+@dataclasses.dataclass(frozen=True)
+class Generating(Options):
+    """Options of a command that generates text.
+
+    Attributes:
+      seed: random seed for --method=sample.
+    """
+
+    decoding: Decoding = part(Decoding(), names=NAMES)
+    seed: int = 0
+
+    of_methods: ClassVar[Mapping[str, Sequence[str]]] = OF_METHODS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for method, names in self.of_methods.items():
+            for name in names:
+                if self.is_given(name) and method != self.decoding.method:
+                    raise InputError(
+                        f"--{name} has no effect without --method={method}; add "
+                        f"--method={method} or remove --{name}"
+                    )
+        if self.is_given("seed") and self.decoding.method != "sample":
+            logger.info(
+                f"--seed has no effect, because --method={self.decoding.method} is deterministic; "
+                "add --method=sample"
+            )

@@ -1,18 +1,18 @@
-"""Flags, runs, input and progress for the launchers that use a trained model."""
+"""Options, runs, input and progress for the commands that use a trained model."""
 
+import dataclasses
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeVar
 
-from absl import flags
 from rich import progress
 from rich.console import Console
 
 from dclm_jax import runs
 from dclm_jax.data import datasets
-from dclm_jax.data.corpus import SPLITS, read_manifest
+from dclm_jax.data.corpus import read_manifest
 from dclm_jax.data.datasets import Dataset
-from dclm_jax.data.documents import Document, TextOptions
+from dclm_jax.data.documents import PLAIN, Document
 from dclm_jax.data.encoding import oov_warning
 from dclm_jax.data.readers import TextReader, options_like
 from dclm_jax.data.text_files import UTF8
@@ -20,143 +20,165 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation.results import Results
 from dclm_jax.language_model import DEFAULT_BATCH_SIZE, LanguageModel
 from dclm_jax.log import logger
-from dclm_jax.nn.precision import MATMUL_PRECISIONS, SCORING_PRECISION
+from dclm_jax.nn.precision import SCORING_PRECISION, MatmulPrecision
 from dclm_jax.runs import ModelT
 
-from . import _app
-from ._flags import define_fields, values_of
+from ._options import Options, part
 
-_WORKDIR = flags.DEFINE_string(
-    "workdir",
-    None,
-    "Trained run or saved model: its directory or gs:// address, or english, the pretrained model.",
-)
-_BATCH_SIZE = flags.DEFINE_integer(
-    "batch_size",
-    DEFAULT_BATCH_SIZE,
-    "Number of documents that a process scores together, over all its devices. It changes speed "
-    "and memory, not scores.",
-)
-MATMUL_PRECISION = flags.DEFINE_enum(
-    "matmul_precision",
-    SCORING_PRECISION,
-    MATMUL_PRECISIONS,
-    "Precision of matrix products. Only highest gives the same scores on any device, up to the "
-    "rounding of sums; default is the fastest on the device. On CPUs all are equal.",
-)
-# The vocabulary of a model determines which words are OOV.
-_TEXT = define_fields(TextOptions, unset="as in training", omitted=["unknown_token"])
-ENCODING = flags.DEFINE_string("encoding", UTF8, "Encoding of text, such as cp1252 or utf-16.")
-_OF_TEXT = (*_TEXT.values(), ENCODING)
 Item = TypeVar("Item")
-# Flags that functions below define belong to the launcher that calls them; its --help lists them.
-flags.disclaim_key_flags()
+UNSET = "as in training"
+"""The meaning of a missing option of text."""
 
 
-def declare_flags(*, without: Collection[str] = ()) -> None:
-    """Lists the flags of this module in a launcher's --help, except flags that have no effect."""
-    for flag in (_WORKDIR, _BATCH_SIZE, MATMUL_PRECISION, *_OF_TEXT):
-        if flag.name not in without:
-            flags.declare_key_flag(flag.name)
+@dataclasses.dataclass(frozen=True)
+class Run(Options):
+    """Options of a command that uses a trained model.
 
-
-def define_data_flags() -> None:
-    """Defines the flags of launchers that take a prepared corpus or text."""
-    flags.DEFINE_string("data", None, "Prepared corpus. Default: the training corpus of the run.")
-    flags.DEFINE_string(
-        "input",
-        None,
-        "Text in place of --data and --split: a file, a folder, or '-' for standard input.",
-    )
-    flags.DEFINE_enum("split", "test", SPLITS, "Split of the prepared corpus.")
-
-
-def define_workdirs() -> None:
-    """Defines the flag of launchers that take several runs."""
-    flags.DEFINE_string(
-        "workdirs",
-        None,
-        "Several runs of one vocabulary, separated by commas, or a pattern such as 'runs/*'.",
-    )
-
-
-def restore(kind: type[ModelT]) -> ModelT:
-    """The model of the run of --workdir, which has this kind of model."""
-    (lm,) = restore_all(kind).values()
-    return lm
-
-
-def restore_all(kind: type[ModelT], *, without_source: bool = False) -> dict[str, ModelT]:
-    """The models of the run of --workdir, or of the runs of --workdirs, by label. The runs must
-    have one vocabulary and this kind of model, see `runs.restore`."""
-    if "workdirs" in flags.FLAGS and flags.FLAGS.workdirs is not None:
-        _app.refuse_together("workdirs", "workdir")
-        workdirs = flags.FLAGS.workdirs.split(",")
-    else:
-        workdirs = [_app.required("workdir", "RUN, the directory of a trained run")]
-    precision = MATMUL_PRECISION.value
-    return runs.restore_all(
-        workdirs,
-        kind,
-        without_source=without_source,
-        batch_size=_BATCH_SIZE.value,
-        matmul_precision=precision,
-    )
-
-
-def check_data_flags(*, other_split: bool = False) -> None:
-    """Refuses flags that have no effect. With `other_split` a split is read even with --input."""
-    values = flags.FLAGS
-    if values.input is not None and (
-        values["split"].present or (values.data is not None and not other_split)
-    ):
-        raise InputError(
-            "--input replaces --data and --split; remove --input, or --data and --split"
-        )
-    _app.refuse_without("input", *(flag.name for flag in _OF_TEXT))
-
-
-def open_split(models: Iterable[LanguageModel], name: str, text: str | None = None) -> Dataset:
-    """A split of --data, or of the corpus that all models were trained on, or a text in its place.
-
-    Args:
-      models: models with one vocabulary.
-      name: name of the split.
-      text: path of the text.
+    Attributes:
+      workdir: trained run or saved model: its directory or gs:// address, or english, the
+        pretrained model.
+      matmul_precision: precision of matrix products. Only highest gives the same scores on any
+        device, up to the rounding of sums; default is the fastest on the device. On CPUs all are
+        equal.
     """
-    models = list(models)
-    encoder = models[0].encoder()
-    if text is not None:
-        return datasets.open_text(encoder, text, text_reader(models))
-    directory = runs.corpus_of(models, flags.FLAGS.data)
-    dataset = datasets.open_split(encoder.vocabulary, directory, name)
-    if not encoder.vocabulary.has_pieces:
-        rate = read_manifest(directory).splits[name].oov_rate
-        if warning := oov_warning(rate, encoder.usual_rate):
-            logger.warning(f"{dataset.title}: {warning}")
-    return dataset
+
+    workdir: str | None = None
+    matmul_precision: MatmulPrecision = SCORING_PRECISION
+
+    batch_size = DEFAULT_BATCH_SIZE
+
+    def restore(self, kind: type[ModelT]) -> ModelT:
+        """The model of the run, which has this kind of model."""
+        workdir = self.required("workdir", "RUN, the directory of a trained run")
+        (lm,) = self._restored([workdir], kind).values()
+        return lm
+
+    def _restored(
+        self, workdirs: Sequence[str], kind: type[ModelT], without_source: bool = False
+    ) -> dict[str, ModelT]:
+        return runs.restore_all(
+            workdirs,
+            kind,
+            without_source=without_source,
+            batch_size=self.batch_size,
+            matmul_precision=self.matmul_precision,
+        )
 
 
-def text_reader(models: Sequence[LanguageModel], joined_by: Sequence[str] = ()) -> TextReader:
-    """A reader of one text like the training text of models, with the options that flags change;
-    see `readers.read_documents` for `joined_by`."""
-    options = options_like([lm.facts.text.options for lm in models], values_of(_TEXT))
-    return TextReader(options, ENCODING.value, joined_by)
+@dataclasses.dataclass(frozen=True)
+class Runs(Run):
+    """Options of a command that uses one or several trained models.
+
+    Attributes:
+      workdirs: several runs of one vocabulary, separated by commas, or a pattern such as 'runs/*'.
+    """
+
+    workdirs: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.refuse_together("workdirs", "workdir")
+
+    def restore_all(self, kind: type[ModelT], *, without_source: bool = False) -> dict[str, ModelT]:
+        """The models of the runs, by label. They must have one vocabulary and this kind of model,
+        see `runs.restore`."""
+        workdirs = self.workdirs
+        if workdirs is None:
+            workdirs = [self.required("workdir", "RUN, the directory of a trained run")]
+        return self._restored(workdirs, kind, without_source)
 
 
-def read_words(
-    lm: LanguageModel, *, keep_empty: bool = False, joined_by: Sequence[str] = ()
-) -> Iterator[Document]:
-    """The documents of --input, or of --data and --split with <UNKNOWN> for OOV words; see
-    `readers.read_documents` for the other arguments."""
-    if (path := flags.FLAGS.input) is not None:
-        return counted(text_reader([lm], joined_by), path, keep_empty)
-    directory = runs.corpus_of([lm], flags.FLAGS.data)
-    dataset = datasets.open_split(lm.vocabulary, directory, flags.FLAGS.split)
-    return (
-        Document(document.id, list(map(lm.vocabulary.decode, document.sentences)))
-        for document in dataset.documents
-    )
+@dataclasses.dataclass(frozen=True)
+class Batches(Options):
+    """Options of a command that scores several documents at once.
+
+    Attributes:
+      batch_size: number of documents that a process scores together, over all its devices. It
+        changes speed and memory, not scores.
+    """
+
+    batch_size: int = DEFAULT_BATCH_SIZE
+
+
+@dataclasses.dataclass(frozen=True)
+class Text(Options):
+    """Options of a command that reads text like the training text of a model.
+
+    Attributes:
+      encoding: encoding of text, such as cp1252 or utf-16.
+    """
+
+    # The vocabulary of a model determines which words are OOV.
+    text: Mapping[str, Any] = part(PLAIN, unset=UNSET, omitted=["unknown_token"])
+    encoding: str = UTF8
+
+    def reader(self, models: Sequence[LanguageModel], joined_by: Sequence[str] = ()) -> TextReader:
+        """A reader of one text like the training text of models, with the options that are given;
+        see `readers.read_documents` for `joined_by`."""
+        options = options_like([lm.facts.text.options for lm in models], self.text)
+        return TextReader(options, self.encoding, joined_by)
+
+
+@dataclasses.dataclass(frozen=True)
+class Data(Text):
+    """Options of a command that takes a prepared corpus or text.
+
+    Attributes:
+      data: prepared corpus. Default: the training corpus of the run.
+      input: text in place of --data and --split: a file, a folder, or '-' for standard input.
+      split: split of the prepared corpus.
+    """
+
+    data: str | None = None
+    input: str | None = None
+    split: Literal["train", "valid", "test"] = "test"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.input is not None and (
+            self.is_given("split") or (self.data is not None and not self.reads_split)
+        ):
+            raise InputError(
+                "--input replaces --data and --split; remove --input, or --data and --split"
+            )
+        self.refuse_without("input", *self.flags_of("text"), "encoding")
+
+    @property
+    def reads_split(self) -> bool:
+        """Whether a split of a prepared corpus is read in addition to the text."""
+        return False
+
+    def dataset(self, models: Iterable[LanguageModel]) -> Dataset:
+        """The text, or the split of the corpus."""
+        models = list(models)
+        if self.input is None:
+            return self.of_split(models, self.split)
+        return datasets.open_text(models[0].encoder(), self.input, self.reader(models))
+
+    def of_split(self, models: Iterable[LanguageModel], name: str) -> Dataset:
+        """A split of --data, or of the corpus that all models were trained on."""
+        models = list(models)
+        encoder, directory = models[0].encoder(), runs.corpus_of(models, self.data)
+        dataset = datasets.open_split(encoder.vocabulary, directory, name)
+        if not encoder.vocabulary.has_pieces:
+            rate = read_manifest(directory).splits[name].oov_rate
+            if warning := oov_warning(rate, encoder.usual_rate):
+                logger.warning(f"{dataset.title}: {warning}")
+        return dataset
+
+    def words(
+        self, lm: LanguageModel, *, keep_empty: bool = False, joined_by: Sequence[str] = ()
+    ) -> Iterator[Document]:
+        """The documents of the text, or of the split with <UNKNOWN> for OOV words; see
+        `readers.read_documents` for the other arguments."""
+        if self.input is not None:
+            return counted(self.reader([lm], joined_by), self.input, keep_empty)
+        directory = runs.corpus_of([lm], self.data)
+        dataset = datasets.open_split(lm.vocabulary, directory, self.split)
+        return (
+            Document(document.id, list(map(lm.vocabulary.decode, document.sentences)))
+            for document in dataset.documents
+        )
 
 
 def counted(reader: TextReader, path: str, keep_empty: bool = False) -> Iterator[Document]:

@@ -1,6 +1,7 @@
-"""The flag --config with its help and errors, for the launchers that train."""
+"""The option --config with its help and errors, for the commands that take a configuration."""
 
 import argparse
+import dataclasses
 import difflib
 import importlib.util
 import os
@@ -17,13 +18,31 @@ from dclm_jax.errors import InputError
 from dclm_jax.training.config import default_config, flat, meanings
 from dclm_jax.training.workdir import CONFIG_FILE, read_config
 
-_CONFIG = config_flags.DEFINE_config_file(
-    "config",
-    None,
-    "Configuration file and name, such as configs/quickstart.py:ccdclm. --config.KEY=VALUE sets a "
-    "key. --help --config=FILE:NAME lists all keys.",
-)
-flags.FLAGS["config"].default_as_str = ""
+from ._options import Flag, Options
+
+
+def _define(flag: Flag) -> None:
+    config_flags.DEFINE_config_file(flag.name, flag.default, flag.help)
+    flags.FLAGS[flag.name].default_as_str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Configured(Options):
+    """Options of a command that takes the configuration of a run.
+
+    Attributes:
+      config: configuration file and name, such as configs/quickstart.py:ccdclm. --config.KEY=VALUE
+        sets a key. --help --config=FILE:NAME lists all keys.
+    """
+
+    config: ConfigDict | None = dataclasses.field(default=None, metadata={"define": _define})
+
+    @property
+    def settings(self) -> ConfigDict:
+        """The configuration, with the values of --config.KEY=VALUE."""
+        if isinstance(self.config, ConfigDict):
+            return self.config
+        return _checked(self.config, config_flags.get_config_filename(flags.FLAGS["config"]))
 
 
 def parse(argv: Sequence[str], *, resumes: bool = False) -> list[str]:
@@ -67,11 +86,6 @@ def parse(argv: Sequence[str], *, resumes: bool = False) -> list[str]:
     if flags.FLAGS["config"].value is None:
         raise missing
     return rest
-
-
-def config() -> ConfigDict:
-    """The configuration, with the values of --config.KEY=VALUE."""
-    return _checked(_CONFIG.value, config_flags.get_config_filename(flags.FLAGS["config"]))
 
 
 def _peek(argv: Sequence[str]) -> tuple[str | None, str | None]:

@@ -35,8 +35,6 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 
-from absl import flags
-
 from dclm_jax import files
 from dclm_jax.coherence import measure
 from dclm_jax.coherence.measure import CoherenceOptions
@@ -46,34 +44,40 @@ from dclm_jax.language_model import LanguageModel
 from dclm_jax.log import logger
 from dclm_jax.runs import run_json
 
-from . import _app, _cluster, _evaluation
-from ._flags import define_fields, define_metrics, values_of
-
-_evaluation.define_data_flags()
-_evaluation.define_workdirs()
-flags.adopt_module_key_flags(_evaluation)
-flags.adopt_module_key_flags(_cluster)
-_OPTIONS = define_fields(CoherenceOptions)
-_METRICS = define_metrics()
+from . import _app
+from ._cluster import Job
+from ._evaluation import Batches, Data, ProgressBar, Runs, notify_of_saved
+from ._options import Metrics, part
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
-    _cluster.join()
-    options, saved = _options(), Results(_evaluation.ProgressBar)
-    models = _evaluation.restore_all(LanguageModel, without_source=True)
-    dataset = _open([*models.values()])
+@dataclasses.dataclass(frozen=True)
+class Options(Job, Metrics, Batches, Data, Runs):
+    """Options of `coherence`."""
+
+    tests: CoherenceOptions = part(CoherenceOptions())
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.refuse_without("bootstrap", "permutation_pool")
+
+
+def coherence(options: Options) -> None:
+    """Measures coherence accuracies, and prints and writes them."""
+    options.join()
+    saved = Results(ProgressBar)
+    models = options.restore_all(LanguageModel, without_source=True)
+    dataset = _documents([*models.values()], options)
     results = {
         label: measure.measure_coherence(
-            dataset.sentences, options, functools.partial(saved.measured, lm, dataset)
+            dataset.sentences, options.tests, functools.partial(saved.measured, lm, dataset)
         )
         for label, lm in models.items()
     }
-    _evaluation.notify_of_saved(saved)
+    notify_of_saved(saved)
     for shuffle in next(iter(results.values())).too_short:
         logger.info(f"no document has {shuffle.minimum}; {shuffle.name} are not measured")
     pairs = measure.run_differences(results)
-    if _METRICS.value != files.STDOUT:
+    if options.metrics != files.STDOUT:
         for label, lm in models.items():
             print(lm.summary, results[label], sep="\n")
         for lines in (
@@ -81,24 +85,16 @@ def main(argv: Sequence[str]) -> None:
             measure.run_difference_table(results, pairs),
         ):
             print(*(["", *lines] if lines else []), sep="\n")
-    if _METRICS.value:
+    if options.metrics:
         values = [
             results[label].to_json() | run_json(lm) | dataset.source for label, lm in models.items()
         ]
-        files.write_json(_METRICS.value, measure.joined(results, values, pairs))
+        files.write_json(options.metrics, measure.joined(results, values, pairs))
 
 
-def _options() -> CoherenceOptions:
-    """The tests that flags request. Refuses combinations of flags that have no effect."""
-    _app.refuse_without("bootstrap", "permutation_pool")
-    _evaluation.check_data_flags()
-    return CoherenceOptions(**values_of(_OPTIONS))
-
-
-def _open(models: Sequence[LanguageModel]) -> Dataset:
-    """The documents of --input, or of --data and --split."""
-    dataset = _evaluation.open_split(models, flags.FLAGS.split, flags.FLAGS.input)
-    # Text is read once.
+def _documents(models: Sequence[LanguageModel], options: Options) -> Dataset:
+    """The documents to measure; text is read once."""
+    dataset = options.dataset(models)
     documents = list(dataset.documents)
     if dataset.is_text:
         num_sentences = sum(len(document.sentences) for document in documents)
@@ -109,4 +105,4 @@ def _open(models: Sequence[LanguageModel]) -> Dataset:
 
 
 if __name__ == "__main__":
-    _app.run(main)
+    _app.run(coherence, Options)

@@ -51,88 +51,125 @@ evaluation diverges if a sentence has more than 50 nats per target.
 the "tuning" of this object has all tried settings, the best first.
 """
 
+import dataclasses
 import math
-from collections.abc import Iterable, Sequence
-
-from absl import flags
+from collections.abc import Iterable, Mapping
 
 from dclm_jax import files
+from dclm_jax.data.datasets import Dataset
 from dclm_jax.errors import InputError
+from dclm_jax.evaluation.adaptation import Tuning, adapted
 from dclm_jax.evaluation.results import Results
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.report import figures
 from dclm_jax.report.perplexities import context_figure, measure_perplexities
 from dclm_jax.scoring import interpolation
 
-from . import _adaptation, _app, _cluster, _evaluation
-from ._flags import define_metrics
+from . import _app
+from ._adaptation import Adapting
+from ._cluster import Job
+from ._evaluation import Batches, Data, ProgressBar, Runs, notify_of_saved
+from ._options import Metrics
 
-_evaluation.define_data_flags()
-_evaluation.define_workdirs()
-flags.adopt_module_key_flags(_evaluation)
-flags.adopt_module_key_flags(_adaptation)
-flags.adopt_module_key_flags(_cluster)
-_METRICS = define_metrics()
-_PLOT = flags.DEFINE_string(
-    "plot",
-    None,
-    "Figure (PNG, PDF or SVG) of perplexity against n, or by part of speech with --by_pos.",
-)
-_BY_POS = flags.DEFINE_bool("by_pos", False, "Measure the perplexity of each part of speech, too.")
-_INTERPOLATE = flags.DEFINE_bool(
-    "interpolate", False, "Mix the two runs of --workdirs, and measure the mixture, too."
-)
+_TUNED_ON = "valid"
+"""The split that tunes settings of --adapt, and the weight of --interpolate."""
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
-    _cluster.join()
-    _check_flags()
-    without_source = bool(_INTERPOLATE.value or _adaptation.ADAPT.value)
-    runs = _evaluation.restore_all(LanguageModel, without_source=without_source)
-    if _INTERPOLATE.value and len(runs) != 2:
+@dataclasses.dataclass(frozen=True)
+class Options(Job, Metrics, Adapting, Batches, Data, Runs):
+    """Options of `evaluate`.
+
+    Attributes:
+      plot: figure (PNG, PDF or SVG) of perplexity against n, or by part of speech with --by_pos.
+      by_pos: measure the perplexity of each part of speech, too.
+      interpolate: mix the two runs of --workdirs, and measure the mixture, too.
+    """
+
+    plot: str | None = None
+    by_pos: bool = False
+    interpolate: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.refuse_together("adapt", "interpolate")
+        # The setting would be fitted to the measured split.
+        if (self.interpolate or self.tunes) and self.input is None and self.split == _TUNED_ON:
+            setting = "the weight" if self.interpolate else f"--adapt={','.join(self.settings)}"
+            raise InputError(
+                f"{setting} would be tuned on the measured split, {_TUNED_ON}; choose another "
+                "--split"
+            )
+        if self.plot:
+            figures.check_target(self.plot)
+
+    @property
+    def reads_split(self) -> bool:
+        """For tuning, or as the training text of dynamic evaluation."""
+        return self.interpolate or self.tunes or "dynamic" in self.settings
+
+    def tuning(self, models: Iterable[LanguageModel]) -> Dataset:
+        """The documents to tune on."""
+        return self.of_split(models, _TUNED_ON)
+
+
+def evaluate(options: Options) -> None:
+    """Measures perplexities, and prints and writes them."""
+    options.join()
+    without_source = bool(options.interpolate or options.adapt)
+    runs = options.restore_all(LanguageModel, without_source=without_source)
+    if options.interpolate and len(runs) != 2:
         raise InputError(
             f"--interpolate mixes two runs; found {len(runs)}; choose two as --workdirs=A,B"
         )
-    if _PLOT.value and not _BY_POS.value:
+    if options.plot and not options.by_pos:
         # Refuse a figure that cannot be drawn before the perplexities are measured.
         context_figure(runs, [math.nan] * len(runs))
-    values, results = flags.FLAGS, Results(_evaluation.ProgressBar)
-    dataset = _evaluation.open_split(runs.values(), values.split, values.input)
+    results = Results(ProgressBar)
+    dataset = options.dataset(runs.values())
     perplexities = measure_perplexities(
         runs,
         dataset,
         results,
-        mixture=_tuned(runs.values()) if _INTERPOLATE.value else None,
-        adapted=_adaptation.adapt(runs, results),
-        tags=_BY_POS.value,
+        mixture=_mixture(runs.values(), options) if options.interpolate else None,
+        adapted=_adapted(runs, options, results),
+        tags=options.by_pos,
     )
-    _evaluation.notify_of_saved(results)
-    to_stdout = _METRICS.value == files.STDOUT
+    notify_of_saved(results)
+    to_stdout = options.metrics == files.STDOUT
     if not to_stdout:
         print(perplexities)
-    if _METRICS.value:
-        files.write_json(_METRICS.value, perplexities.to_json())
-    if _PLOT.value:
+    if options.metrics:
+        files.write_json(options.metrics, perplexities.to_json())
+    if options.plot:
         # The figure is last: if it cannot be drawn, the measurements are saved.
-        perplexities.plot(_PLOT.value)
+        perplexities.plot(options.plot)
         if not to_stdout:
-            print(f"Plot: {_PLOT.value}")
+            print(f"Plot: {options.plot}")
 
 
-def _check_flags() -> None:
-    _app.refuse_together("adapt", "interpolate")
-    _adaptation.check_flags(mixes=_INTERPOLATE.value)
-    _evaluation.check_data_flags(other_split=_INTERPOLATE.value or _adaptation.reads_split())
-    if _PLOT.value:
-        figures.check_target(_PLOT.value)
+def _adapted(
+    runs: Mapping[str, LanguageModel], options: Options, results: Results
+) -> dict[str, LanguageModel]:
+    """All runs with each kind of adaptation, by label; missing numbers are tuned."""
+    models = {}
+    tunings = [
+        (label, lm, Tuning.of(lm, kind, setting, options.data))
+        for kind, setting in options.settings.items()
+        for label, lm in runs.items()
+    ]
+    for label, lm, tuning in tunings:
+        adaptation = tuning.given
+        if adaptation is None:
+            adaptation = results.measured(lm, options.tuning(runs.values()), tuning)
+        models[f"{label} + {tuning.kind}"] = adapted(lm, adaptation, options.data)
+    return models
 
 
-def _tuned(models: Iterable[LanguageModel]) -> interpolation.Mixture:
-    scorers, tuning = [lm.scorer for lm in models], _adaptation.open_tuning(models)
-    with _evaluation.ProgressBar("tuning", tuning.num_documents) as progress:
+def _mixture(models: Iterable[LanguageModel], options: Options) -> interpolation.Mixture:
+    scorers, tuning = [lm.scorer for lm in models], options.tuning(models)
+    with ProgressBar("tuning", tuning.num_documents) as progress:
         return interpolation.tune(scorers, tuning, on_document=progress)
 
 
 if __name__ == "__main__":
-    _app.run(main)
+    _app.run(evaluate, Options)

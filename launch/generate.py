@@ -21,11 +21,10 @@ log_probs has log P of every word and of <END>, under the model without temperat
 launch.score gives the same values. has_ended is true if an autoencoder ended the document.
 """
 
+import dataclasses
 import itertools
 import os
-from collections.abc import Sequence
-
-from absl import flags
+from typing import ClassVar
 
 from dclm_jax.data import prose, readers
 from dclm_jax.errors import InputError
@@ -34,89 +33,95 @@ from dclm_jax.neural_language_model import NeuralLanguageModel
 from dclm_jax.neural_model import DEFAULT_MAX_SENTENCE_WORDS, DEFAULT_NUM_SENTENCES
 from dclm_jax.scoring.score_types import GeneratedText, SentenceScore
 
-from . import _app, _decoding, _evaluation
-
-_evaluation.declare_flags(without=["batch_size"])
-flags.adopt_module_key_flags(_decoding)
-_CONTEXT = flags.DEFINE_string(
-    "context", None, "Documents to continue; '-' is standard input. Default: begin a document."
-)
-_PREFIX = flags.DEFINE_string("prefix", "", "First words of the first sentence of each text.")
-_NUM_SENTENCES = flags.DEFINE_integer(
-    "num_sentences", DEFAULT_NUM_SENTENCES, "Maximum number of sentences per text."
-)
-_MAX_SENTENCE_WORDS = flags.DEFINE_integer(
-    "max_sentence_words", DEFAULT_MAX_SENTENCE_WORDS, "Maximum number of words per sentence."
-)
-_SAMPLES = flags.DEFINE_integer("samples", 1, "Number of texts per document for --method=sample.")
-_DETOKENIZE = flags.DEFINE_bool(
-    "detokenize", False, "Print sentences as running text; in --output add them as 'text'."
-)
-_OUTPUT = flags.DEFINE_string(
-    "output", None, "JSON lines file for the texts; '-' is standard output."
-)
+from . import _app
+from ._decoding import OF_METHODS, Generating
+from ._evaluation import ProgressBar, Run, Text, counted
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
-    _app.check_ending("output", ".jsonl")
-    decoding = _decoding.decoding(_SAMPLES)
-    lm, path = _evaluation.restore(NeuralLanguageModel), _CONTEXT.value
+@dataclasses.dataclass(frozen=True)
+class Options(Generating, Text, Run):
+    """Options of `generate`.
+
+    Attributes:
+      context: documents to continue; '-' is standard input. Default: begin a document.
+      prefix: first words of the first sentence of each text.
+      num_sentences: maximum number of sentences per text.
+      max_sentence_words: maximum number of words per sentence.
+      samples: number of texts per document for --method=sample.
+      detokenize: print sentences as running text; in --output add them as 'text'.
+      output: JSON lines file for the texts; '-' is standard output.
+    """
+
+    context: str | None = None
+    prefix: str = ""
+    num_sentences: int = DEFAULT_NUM_SENTENCES
+    max_sentence_words: int = DEFAULT_MAX_SENTENCE_WORDS
+    samples: int = 1
+    detokenize: bool = False
+    output: str | None = None
+
+    of_methods: ClassVar = {**OF_METHODS, "sample": (*OF_METHODS["sample"], "samples")}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_ending("output", ".jsonl")
+
+
+def generate(options: Options) -> None:
+    """Continues documents, and prints or writes the texts."""
+    lm, path = options.restore(NeuralLanguageModel), options.context
     if not path or (os.path.isfile(path) and not os.path.getsize(path)):
         documents = iter([readers.Document("new", [])])
     else:
-        documents = _evaluation.counted(_evaluation.text_reader([lm]), path)
+        documents = counted(options.reader([lm]), path)
     generated = lm.generate(
         documents,
-        _NUM_SENTENCES.value,
-        decoding,
-        prefix=_prefix(lm),
-        samples=_SAMPLES.value,
-        max_sentence_words=_MAX_SENTENCE_WORDS.value,
-        seed=_decoding.SEED.value,
+        options.num_sentences,
+        options.decoding,
+        prefix=_prefix_words(lm, options.prefix),
+        samples=options.samples,
+        max_sentence_words=options.max_sentence_words,
+        seed=options.seed,
     )
-    if not _OUTPUT.value:
+    language = lm.string_options().language if options.detokenize else None
+    if not options.output:
         texts = itertools.chain.from_iterable(texts for _, texts in generated)
         for number, text in enumerate(texts):
-            sentences = (_text(lm, sentence) for sentence in text.sentences)
+            sentences = (_text(sentence, language) for sentence in text.sentences)
             print("\n" * bool(number) + "\n".join(sentences), flush=True)
         return
-    with open_output(_OUTPUT.value) as file, _evaluation.ProgressBar("generating") as progress:
+    with open_output(options.output) as file, ProgressBar("generating") as progress:
         for document, texts in progress.counting(generated):
-            records = (_record(lm, document, *numbered) for numbered in enumerate(texts))
-            file.writelines(records)
+            file.writelines(
+                _record(document.id, sample, text, language) for sample, text in enumerate(texts)
+            )
 
 
-def _prefix(lm: NeuralLanguageModel) -> list[str]:
+def _prefix_words(lm: NeuralLanguageModel, prefix: str) -> list[str]:
     """The words of --prefix, read with the text options of the run."""
-    if not _PREFIX.value:
+    if not prefix:
         return []
-    documents = lm.documents(_PREFIX.value)
-    sentences = [sentence for document in documents for sentence in document.sentences]
+    sentences = [sentence for document in lm.documents(prefix) for sentence in document.sentences]
     if len(sentences) != 1:
         raise InputError(
-            f"--prefix is {_PREFIX.value!r}, {len(sentences)} sentences; write the beginning of "
-            "one sentence"
+            f"--prefix is {prefix!r}, {len(sentences)} sentences; write the beginning of one "
+            "sentence"
         )
     return sentences[0]
 
 
-def _text(lm: NeuralLanguageModel, sentence: SentenceScore) -> str:
-    """A sentence as words, or as running text if --detokenize says so."""
-    if not _DETOKENIZE.value:
-        return sentence.text
-    return prose.detokenized(sentence.tokens[:-1], lm.string_options().language)
+def _text(sentence: SentenceScore, language: str | None) -> str:
+    """A sentence as words, or as running text of a language."""
+    return prose.detokenized(sentence.tokens[:-1], language) if language else sentence.text
 
 
-def _record(
-    lm: NeuralLanguageModel, document: readers.Document, sample: int, text: GeneratedText
-) -> str:
-    running = [_text(lm, sentence) for sentence in text.sentences]
+def _record(name: str, sample: int, text: GeneratedText, language: str | None) -> str:
+    running = [_text(sentence, language) for sentence in text.sentences]
     record = {
-        "id": document.id,
+        "id": name,
         "sample": sample,
         "continuation": [sentence.text for sentence in text.sentences],
-        **({"text": running} if _DETOKENIZE.value else {}),
+        **({"text": running} if language else {}),
         "unit": "nats",
         "log_prob": text.log_prob,
         "log_probs": [sentence.log_probs for sentence in text.sentences],
@@ -126,4 +131,4 @@ def _record(
 
 
 if __name__ == "__main__":
-    _app.run(main)
+    _app.run(generate, Options)

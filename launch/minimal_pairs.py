@@ -29,12 +29,13 @@ P in nats and the number of targets of each alternative, and the outcomes (1, 0,
 ties). --metrics writes the accuracies as JSON.
 """
 
+import dataclasses
 import sys
-from collections.abc import Sequence
-
-from absl import flags
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from dclm_jax import files
+from dclm_jax.data.documents import PLAIN
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.minimal_pairs import (
     PairResults,
@@ -46,56 +47,62 @@ from dclm_jax.evaluation.minimal_pairs import (
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.runs import run_json
 
-from . import _app, _evaluation
-from ._flags import define_metrics
-
-# --text_key, of texts in other formats, has no effect.
-_evaluation.declare_flags(without=["text_key"])
-_evaluation.define_workdirs()
-_INPUT = flags.DEFINE_string(
-    "input", None, "Table or JSON lines of pairs: a file, or '-' for standard input."
-)
-_ALTERNATIVES = flags.DEFINE_list(
-    "alternatives",
-    ["sentence_good", "sentence_bad"],
-    "Columns of the alternatives, the right alternative first.",
-)
-_BY = flags.DEFINE_list("by", [], "Columns of the input whose cells define groups.")
-_OUTPUT = flags.DEFINE_string(
-    "output", None, "TSV file for the outcome of every pair; '-' is standard output."
-)
-_METRICS = define_metrics()
+from . import _app
+from ._evaluation import UNSET, Batches, ProgressBar, Runs, Text
+from ._options import Metrics, part
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
-    _app.check_ending("output", ".tsv")
-    path = _app.required("input", "PATH, a table or JSON lines")
-    names = _ALTERNATIVES.value
-    if len(names) < 2:
-        raise InputError(f"--alternatives={','.join(names)}: name two or more columns")
-    models = _evaluation.restore_all(LanguageModel, without_source=True)
-    reader = _evaluation.text_reader([*models.values()])
-    choices = list(read_alternatives(path, names, reader))
-    require_group_columns(choices, _BY.value)
-    if _OUTPUT.value:
+@dataclasses.dataclass(frozen=True)
+class Options(Metrics, Batches, Text, Runs):
+    """Options of `minimal_pairs`.
+
+    Attributes:
+      input: table or JSON lines of pairs: a file, or '-' for standard input.
+      alternatives: columns of the alternatives, the right alternative first.
+      by: columns of the input whose cells define groups.
+      output: TSV file for the outcome of every pair; '-' is standard output.
+    """
+
+    # The column or key of the text, of texts in other formats, has no effect.
+    text: Mapping[str, Any] = part(PLAIN, unset=UNSET, omitted=["unknown_token", "text_key"])
+    input: str | None = None
+    alternatives: Sequence[str] = ("sentence_good", "sentence_bad")
+    by: Sequence[str] = ()
+    output: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_ending("output", ".tsv")
+        if len(self.alternatives) < 2:
+            names = ",".join(self.alternatives)
+            raise InputError(f"--alternatives={names}: name two or more columns")
+
+
+def judge(options: Options) -> None:
+    """Judges the pairs with every model, and prints and writes the outcomes."""
+    path = options.required("input", "PATH, a table or JSON lines")
+    names = options.alternatives
+    models = options.restore_all(LanguageModel, without_source=True)
+    choices = list(read_alternatives(path, names, options.reader([*models.values()])))
+    require_group_columns(choices, options.by)
+    if options.output:
         require_free_columns(choices, names)
     outcomes = [[] for _ in models]
-    with _evaluation.ProgressBar("scoring", len(choices) * len(models)) as progress:
+    with ProgressBar("scoring", len(choices) * len(models)) as progress:
         for lm, run_outcomes in zip(models.values(), outcomes, strict=True):
             for outcome in minimal_pairs(lm, choices):
                 run_outcomes.append(outcome)
                 progress(sum(map(len, outcomes)))
-    results = PairResults(list(models), names, _BY.value, outcomes)
-    to_stderr = files.STDOUT in (_OUTPUT.value, _METRICS.value)
+    results = PairResults(list(models), names, options.by, outcomes)
+    to_stderr = files.STDOUT in (options.output, options.metrics)
     print(results.text(), file=sys.stderr if to_stderr else sys.stdout)
-    if _OUTPUT.value:
-        with files.open_output(_OUTPUT.value) as file:
+    if options.output:
+        with files.open_output(options.output) as file:
             file.writelines(results.lines())
-    if _METRICS.value:
+    if options.metrics:
         value = {"runs": list(map(run_json, models.values())), "input": path, **results.to_json()}
-        files.write_json(_METRICS.value, value)
+        files.write_json(options.metrics, value)
 
 
 if __name__ == "__main__":
-    _app.run(main)
+    _app.run(judge, Options)

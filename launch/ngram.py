@@ -15,29 +15,36 @@ Perplexity is counted as for a neural run: END is predicted and counted, and UNK
 word. A repeated command with the same text and order changes nothing.
 """
 
-from collections.abc import Sequence
+import dataclasses
 
-from absl import flags
+from dclm_jax.ngram import train_ngram
 
-from dclm_jax import ngram
-
-from . import _app
-
-_DATA = flags.DEFINE_string("data", None, "Prepared corpus; its split train is the training text.")
-_WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the n-gram model.")
-_ORDER = flags.DEFINE_integer(
-    "order", 5, "Maximum number of words per n-gram, or of pieces with a vocabulary of subwords."
-)
+from . import _app, _options
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
-    data = _app.required("data", "DIR, a prepared corpus")
-    workdir = _app.required("workdir", "DIR, the directory of the model")
-    counts = ngram.train_ngram(data, workdir, order=_ORDER.value)
+@dataclasses.dataclass(frozen=True)
+class Options(_options.Options):
+    """Options of `ngram`.
+
+    Attributes:
+      data: prepared corpus; its split train is the training text.
+      workdir: directory of the n-gram model.
+      order: maximum number of words per n-gram, or of pieces with a vocabulary of subwords.
+    """
+
+    data: str | None = None
+    workdir: str | None = None
+    order: int = 5
+
+
+def train(options: Options) -> None:
+    """Trains an n-gram model."""
+    data = options.required("data", "DIR, a prepared corpus")
+    workdir = options.required("workdir", "DIR, the directory of the model")
+    counts = train_ngram(data, workdir, order=options.order)
     print(f"{workdir}: {sum(counts):,} n-grams of orders 1 to {len(counts)}")
     print(f"next: {_app.COMMANDS}evaluate --workdir={workdir}")
 
 
 if __name__ == "__main__":
-    _app.run(main, log_on_stdout=True)
+    _app.run(train, Options, log_on_stdout=True)

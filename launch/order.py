@@ -20,82 +20,87 @@ A line of --output is a document. `order` has the positions of its sentences in 
      "unit": "nats", "log_prob": -31.4, "is_optimal": false, "tau": 1.0}
 """
 
+import dataclasses
 import sys
-from collections.abc import Sequence
-
-from absl import flags
 
 from dclm_jax import files
 from dclm_jax.data.documents import Document
 from dclm_jax.decoding.ordering import DEFAULT_BEAM, Ordered, order_sentences
 from dclm_jax.evaluation.reordering import measure_orders, measures_table, reorder
+from dclm_jax.files import Count, Size
 from dclm_jax.neural_language_model import NeuralLanguageModel
 from dclm_jax.runs import run_json
 from dclm_jax.tables import aligned
 
-from . import _app, _evaluation
-from ._flags import define_beam, define_metrics
-
-_evaluation.define_data_flags()
-_evaluation.declare_flags(without=["batch_size"])
-_BEAM = define_beam(DEFAULT_BEAM)
-_SHUFFLE = flags.DEFINE_bool(
-    "shuffle", True, "Shuffle the sentences first, and measure their new order."
-)
-_SEED = flags.DEFINE_integer(
-    "seed", 0, "Random seed for shuffling and for the random orders of the baseline.", lower_bound=0
-)
-_OUTPUT = flags.DEFINE_string(
-    "output", None, "JSON lines file for the orders; '-' is standard output."
-)
-_METRICS = define_metrics()
+from . import _app
+from ._evaluation import Data, ProgressBar, Run
+from ._options import Metrics
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
-    _app.check_ending("output", ".jsonl")
-    _app.refuse_without("shuffle", "metrics")
-    _evaluation.check_data_flags()
-    lm = _evaluation.restore(NeuralLanguageModel)
-    documents, encoder = list(_evaluation.read_words(lm)), lm.encoder()
+@dataclasses.dataclass(frozen=True)
+class Options(Metrics, Data, Run):
+    """Options of `order`.
 
-    def order(document: Document) -> Ordered:
+    Attributes:
+      beam: beam width, the number of partial hypotheses per document; 1 is greedy search.
+      shuffle: shuffle the sentences first, and measure their new order.
+      seed: random seed for shuffling and for the random orders of the baseline.
+      output: JSON lines file for the orders; '-' is standard output.
+    """
+
+    beam: Size = DEFAULT_BEAM
+    shuffle: bool = True
+    seed: Count = 0
+    output: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_ending("output", ".jsonl")
+        self.refuse_without("shuffle", "metrics")
+
+
+def order(options: Options) -> None:
+    """Orders the sentences of documents, and prints and writes orders and measures."""
+    lm = options.restore(NeuralLanguageModel)
+    documents, encoder = list(options.words(lm)), lm.encoder()
+
+    def ordered(document: Document) -> Ordered:
         ids = list(map(encoder.encode, document.sentences))
-        return order_sentences(lm.reader, ids, _BEAM.value)
+        return order_sentences(lm.reader, ids, options.beam)
 
-    with _evaluation.ProgressBar("ordering", len(documents)) as progress:
+    with ProgressBar("ordering", len(documents)) as progress:
         reordered = reorder(
-            order,
+            ordered,
             documents,
-            shuffle_seed=_SEED.value if _SHUFFLE.value else None,
+            shuffle_seed=options.seed if options.shuffle else None,
             on_document=progress,
         )
     encoder.log_oov()
-    if _OUTPUT.value:
-        with files.open_output(_OUTPUT.value) as file:
+    if options.output:
+        with files.open_output(options.output) as file:
             file.writelines(files.json_text(document.to_json()) + "\n" for document in reordered)
-    elif not _SHUFFLE.value:
+    elif not options.shuffle:
         for document in reordered:
             print("\n".join(document.sentences) + "\n")
-    if not _SHUFFLE.value:
+    if not options.shuffle:
         return
-    measured, chance = measure_orders(reordered, _SEED.value)
+    measured, chance = measure_orders(reordered, options.seed)
     num_optimal = sum(document.ordered.is_optimal for document in reordered)
     lines = [
         lm.summary,
         *aligned(measures_table({"model": measured, "chance": chance})),
         f"{measured.documents:,} documents of two or more sentences, "
         f"{len(documents) - measured.documents:,} shorter; {num_optimal:,} optimal orders, "
-        f"{len(documents) - num_optimal:,} orders from a beam of {_BEAM.value}",
+        f"{len(documents) - num_optimal:,} orders from a beam of {options.beam}",
     ]
-    to_stderr = files.STDOUT in (_OUTPUT.value, _METRICS.value)
+    to_stderr = files.STDOUT in (options.output, options.metrics)
     print("\n".join(lines), file=sys.stderr if to_stderr else sys.stdout)
-    if _METRICS.value:
+    if options.metrics:
         value = {**measured._asdict(), "chance": chance._asdict(), "exact": num_optimal}
-        value |= {"beam": _BEAM.value, "seed": _SEED.value, **run_json(lm)}
-        value |= {name: flags.FLAGS[name].value for name in ("input", "data", "split")}
-        files.write_json(_METRICS.value, value)
+        value |= {"beam": options.beam, "seed": options.seed, **run_json(lm)}
+        value |= {name: getattr(options, name) for name in ("input", "data", "split")}
+        files.write_json(options.metrics, value)
 
 
 if __name__ == "__main__":
-    _app.run(main)
+    _app.run(order, Options)

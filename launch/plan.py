@@ -19,16 +19,16 @@ import pathlib
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
-from absl import flags
 from jax.experimental import topologies
 
 from dclm_jax import files, models
 from dclm_jax.allocation import memory_text, peak_memory
 from dclm_jax.data.batches import Shape
 from dclm_jax.errors import InputError
+from dclm_jax.files import Size
 from dclm_jax.models.base import DocumentModel
 from dclm_jax.nn.plan import Plan, plan_of
 from dclm_jax.reading.likelihoods import earlier_sentences
@@ -38,7 +38,7 @@ from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import TrainState, parallel_step
 
 from . import _app, _training
-from ._flags import define_metrics
+from ._options import Metrics
 
 MEMORY = {"v5e": 16 * 2**30, "h100": 84_942_979_072}
 """Bytes of memory per device."""
@@ -47,18 +47,23 @@ _SLICES = {1: "1x1", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "
 _ONE_HOST = {1: (1, 1, 1), 8: (2, 4, 1)}
 _H100 = pathlib.Path(__file__).with_name("h100.textproto")
 
-flags.adopt_module_key_flags(_training)
-_TARGET = flags.DEFINE_enum("target", None, list(MEMORY), "Kind of device to compile for.")
-_DEVICES = flags.DEFINE_integer("devices", 1, "Number of devices.", lower_bound=1)
-_SHAPE = flags.DEFINE_string(
-    "shape",
-    None,
-    "Shape of a global batch, SEGMENTS,SENTENCES,TOKENS, in place of the shapes of the corpus.",
-)
-_VOCAB_SIZE = flags.DEFINE_integer(
-    "vocab_size", None, "Number of entries of the vocabulary, for --shape."
-)
-_METRICS = define_metrics()
+
+@dataclasses.dataclass(frozen=True)
+class Options(Metrics, _training.Configured):
+    """Options of `plan`.
+
+    Attributes:
+      target: kind of device to compile for.
+      devices: number of devices.
+      shape: shape of a global batch, SEGMENTS,SENTENCES,TOKENS, in place of the shapes of the
+        corpus.
+      vocab_size: number of entries of the vocabulary, for --shape.
+    """
+
+    target: Literal["v5e", "h100"] | None = None
+    devices: Size = 1
+    shape: str | None = None
+    vocab_size: int | None = None
 
 
 class Workload(NamedTuple):
@@ -77,28 +82,28 @@ class Workload(NamedTuple):
         return parallel_step(model, self.optimizer, self.loss_per, devices)
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
+def plan(options: Options) -> None:
+    """Compiles a training step, and prints and writes its costs."""
     # No device is opened; the CUDA plugin would refuse to work without cuDNN and a driver.
     jax.config.update("jax_platforms", "cpu")
     # JAX cannot load the programs of machines that are not there.
     jax.config.update("jax_enable_compilation_cache", False)
-    target = _app.required("target", "h100")
-    workload = _workload()
+    target = options.required("target", "h100")
+    workload = _workload(options)
     result = {
         "target": target,
-        "devices": _DEVICES.value,
+        "devices": options.devices,
         "jax": jax.__version__,
         "model": workload.model.name,
         "shape": workload.shape._asdict(),
         "share_real": workload.share_real,
-        **costs(workload, _devices(target, _DEVICES.value), MEMORY[target]),
+        **costs(workload, _devices(target, options.devices), MEMORY[target]),
     }
     # Standard output has only the JSON.
-    stream = sys.stderr if _METRICS.value == files.STDOUT else sys.stdout
+    stream = sys.stderr if options.metrics == files.STDOUT else sys.stdout
     print(*_lines(result), sep="\n", file=stream)
-    if _METRICS.value:
-        files.write_json(_METRICS.value, result)
+    if options.metrics:
+        files.write_json(options.metrics, result)
 
 
 def costs(workload: Workload, devices: Sequence[Any], memory: int) -> dict[str, Any]:
@@ -132,24 +137,26 @@ def costs(workload: Workload, devices: Sequence[Any], memory: int) -> dict[str, 
     }
 
 
-def _workload() -> Workload:
-    config = _training.config()
-    if _SHAPE.value is None:
-        if _VOCAB_SIZE.value is not None:
+def _workload(options: Options) -> Workload:
+    config = options.settings
+    if options.shape is None:
+        if options.vocab_size is not None:
             raise InputError("--vocab_size has no effect without --shape; give both or neither")
         job = open_job(config)
         shapes = list(map(job.batches.shape, range(job.batches.steps_per_epoch)))
-        largest = max(shapes, key=lambda shape: shape.on_each(_DEVICES.value).positions_at_once)
+        largest = max(shapes, key=lambda shape: shape.on_each(options.devices).positions_at_once)
         share = job.batches(shapes.index(largest)).mask_BxSxN.mean().item()
         loss_per = job.config.training.loss_per
         return Workload(job.model, job.optimizer, job.state, loss_per, largest, share)
-    if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*){2}", _SHAPE.value):
-        raise InputError(f"--shape={_SHAPE.value}; expected SEGMENTS,SENTENCES,TOKENS, all above 0")
-    if _VOCAB_SIZE.value is None or _VOCAB_SIZE.value < 1:
+    if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*){2}", options.shape):
+        raise InputError(
+            f"--shape={options.shape}; expected SEGMENTS,SENTENCES,TOKENS, all above 0"
+        )
+    if options.vocab_size is None or options.vocab_size < 1:
         raise InputError("--vocab_size is missing; add the size of the vocabulary, with --shape")
     settings = validated(config)
-    segments, sentences, tokens = map(int, _SHAPE.value.split(","))
-    model = models.create(vocab_size=_VOCAB_SIZE.value, **settings.model)
+    segments, sentences, tokens = map(int, options.shape.split(","))
+    model = models.create(vocab_size=options.vocab_size, **settings.model)
     earlier = earlier_sentences(model, sentences if settings.data.carry_context else 0)
     optimizer = create_optimizer(settings.optimizer, 1)
     return Workload(
@@ -249,4 +256,4 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    _app.run(main, _training.parse)
+    _app.run(plan, Options, _training.parse)

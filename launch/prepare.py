@@ -27,100 +27,111 @@ prints documents of a prepared corpus as text:
     python -m launch.prepare --show=data/sotu --split=test | head
 """
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from absl import flags
-
-from dclm_jax.data.corpora import COLLECTIONS
 from dclm_jax.data.corpus import open_corpus, statistics_table
-from dclm_jax.data.documents import TextOptions
+from dclm_jax.data.documents import PLAIN, TextOptions
 from dclm_jax.data.prepare import PrepareOptions, TextSource, prepare
 from dclm_jax.errors import InputError
 from dclm_jax.training.workdir import run_path
 
-from . import _app
-from ._flags import define_fields, values_of
+from . import _app, _options
+from ._options import part
 
-_INPUT = "input"
-_HELP = {
-    "train": "Training text: a file or a folder.",
-    "valid": "Validation text: a file or a folder.",
-    "test": "Test text: a file or a folder.",
-    _INPUT: "Text to divide into train, valid and test, or the folder of --corpus.",
-}
-_INPUTS = {name: flags.DEFINE_string(name, None, text) for name, text in _HELP.items()}
-_CORPUS = flags.DEFINE_enum(
-    "corpus",
-    None,
-    list(COLLECTIONS),
-    "Corpus by name: sotu is embedded; all others are read from the folder --input.",
-)
-_OUTPUT = flags.DEFINE_string("output", None, "Directory of the corpus.")
-_TEXT = define_fields(TextOptions, unset="{}")
-_OPTIONS = define_fields(PrepareOptions, names={"fractions": "split"})
-_SPLIT = _OPTIONS["fractions"]
-_OVERWRITE = flags.DEFINE_bool(
-    "overwrite", False, "Replace a corpus in --output that was made from other text or options."
-)
-_SHOW = flags.DEFINE_string(
-    "show",
-    None,
-    "Prepared corpus to print as text, one sentence per line under the heading '= ID', and OOV "
-    "words as <UNKNOWN>. --split names the split (default: test).",
-)
+_SPLITS = ("train", "valid", "test")
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
-    if _SHOW.value is not None:
-        _show(_SHOW.value)
+@dataclasses.dataclass(frozen=True)
+class Options(_options.Options):
+    """Options of `prepare`.
+
+    Attributes:
+      train: training text: a file or a folder.
+      valid: validation text: a file or a folder.
+      test: test text: a file or a folder.
+      input: text to divide into train, valid and test, or the folder of --corpus.
+      corpus: corpus by name: sotu, which is embedded, or imdb, bbc, ptb, nant, ted or wikitext,
+        which are read from the folder --input.
+      output: directory of the corpus.
+      split: shares of train, valid and test for text to divide; 0 skips a split. Default:
+        0.8,0.1,0.1.
+      overwrite: replace a corpus in --output that was made from other text or options.
+      show: prepared corpus to print as text, one sentence per line under the heading '= ID', and
+        OOV words as <UNKNOWN>. --split names the split (default: test).
+    """
+
+    train: str | None = None
+    valid: str | None = None
+    test: str | None = None
+    input: str | None = None
+    corpus: str | None = None
+    output: str | None = None
+    text: Mapping[str, Any] = part(PLAIN, unset="{}")
+    preparation: PrepareOptions = part(PrepareOptions(), omitted=["fractions"])
+    split: Sequence[str] | None = None
+    overwrite: bool = False
+    show: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        own = [*_SPLITS, "input", "corpus", "output", "overwrite"]
+        self.refuse_together(
+            "show", *sorted([*own, *self.flags_of("text"), *self.flags_of("preparation")])
+        )
+        self.refuse_together("corpus", *_SPLITS)
+
+    @property
+    def source(self) -> TextSource:
+        """The source of `prepare`."""
+        if self.corpus:
+            return self.input
+        paths = {name: getattr(self, name) for name in (*_SPLITS, "input")}
+        return {name: path for name, path in paths.items() if path is not None}
+
+    @property
+    def fractions(self) -> list[float] | None:
+        """The shares of the splits."""
+        if self.split is None:
+            return None
+        try:
+            return list(map(float, self.split))
+        except ValueError as error:
+            raise InputError(
+                f"--split is {','.join(self.split)}; write shares separated by commas, such as "
+                "0.8,0.1,0.1"
+            ) from error
+
+
+def make(options: Options) -> None:
+    """Makes a prepared corpus, or prints one."""
+    if options.show is not None:
+        _show(options.show, ",".join(options.split or ["test"]))
         return
-    output = _app.required("output", "DIR, the directory of the corpus")
-    text, options = values_of(_TEXT), values_of(_OPTIONS)
-    options["fractions"] = _fractions()
-    if vocabulary := options.get("vocabulary"):
-        options["vocabulary"] = run_path(vocabulary)
+    output = options.required("output", "DIR, the directory of the corpus")
+    preparation = dataclasses.replace(options.preparation, fractions=options.fractions)
+    if preparation.vocabulary:
+        vocabulary = run_path(preparation.vocabulary)
+        preparation = dataclasses.replace(preparation, vocabulary=vocabulary)
     manifest = prepare(
-        _source(),
+        options.source,
         output,
-        TextOptions(**text),
-        PrepareOptions(**options),
-        collection=_CORPUS.value,
-        overwrite=_OVERWRITE.value,
+        TextOptions(**options.text),
+        preparation,
+        collection=options.corpus,
+        overwrite=options.overwrite,
     )
     print(statistics_table(manifest))
     print(f"prepared corpus: {output}")
 
 
-def _show(directory: str) -> None:
+def _show(directory: str, split: str) -> None:
     """Prints documents as text."""
-    others = {"output", "corpus", "overwrite", *_INPUTS, *_TEXT, *_OPTIONS} - {"fractions"}
-    _app.refuse_together("show", *sorted(others))
-    split = ",".join(_SPLIT.value or ["test"])
     corpus = open_corpus(directory, split)
     for index in range(corpus.num_documents):
         print("\n" * (index > 0) + "\n".join(corpus.document_lines(index)))
 
 
-def _source() -> TextSource:
-    """The source of `prepare`."""
-    if not _CORPUS.value:
-        return values_of(_INPUTS)
-    _app.refuse_together("corpus", *(name for name in _INPUTS if name != _INPUT))
-    return _INPUTS[_INPUT].value
-
-
-def _fractions() -> list[float] | None:
-    if _SPLIT.value is None:
-        return None
-    try:
-        return list(map(float, _SPLIT.value))
-    except ValueError as error:
-        raise InputError(
-            f"--split is {','.join(_SPLIT.value)}; write shares separated by commas, such as "
-            "0.8,0.1,0.1"
-        ) from error
-
-
 if __name__ == "__main__":
-    _app.run(main, log_on_stdout=True)
+    _app.run(make, Options, log_on_stdout=True)

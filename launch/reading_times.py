@@ -46,10 +46,9 @@ cell of the row, such as the subject or the subject's own time. NAME_before is t
 previous word.
 """
 
+import dataclasses
 import sys
 from collections.abc import Sequence
-
-from absl import flags
 
 from dclm_jax import files
 from dclm_jax.evaluation import reading_times
@@ -59,36 +58,44 @@ from dclm_jax.language_model import LanguageModel
 from dclm_jax.runs import run_json
 from dclm_jax.tables import aligned, separated
 
-from . import _app, _evaluation
-from ._flags import define_metrics
-
-_evaluation.declare_flags()
-_evaluation.define_workdirs()
-_INPUT = flags.DEFINE_string("input", None, "Table of words: a file, or '-' for standard input.")
-_STORY = flags.DEFINE_list("story", ["story"], "Columns that identify the story.")
-_SUBJECT = flags.DEFINE_string(
-    "subject", None, "Column of subjects, if the table has a row per word and subject."
-)
-_TIME = flags.DEFINE_string("time", "time", "Column of the reading times, in any unit.")
-_PREDICTORS = flags.DEFINE_list("predictors", [], "Columns of further predictors.")
-_METRICS = define_metrics()
-_WORDS = flags.DEFINE_string(
-    "words", None, "TSV file for the words and their predictors; '-' is standard output."
-)
+from . import _app
+from ._evaluation import Batches, Runs, Text
+from ._options import Metrics
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
-    path = _app.required("input", "PATH, a table of words")
-    models = _evaluation.restore_all(LanguageModel, without_source=True)
-    identifying = [*_STORY.value, *filter(None, [_SUBJECT.value])]
-    reader = _evaluation.text_reader([*models.values()], identifying)
-    columns = [_TIME.value, *_PREDICTORS.value]
-    stories = read_stories(reader.documents(path), _STORY.value, _SUBJECT.value, columns)
-    words = reading_times.word_table(models, stories, _PREDICTORS.value)
+@dataclasses.dataclass(frozen=True)
+class Options(Metrics, Batches, Text, Runs):
+    """Options of `reading_times`.
+
+    Attributes:
+      input: table of words: a file, or '-' for standard input.
+      story: columns that identify the story.
+      subject: column of subjects, if the table has a row per word and subject.
+      time: column of the reading times, in any unit.
+      predictors: columns of further predictors.
+      words: TSV file for the words and their predictors; '-' is standard output.
+    """
+
+    input: str | None = None
+    story: Sequence[str] = ("story",)
+    subject: str | None = None
+    time: str = "time"
+    predictors: Sequence[str] = ()
+    words: str | None = None
+
+
+def measure(options: Options) -> None:
+    """Measures the gain of each predictor, and prints and writes gains and predictors."""
+    path = options.required("input", "PATH, a table of words")
+    models = options.restore_all(LanguageModel, without_source=True)
+    identifying = [*options.story, *filter(None, [options.subject])]
+    reader = options.reader([*models.values()], identifying)
+    columns = [options.time, *options.predictors]
+    stories = read_stories(reader.documents(path), options.story, options.subject, columns)
+    words = reading_times.word_table(models, stories, options.predictors)
     fitted = reading_times.fitted(words)
     gains, differences = reading_times.gains_of(
-        fitted, list(models), _TIME.value, _PREDICTORS.value
+        fitted, list(models), options.time, options.predictors
     )
     table = [("predictor", "run", "nats per 1,000 words [95% interval]", "p (Holm)")]
     for gain in gains:
@@ -98,17 +105,17 @@ def main(argv: Sequence[str]) -> None:
         values = [1e3 * pair[name] for name in ("difference", "low", "high")]
         runs_compared, p = f"{pair['a']} - {pair['b']}", f"{pair['p_holm']:.4f}"
         table.append(("surprisal", runs_compared, interval_text(values, 1), p))
-    to_stderr = files.STDOUT in (_WORDS.value, _METRICS.value)
+    to_stderr = files.STDOUT in (options.words, options.metrics)
     stream = sys.stderr if to_stderr else sys.stdout
     print(*aligned(table), sep="\n", file=stream)
     num_words, num_rows = len(fitted["word"]), len(words["word"])
     num_oov = int((words["known"] == 0).sum())
     print(f"{num_words:,} of {num_rows:,} words; OOV words: {num_oov:,}", file=stream)
-    if _WORDS.value:
-        with files.open_output(_WORDS.value) as file:
-            table = reading_times.lines(words, stories, _PREDICTORS.value)
+    if options.words:
+        with files.open_output(options.words) as file:
+            table = reading_times.lines(words, stories, options.predictors)
             file.writelines(map(separated, [table, *zip(*table.values(), strict=True)]))
-    if _METRICS.value:
+    if options.metrics:
         value = {
             "runs": list(map(run_json, models.values())),
             "input": path,
@@ -118,8 +125,8 @@ def main(argv: Sequence[str]) -> None:
             "gains": gains,
             "differences": differences,
         }
-        files.write_json(_METRICS.value, value)
+        files.write_json(options.metrics, value)
 
 
 if __name__ == "__main__":
-    _app.run(main)
+    _app.run(measure, Options)

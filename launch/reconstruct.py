@@ -31,67 +31,85 @@ The measures follow Table 3 of Li et al. (2015). They need the extra metrics: pi
                          sentence is aligned with the nearest position
 """
 
-from collections.abc import Iterator, Sequence
-
-from absl import flags
+import dataclasses
+from collections.abc import Iterator
 
 from dclm_jax import files
 from dclm_jax.data.documents import Document
 from dclm_jax.data.text_files import STDIN
+from dclm_jax.decoding.choices import Decoding
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import reconstruction
 from dclm_jax.neural_language_model import DEFAULT_MAX_LENGTH_RATIO, Autoencoder
 from dclm_jax.rescoring import metrics
 
-from . import _app, _decoding, _evaluation
-from ._flags import define_metrics
-
-_evaluation.declare_flags(without=["batch_size"])
-flags.adopt_module_key_flags(_decoding)
-# Sources may have OOV words, which are reconstructed as UNKNOWN.
-flags.set_default(_decoding.ALLOW_UNKNOWN, True)
-_evaluation.define_data_flags()
-_MAX_LENGTH_RATIO = flags.DEFINE_float(
-    "max_length_ratio",
-    DEFAULT_MAX_LENGTH_RATIO,
-    "Maximum number of words of a reconstruction per word of its source.",
-)
-_OUTPUT = flags.DEFINE_string(
-    "output", None, "JSON lines file for the reconstructions; '-' is standard output."
-)
-_OUTPUTS = flags.DEFINE_string("outputs", None, "Text to measure against --input, without a run.")
-_METRICS = define_metrics()
-_OF_MODELS = ("data", "split", "output", "max_length_ratio", "method", "allow_unknown")
+from . import _app
+from ._decoding import NAMES, Generating
+from ._evaluation import Data, ProgressBar, Run
+from ._options import Metrics, part
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
-    _app.check_ending("output", ".jsonl")
-    output, measures = _reconstruct() if flags.FLAGS["workdir"].present else _measure_outputs()
+@dataclasses.dataclass(frozen=True)
+class Options(Metrics, Generating, Data, Run):
+    """Options of `reconstruct`.
+
+    Attributes:
+      max_length_ratio: maximum number of words of a reconstruction per word of its source.
+      output: JSON lines file for the reconstructions; '-' is standard output.
+      outputs: text to measure against --input, without a run.
+    """
+
+    # Sources may have OOV words, which are reconstructed as UNKNOWN.
+    decoding: Decoding = part(Decoding(allow_unknown=True), names=NAMES)
+    max_length_ratio: float = DEFAULT_MAX_LENGTH_RATIO
+    output: str | None = None
+    outputs: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_ending("output", ".jsonl")
+        self.refuse_together("workdir", "outputs")
+        if self.workdir is not None:
+            return
+        if not self.outputs:
+            raise InputError(
+                "--workdir and --outputs are missing; add --workdir=RUN to reconstruct documents, "
+                "or --outputs=FILE to measure a text"
+            )
+        self.refuse_without(
+            "workdir", "data", "split", "output", "max_length_ratio", "method", "allow_unknown"
+        )
+
+
+def reconstruct(options: Options) -> None:
+    """Reconstructs documents, or takes a text for their reconstructions, and measures them."""
+    if options.workdir is None:
+        output = options.required("outputs", "FILE")
+        measures = _measure_outputs(options, output)
+    else:
+        output = options.required("output", "FILE for the reconstructed documents")
+        measures = _reconstruct(options, output)
     summary = reconstruction.summarize(measures)
-    if files.STDOUT not in (_METRICS.value, _OUTPUT.value):
+    if files.STDOUT not in (options.metrics, options.output):
         print(reconstruction.reconstruction_table(output, summary))
-    if _METRICS.value:
-        value = {"input": flags.FLAGS.input, "output": output, **summary}
-        files.write_json(_METRICS.value, value)
+    if options.metrics:
+        value = {"input": options.input, "output": output, **summary}
+        files.write_json(options.metrics, value)
 
 
-def _reconstruct() -> tuple[str, list[reconstruction.Measures]]:
-    """Reconstructs documents and writes them to --output; returns its name and the measures."""
-    _app.refuse_together("workdir", "outputs")
-    output = _app.required("output", "FILE for the reconstructed documents")
-    _evaluation.check_data_flags()
-    decoding, lm = _decoding.decoding(), _evaluation.restore(Autoencoder)
+def _reconstruct(options: Options, output: str) -> list[reconstruction.Measures]:
+    """Reconstructs documents and writes them; returns their measures."""
+    lm = options.restore(Autoencoder)
     # Refuse a missing package before the documents are reconstructed.
     metrics.bleu_statistics([], [])
     measures = []
     reconstructed = lm.reconstruct(
-        _documents(lm),
-        decoding,
-        max_length_ratio=_MAX_LENGTH_RATIO.value,
-        seed=_decoding.SEED.value,
+        _documents(lm, options),
+        options.decoding,
+        max_length_ratio=options.max_length_ratio,
+        seed=options.seed,
     )
-    with files.open_output(output) as file, _evaluation.ProgressBar("reconstruct") as progress:
+    with files.open_output(output) as file, ProgressBar("reconstruct") as progress:
         for source, (text,) in progress.counting(reconstructed):
             record = {
                 "id": source.id,
@@ -104,39 +122,30 @@ def _reconstruct() -> tuple[str, list[reconstruction.Measures]]:
             file.write(files.json_text(record) + "\n")
             words = [sentence.tokens[:-1] for sentence in text.sentences]
             measures.append(reconstruction.measure_output(Document(source.id, words), source))
-    return output, measures
+    return measures
 
 
-def _documents(lm: Autoencoder) -> Iterator[Document]:
+def _documents(lm: Autoencoder, options: Options) -> Iterator[Document]:
     """The documents to reconstruct."""
-    for document in _evaluation.read_words(lm, keep_empty=True):
+    for document in options.words(lm, keep_empty=True):
         if not document.sentences:
             raise InputError(
-                f"{flags.FLAGS.input}: document {document.id} has no words; remove it or add its "
-                "text"
+                f"{options.input}: document {document.id} has no words; remove it or add its text"
             )
         yield document
 
 
-def _measure_outputs() -> tuple[str, list[reconstruction.Measures]]:
-    """The name of --outputs, and its measures against --input."""
-    outputs = _OUTPUTS.value
-    if not outputs:
-        raise InputError(
-            "--workdir and --outputs are missing; add --workdir=RUN to reconstruct documents, or "
-            "--outputs=FILE to measure a text"
-        )
-    inputs = _app.required("input", "FILE, the sources of --outputs")
-    _app.refuse_without("workdir", *_OF_MODELS)
+def _measure_outputs(options: Options, outputs: str) -> list[reconstruction.Measures]:
+    """The measures of a text against --input."""
+    inputs = options.required("input", "FILE, the sources of --outputs")
     if STDIN == outputs == inputs:
         raise InputError("standard input can be read only once; name a file as --outputs")
-    reader = _evaluation.text_reader([])
-    with _evaluation.ProgressBar(outputs) as progress:
-        measures = reconstruction.evaluate_files(
+    reader = options.reader([])
+    with ProgressBar(outputs) as progress:
+        return reconstruction.evaluate_files(
             outputs, inputs, reader.options, encoding=reader.encoding, on_document=progress
         )
-    return outputs, measures
 
 
 if __name__ == "__main__":
-    _app.run(main)
+    _app.run(reconstruct, Options)

@@ -33,62 +33,66 @@ little time. --bootstrap=0 skips coherence.
 """
 
 import contextlib
+import dataclasses
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Sequence
-
-from absl import flags
+from collections.abc import Iterator
 
 from dclm_jax.data.documents import OnDocument
 from dclm_jax.evaluation.results import Results
 from dclm_jax.language_model import LanguageModel
+from dclm_jax.report import results
 from dclm_jax.report.report import make
-from dclm_jax.report.results import Options
 
-from . import _adaptation, _app, _evaluation
-from ._flags import define_fields, values_of
-
-_evaluation.define_workdirs()
-for _name in ("batch_size", "matmul_precision", *(flag.name for flag in _adaptation.SETTING_FLAGS)):
-    flags.declare_key_flag(_name)
-_OUTPUT = flags.DEFINE_string("output", None, "Directory of the report.")
-_OPTIONS = define_fields(Options, omitted=["adaptations"])
-_HTML = flags.DEFINE_string("html", None, "HTML file for the report, which needs no network.")
+from . import _app
+from ._adaptation import Adapting
+from ._evaluation import Batches, ProgressBar, Runs
+from ._options import part
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
-    options = _options()
-    _app.required("workdirs", "A,B with the directories of runs, or 'runs/*'")
-    models = [*_evaluation.restore_all(LanguageModel, without_source=True).values()]
-    report, lines = make(
-        models,
-        options,
+@dataclasses.dataclass(frozen=True)
+class Options(Adapting, Batches, Runs):
+    """Options of `report`.
+
+    Attributes:
+      output: directory of the report.
+      html: HTML file for the report, which needs no network.
+    """
+
+    measures: results.Options = part(results.Options(), omitted=["adaptations"])
+    output: str | None = None
+    html: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.workdir is None:
+            self.required("workdirs", "A,B with the directories of runs, or 'runs/*'")
+
+
+def report(options: Options) -> None:
+    """Makes the report, prints and writes it."""
+    models = options.restore_all(LanguageModel, without_source=True)
+    made, lines = make(
+        [*models.values()],
+        dataclasses.replace(options.measures, adaptations=options.settings),
         Results(_timed),
-        _OUTPUT.value or None,
-        _HTML.value,
+        options.output or None,
+        options.html,
         command=f"{_app.COMMANDS}report {shlex.join(sys.argv[1:])}",
     )
     # The tables are printed last, because the reader of a pipe, such as head, may end early.
-    print(report.text(), *lines, sep="\n", flush=True)
+    print(made.text(), *lines, sep="\n", flush=True)
 
 
 @contextlib.contextmanager
 def _timed(label: str, total: int | None) -> Iterator[OnDocument]:
     """The progress of a measurement, and at its end a line with its time."""
     start = time.monotonic()
-    with _evaluation.ProgressBar(label, total) as progress:
+    with ProgressBar(label, total) as progress:
         yield progress
     print(f"{label}: measured in {time.monotonic() - start:.0f} s", flush=True)
 
 
-def _options() -> Options:
-    """The options that flags set."""
-    _adaptation.check_settings()
-    adaptations = {kind: _adaptation.settings(kind) for kind in _adaptation.ADAPT.value}
-    return Options(adaptations=adaptations, **values_of(_OPTIONS))
-
-
 if __name__ == "__main__":
-    _app.run(main, log_on_stdout=True)
+    _app.run(report, Options, log_on_stdout=True)

@@ -29,102 +29,110 @@ is one document): the share of resampled test sets in which a system is not bett
 or --baseline.
 """
 
-from collections.abc import Sequence
-from typing import Any
+import dataclasses
+from typing import Any, Literal
 
 import numpy as np
-from absl import flags
 
 from dclm_jax import files
 from dclm_jax.data.documents import PLAIN
 from dclm_jax.errors import InputError
+from dclm_jax.files import Count, Size
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.rescoring import mert, metrics, nbest
 from dclm_jax.rescoring.metrics import METRICS
 from dclm_jax.rescoring.search import Rescorer
 from dclm_jax.runs import run_json
 
-from . import _app, _evaluation
-from ._flags import define_beam, define_metrics
-
-for _name in ("workdir", "matmul_precision"):
-    flags.declare_key_flag(_name)
-_evaluation.define_workdirs()
-_NBEST = flags.DEFINE_string(
-    "nbest", None, "N-best list: a Moses file, a Kaldi file or a Kaldi folder."
-)
-_DOCUMENTS = flags.DEFINE_string(
-    "documents", None, "File with one line `ID DOCUMENT` per segment. Default: one document."
-)
-_REFERENCES = flags.DEFINE_string(
-    "references", None, "File with one reference per line, in the order of the list."
-)
-_BASELINE = flags.DEFINE_string(
-    "baseline", None, "File with one sentence per segment, which replaces the 1-best as baseline."
-)
-_OUTPUT = flags.DEFINE_string(
-    "output", None, "File for the chosen hypotheses, one per line; '-' is standard output."
-)
-_METRICS = define_metrics()
-_WEIGHTS = flags.DEFINE_string(
-    "weights", None, "JSON file of an earlier --metrics, whose weights are used."
-)
-_TUNE = flags.DEFINE_bool("tune", False, "Tune the weights on --nbest and --references.")
-_OBJECTIVE = flags.DEFINE_enum("objective", "bleu", list(METRICS), "Metric that --tune optimizes.")
-_BEAM = define_beam(1)
-_VITERBI = flags.DEFINE_bool(
-    "viterbi", False, "Exact search, for models that read at most one earlier sentence."
-)
-_SEED = flags.DEFINE_integer(
-    "seed", 0, "Random seed for random hypotheses, tuning and resampling.", lower_bound=0
-)
+from . import _app
+from ._evaluation import ProgressBar, Runs
+from ._options import Metrics
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
-    _check_flags()
-    path = _app.required("nbest", "FILE, the n-best lists")
+@dataclasses.dataclass(frozen=True)
+class Options(Metrics, Runs):
+    """Options of `rescore`.
+
+    Attributes:
+      nbest: n-best list: a Moses file, a Kaldi file or a Kaldi folder.
+      documents: file with one line "ID DOCUMENT" per segment. Default: one document.
+      references: file with one reference per line, in the order of the list.
+      baseline: file with one sentence per segment, which replaces the 1-best as baseline.
+      output: file for the chosen hypotheses, one per line; '-' is standard output.
+      weights: JSON file of an earlier --metrics, whose weights are used.
+      tune: tune the weights on --nbest and --references.
+      objective: metric that --tune optimizes.
+      beam: beam width, the number of partial hypotheses per document; 1 is greedy search.
+      viterbi: exact search, for models that read at most one earlier sentence.
+      seed: random seed for random hypotheses, tuning and resampling.
+    """
+
+    nbest: str | None = None
+    documents: str | None = None
+    references: str | None = None
+    baseline: str | None = None
+    output: str | None = None
+    weights: str | None = None
+    tune: bool = False
+    objective: Literal["bleu", "wer"] = "bleu"
+    beam: Size = 1
+    viterbi: bool = False
+    seed: Count = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_ending("output", ".txt")
+        if not (self.output or self.metrics or self.references):
+            raise InputError("no result is requested; add --output, --metrics or --references")
+        self.refuse_without("references", "tune", "baseline")
+        self.refuse_without("tune", "objective")
+        self.refuse_together("viterbi", "beam")
+
+
+def rescore(options: Options) -> None:
+    """Chooses hypotheses, and prints and writes them and their measures."""
+    path = options.required("nbest", "FILE, the n-best lists")
     lists = nbest.read_nbest(path)
     division = [range(len(lists.segments))]
-    if _DOCUMENTS.value:
-        division = nbest.read_division(_DOCUMENTS.value, lists)
-    references = nbest.read_references(_REFERENCES.value, lists) if _REFERENCES.value else []
-    baseline = nbest.read_outputs(_BASELINE.value, lists) if _BASELINE.value else []
-    models = _evaluation.restore_all(LanguageModel, without_source=True)
+    if options.documents:
+        division = nbest.read_division(options.documents, lists)
+    references = nbest.read_references(options.references, lists) if options.references else []
+    baseline = nbest.read_outputs(options.baseline, lists) if options.baseline else []
+    models = options.restore_all(LanguageModel, without_source=True)
     first, *_ = models.values()
     text, readers = first.facts.text, {label: lm.reader for label, lm in models.items()}
     rescorer = Rescorer(readers, first.encoder(), lists, division, options=text.options or PLAIN)
     weights = rescorer.default_weights
-    if _WEIGHTS.value:
-        weights = rescorer.weights(_WEIGHTS.value)
-    prints = files.STDOUT not in (_OUTPUT.value, _METRICS.value)
-    beam = None if _VITERBI.value else _BEAM.value
+    if options.weights:
+        weights = rescorer.weights(options.weights)
+    prints = files.STDOUT not in (options.output, options.metrics)
+    beam = None if options.viterbi else options.beam
 
     def show(text: str) -> None:
         if prints:
             print(text)
 
     def decode(weights: np.ndarray) -> tuple[list[int], list[np.ndarray]]:
-        with _evaluation.ProgressBar("rescoring", len(division)) as progress:
+        with ProgressBar("rescoring", len(division)) as progress:
             return rescorer.decode(weights, beam=beam, on_document=progress)
 
     for label, lm in models.items():
         show(f"{label}: {lm.summary}")
     documents = "one document; --documents=FILE names the document of each segment"
-    documents = f"{len(division):,} documents" if _DOCUMENTS.value else documents
+    documents = f"{len(division):,} documents" if options.documents else documents
     show(f"{len(lists.segments):,} segments of {documents}")
     statistics = {}
     if references:
         hypotheses = [segment.hypotheses for segment in lists.segments]
         statistics = metrics.list_statistics(hypotheses, references)
-    if _TUNE.value:
-        metric = METRICS[_OBJECTIVE.value]
+    if options.tune:
+        metric = METRICS[options.objective]
         weights = mert.tune_weights(
             decode,
-            statistics[_OBJECTIVE.value],
+            statistics[options.objective],
             metric,
             weights,
-            seed=_SEED.value,
+            seed=options.seed,
             on_round=lambda number, tuned: show(f"round {number}: {metric.name} {tuned.value:.2f}"),
         ).weights
     show("weights: " + ", ".join(map("{} {:.4g}".format, rescorer.names, weights)))
@@ -134,34 +142,24 @@ def main(argv: Sequence[str]) -> None:
         "nbest": lists.path,
         "segments": len(lists.segments),
         "documents": len(division),
-        "search": "viterbi" if _VITERBI.value else f"beam of {_BEAM.value}",
+        "search": "viterbi" if options.viterbi else f"beam of {options.beam}",
         "weights": dict(zip(rescorer.names, weights.tolist(), strict=True)),
         "runs": list(map(run_json, models.values())),
-        "seed": _SEED.value,
+        "seed": options.seed,
     }
     if references:
         single_lists = [[words] for words in baseline]
         others = metrics.list_statistics(single_lists, references) if baseline else {}
-        measured = metrics.measure_systems(statistics, choices, others, division, seed=_SEED.value)
+        measured = metrics.measure_systems(statistics, choices, others, division, seed=options.seed)
         show(metrics.systems_table(measured))
         value |= measured
-    if _OUTPUT.value:
-        with files.open_output(_OUTPUT.value) as file:
+    if options.output:
+        with files.open_output(options.output) as file:
             for segment, choice in zip(lists.segments, choices, strict=True):
                 file.write(" ".join(segment.hypotheses[choice]) + "\n")
-    if _METRICS.value:
-        files.write_json(_METRICS.value, value)
-
-
-def _check_flags() -> None:
-    """Refuses missing flags, flags that have no effect, and a file named like another format."""
-    _app.check_ending("output", ".txt")
-    if not any(flag.value for flag in (_OUTPUT, _METRICS, _REFERENCES)):
-        raise InputError("no result is requested; add --output, --metrics or --references")
-    _app.refuse_without("references", "tune", "baseline")
-    _app.refuse_without("tune", "objective")
-    _app.refuse_together("viterbi", "beam")
+    if options.metrics:
+        files.write_json(options.metrics, value)
 
 
 if __name__ == "__main__":
-    _app.run(main)
+    _app.run(rescore, Options)

@@ -70,153 +70,140 @@ rows. A warning names a column whose values come back or repeat within a documen
 regions do if the condition is missing from --join_rows.
 """
 
+import dataclasses
 import pathlib
 from collections.abc import Iterable, Iterator, Sequence
-
-from absl import flags
+from typing import Literal, get_args
 
 from dclm_jax.data.corpus import SPLITS
 from dclm_jax.data.joined_rows import noted_rows
 from dclm_jax.errors import InputError
-from dclm_jax.files import STDOUT, open_output
+from dclm_jax.files import STDOUT, Count, open_output
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.report import page
 from dclm_jax.scoring import score_files
-from dclm_jax.scoring.distributions import (
-    SURPRISAL,
-    WORD_MEASURES,
-    measure_columns,
-    surprisal_columns,
-)
+from dclm_jax.scoring.distributions import SURPRISAL, measure_columns, surprisal_columns
 from dclm_jax.scoring.other_contexts import OtherContexts
 from dclm_jax.scoring.score_types import DocumentScore
 
-from . import _app, _cluster, _evaluation
+from . import _app
+from ._cluster import Job
+from ._evaluation import Batches, Data, ProgressBar, Run
 
-_evaluation.define_data_flags()
-flags.adopt_module_key_flags(_evaluation)
-flags.adopt_module_key_flags(_cluster)
-_FORMATS = ("jsonl", "tsv", "html")
-_OUTPUT = flags.DEFINE_string(
-    "output", "-", "JSON lines, TSV or HTML file for the scores; '-' is standard output."
-)
-_OUTPUT_FORMAT = flags.DEFINE_enum(
-    "output_format",
-    None,
-    _FORMATS,
-    "Format of --output. Default: the extension of --output, otherwise jsonl.",
-)
-_NO_CONTEXT = flags.DEFINE_bool(
-    "no_context_too", False, "Score every sentence with no context, too."
-)
-_OTHER_CONTEXTS = flags.DEFINE_integer(
-    "other_contexts",
-    0,
-    "Number of other documents in whose contexts every sentence is scored, too; 0 for none.",
-    lower_bound=0,
-)
-_CONTEXTS_FROM = flags.DEFINE_string(
-    "contexts_from",
-    None,
-    "Text of the documents that give other contexts: a file or a folder, or train, valid or test, "
-    "a split of the prepared corpus. Default: the scored documents.",
-)
-_ITEM = flags.DEFINE_string(
-    "item",
-    "",
-    "Column of the input table; rows with equal cells in it, such as the conditions of an item, "
-    "give one another no other context.",
-)
-_SEED = flags.DEFINE_integer(
-    "seed", 0, "Random seed for the choice of other documents.", lower_bound=0
-)
-_MEASURES = flags.DEFINE_list(
-    "measures", [SURPRISAL], f"Measures of every target: {', '.join(WORD_MEASURES)}."
-)
-_BY = flags.DEFINE_list(
-    "by",
-    [],
-    "Columns of the input whose cells define groups.",
-)
-_UNIT = flags.DEFINE_enum(
-    "unit",
-    "nats",
-    ["nats", "bits"],
-    "Unit of log-probabilities and measures, other than ranks, in TSV and jsonl.",
-)
-_JOIN = flags.DEFINE_list(
-    "join_rows", [], "Columns of the input table; rows with equal cells in them are one document."
-)
+Format = Literal["jsonl", "tsv", "html"]
+_FORMATS = get_args(Format)
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
-    _cluster.join()
-    _app.refuse_without("input", "join_rows", "by")
-    if not _OTHER_CONTEXTS.value:
-        _app.refuse_without("other_contexts", "contexts_from", "item", "seed")
-    _evaluation.check_data_flags(other_split=_CONTEXTS_FROM.value in SPLITS)
-    file_format = _OUTPUT_FORMAT.value or _format_of(_OUTPUT.value)
-    if _BY.value and file_format != "tsv":
-        raise InputError(
-            f"--by has no effect on {file_format}; add --output_format=tsv, or remove --by"
-        )
-    if _UNIT.value != "nats" and file_format == "html":
-        raise InputError("--unit has no effect on html; add --output_format=tsv, or remove --unit")
-    others = measure_columns(_MEASURES.value, no_context_too=_NO_CONTEXT.value)
-    lm = _evaluation.restore(LanguageModel)
+@dataclasses.dataclass(frozen=True)
+class Options(Job, Batches, Data, Run):
+    """Options of `score`.
+
+    Attributes:
+      output: JSON lines, TSV or HTML file for the scores; '-' is standard output.
+      output_format: format of --output. Default: the extension of --output, otherwise jsonl.
+      no_context_too: score every sentence with no context, too.
+      other_contexts: number of other documents in whose contexts every sentence is scored, too; 0
+        for none.
+      contexts_from: text of the documents that give other contexts: a file or a folder, or train,
+        valid or test, a split of the prepared corpus. Default: the scored documents.
+      item: column of the input table; rows with equal cells in it, such as the conditions of an
+        item, give one another no other context.
+      seed: random seed for the choice of other documents.
+      measures: measures of every target: surprisal, entropy, entropy_reduction, rank, divergence.
+      by: columns of the input whose cells define groups.
+      unit: unit of log-probabilities and measures, other than ranks, in TSV and jsonl.
+      join_rows: columns of the input table; rows with equal cells in them are one document.
+    """
+
+    output: str = STDOUT
+    output_format: Format | None = None
+    no_context_too: bool = False
+    other_contexts: Count = 0
+    contexts_from: str | None = None
+    item: str = ""
+    seed: Count = 0
+    measures: Sequence[str] = (SURPRISAL,)
+    by: Sequence[str] = ()
+    unit: Literal["nats", "bits"] = "nats"
+    join_rows: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.refuse_without("input", "join_rows", "by")
+        self.refuse_without("other_contexts", "contexts_from", "item", "seed")
+        if self.by and self.format != "tsv":
+            raise InputError(
+                f"--by has no effect on {self.format}; add --output_format=tsv, or remove --by"
+            )
+        if self.unit != "nats" and self.format == "html":
+            raise InputError(
+                "--unit has no effect on html; add --output_format=tsv, or remove --unit"
+            )
+
+    @property
+    def reads_split(self) -> bool:
+        return self.contexts_from in SPLITS
+
+    @property
+    def format(self) -> str:
+        """The format of --output: JSON lines for other extensions."""
+        if self.output_format:
+            return self.output_format
+        self.require_ending("output", *(f".{name}" for name in _FORMATS))
+        extension = pathlib.PurePath(self.output).suffix.removeprefix(".")
+        return extension if extension in _FORMATS else _FORMATS[0]
+
+    def contexts(self, lm: LanguageModel) -> OtherContexts | None:
+        """The contexts of other documents, if they are asked for."""
+        if not self.other_contexts:
+            return None
+        source, documents = self.contexts_from, None
+        if source in SPLITS:
+            documents = self.of_split([lm], source)
+        elif source == STDOUT:
+            raise InputError(
+                "--contexts_from=- is not supported; choose a file, a folder or a split"
+            )
+        elif source is not None:
+            read = self.reader([lm], self.join_rows).documents(source)
+            documents = list(noted_rows(read, self.join_rows))
+        return OtherContexts(self.other_contexts, documents, self.item, self.seed)
+
+
+def score(options: Options) -> None:
+    """Scores documents, and writes the scores."""
+    options.join()
+    no_context = options.no_context_too
+    others = measure_columns(options.measures, no_context_too=no_context)
+    lm = options.restore(LanguageModel)
     # A document without words has a line, too, so that results can be joined with the text. An
     # autoencoder cannot read such a document.
-    documents = _evaluation.read_words(lm, keep_empty=not lm.reads_source, joined_by=_JOIN.value)
-    documents = noted_rows(documents, _JOIN.value)
-    contexts = _other_contexts(lm)
-    surprisals = surprisal_columns(
-        no_context_too=_NO_CONTEXT.value, other_contexts=contexts is not None
-    )
-    layout = score_files.Layout([*surprisals, *others], lm.facts.matmul_precision, _UNIT.value)
+    documents = options.words(lm, keep_empty=not lm.reads_source, joined_by=options.join_rows)
+    documents = noted_rows(documents, options.join_rows)
+    contexts = options.contexts(lm)
+    surprisals = surprisal_columns(no_context_too=no_context, other_contexts=contexts is not None)
+    layout = score_files.Layout([*surprisals, *others], lm.facts.matmul_precision, options.unit)
     scored = lm.score(
         documents,
         other_contexts=contexts,
-        no_context_too=_NO_CONTEXT.value,
-        measures=_MEASURES.value,
+        no_context_too=no_context,
+        measures=options.measures,
     )
-    with open_output(_OUTPUT.value) as file, _evaluation.ProgressBar("scoring") as progress:
+    with open_output(options.output) as file, ProgressBar("scoring") as progress:
         scores = score_files.noted_oov(
-            progress.counting(scored), _BY.value, has_pieces=lm.vocabulary.has_pieces
+            progress.counting(scored), options.by, has_pieces=lm.vocabulary.has_pieces
         )
-        if _UNIT.value == "bits":
+        if options.unit == "bits":
             scores = score_files.in_bits(scores)
-        if _BY.value:
-            file.writelines(score_files.group_lines(scores, layout, _BY.value))
-        elif file_format == "tsv":
+        if options.by:
+            file.writelines(score_files.group_lines(scores, layout, options.by))
+        elif options.format == "tsv":
             file.writelines(score_files.tsv_lines(scores, layout))
-        elif file_format == "jsonl":
+        elif options.format == "jsonl":
             file.writelines(score_files.json_lines(scores, layout))
         else:
-            title = f"{lm.facts.name}: {flags.FLAGS.input or flags.FLAGS.split}"
+            title = f"{lm.facts.name}: {options.input or options.split}"
             file.writelines(_page(scores, layout, title))
-
-
-def _other_contexts(lm: LanguageModel) -> OtherContexts | None:
-    """The contexts of other documents that the flags ask for."""
-    if not _OTHER_CONTEXTS.value:
-        return None
-    source, documents = _CONTEXTS_FROM.value, None
-    if source in SPLITS:
-        documents = _evaluation.open_split([lm], source)
-    elif source == STDOUT:
-        raise InputError("--contexts_from=- is not supported; choose a file, a folder or a split")
-    elif source is not None:
-        reader = _evaluation.text_reader([lm], _JOIN.value)
-        documents = list(noted_rows(reader.documents(source), _JOIN.value))
-    return OtherContexts(_OTHER_CONTEXTS.value, documents, _ITEM.value, _SEED.value)
-
-
-def _format_of(path: str) -> str:
-    """The format of the extension of a path; JSON lines for other extensions."""
-    _app.check_ending("output", *(f".{name}" for name in _FORMATS))
-    extension = pathlib.PurePath(path).suffix.removeprefix(".")
-    return extension if extension in _FORMATS else _FORMATS[0]
 
 
 def _page(scores: Iterable[DocumentScore], layout: score_files.Layout, title: str) -> Iterator[str]:
@@ -230,4 +217,4 @@ def _page(scores: Iterable[DocumentScore], layout: score_files.Layout, title: st
 
 
 if __name__ == "__main__":
-    _app.run(main)
+    _app.run(score, Options)

@@ -29,35 +29,39 @@ launch/training.md shows fine-tuning and training on several GPUs; launch/cluste
 of several processes.
 """
 
+import dataclasses
 import functools
-from collections.abc import Sequence
-
-from absl import flags
 
 from dclm_jax.errors import TrainingInterrupted
-from dclm_jax.training.loop import train
+from dclm_jax.training import loop
 
-from . import _app, _cluster, _training
-
-flags.adopt_module_key_flags(_training)
-_WORKDIR = flags.DEFINE_string(
-    "workdir",
-    None,
-    "Directory of the run. Without --config, resume the run in it with its saved configuration.",
-)
-flags.adopt_module_key_flags(_cluster)
+from . import _app, _training
+from ._cluster import Job
 
 
-def main(argv: Sequence[str]) -> int:
-    del argv
-    workdir = _app.required("workdir", "DIR, the directory of the run")
-    _cluster.join(stops_together=True)
+@dataclasses.dataclass(frozen=True)
+class Options(Job, _training.Configured):
+    """Options of `train`.
+
+    Attributes:
+      workdir: directory of the run. Without --config, resume the run in it with its saved
+        configuration.
+    """
+
+    workdir: str | None = None
+
+
+def train(options: Options) -> int:
+    """Trains a model; returns the exit code."""
+    workdir = options.required("workdir", "DIR, the directory of the run")
+    options.join(stops_together=True)
     try:
-        train(_training.config(), workdir)
+        loop.train(options.settings, workdir)
     except TrainingInterrupted:
         return _app.EXIT_INTERRUPTED
     return 0
 
 
 if __name__ == "__main__":
-    _app.run(main, functools.partial(_training.parse, resumes=True), log_on_stdout=True)
+    parse = functools.partial(_training.parse, resumes=True)
+    _app.run(train, Options, parse, log_on_stdout=True)

@@ -11,22 +11,23 @@ Without PyTorch it prints our numbers only. The command needs Linux. launch/benc
 the method and has results.
 """
 
+import dataclasses
 import importlib.metadata
 import os
 import pathlib
 import platform
 import sys
 from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 import jax
-from absl import flags
 
 from dclm_jax import files
 from dclm_jax.errors import InputError, did_you_mean
+from dclm_jax.files import Count, Size
 
 from .. import _app
-from .._flags import define_metrics
+from .._options import Metrics
 from . import contest
 from .contest import Work
 from .timing import PeerError
@@ -63,53 +64,59 @@ SUITES = {
     "accelerator": tuple(ACCELERATOR_ROWS),
 }
 
-_SUITE = flags.DEFINE_enum(
-    "suite",
-    "full",
-    list(SUITES),
-    "Suite: quick (one benchmark), full (all benchmarks of CPUs) or accelerator (training on a GPU "
-    "or TPU, at several sizes and precisions).",
-)
-_ROWS = flags.DEFINE_list("rows", None, f"Benchmarks in place of --suite: {', '.join(ROWS)}.")
-_ROUNDS = flags.DEFINE_integer("rounds", 5, "Number of turns of each contender.", lower_bound=1)
-_SEED = flags.DEFINE_integer(
-    "seed", 0, "Random seed for documents, batches and parameters.", lower_bound=0
-)
-_METRICS = define_metrics()
+
+@dataclasses.dataclass(frozen=True)
+class Options(Metrics):
+    """Options of `benchmark`.
+
+    Attributes:
+      suite: suite: quick (one benchmark), full (all benchmarks of CPUs) or accelerator (training on
+        a GPU or TPU, at several sizes and precisions).
+      rows: benchmarks in place of --suite, such as train_adclm_16,score_ccdclm_16.
+      rounds: number of turns of each contender.
+      seed: random seed for documents, batches and parameters.
+    """
+
+    suite: Literal["quick", "full", "accelerator"] = "full"
+    rows: Sequence[str] | None = None
+    rounds: Size = 5
+    seed: Count = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rows is not None and self.is_given("suite"):
+            raise InputError("--rows replaces --suite; remove --suite or --rows")
+        for name in self.rows or ():
+            if name not in ROWS:
+                raise InputError(f"--rows: unknown benchmark {name!r}{did_you_mean(name, ROWS)}")
 
 
-def main(argv: Sequence[str]) -> int | None:
-    del argv
-    if _ROWS.value is not None and _SUITE.present:
-        raise InputError("--rows replaces --suite; remove --suite or --rows")
-    names = SUITES[_SUITE.value] if _ROWS.value is None else _ROWS.value
-    for name in names:
-        if name not in ROWS:
-            raise InputError(f"--rows: unknown benchmark {name!r}{did_you_mean(name, ROWS)}")
+def benchmark(options: Options) -> int | None:
+    """Measures the speeds, and prints and writes them."""
     # On standard output the lines would be mixed with the JSON.
-    stream = sys.stderr if _METRICS.value == files.STDOUT else sys.stdout
+    stream = sys.stderr if options.metrics == files.STDOUT else sys.stdout
     try:
         # The file is opened first, so that a name that cannot be written is refused first.
-        with files.open_output(_METRICS.value or os.devnull) as file:
-            file.write(files.json_text(_measured(names, stream), indent=2) + "\n")
+        with files.open_output(options.metrics or os.devnull) as file:
+            file.write(files.json_text(_measured(options, stream), indent=2) + "\n")
     except PeerError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return 1
 
 
-def _measured(names: Sequence[str], stream: TextIO) -> dict[str, Any]:
+def _measured(options: Options, stream: TextIO) -> dict[str, Any]:
     """The results of benchmarks for a file of results; `stream` gets their lines."""
     machine = _machine()
     print("{cpu}, {cores} cores; JAX on {devices} x {device}".format(**machine), file=stream)
     if not contest.peers():
         print(f"torch is not installed; install it with: {contest.INSTALL}", file=stream)
     rows = []
-    for name in names:
+    for name in SUITES[options.suite] if options.rows is None else options.rows:
         work = ROWS[name]
-        result = contest.run(work, _ROUNDS.value, _SEED.value)
+        result = contest.run(work, options.rounds, options.seed)
         print(f"{name}: {work}", *result.lines(), sep="\n    ", file=stream, flush=True)
         rows.append({"name": name, "work": str(work), **result.to_json()})
-    return {"machine": machine, "rounds": _ROUNDS.value, "seed": _SEED.value, "rows": rows}
+    return {"machine": machine, "rounds": options.rounds, "seed": options.seed, "rows": rows}
 
 
 def _machine() -> dict[str, Any]:
@@ -133,4 +140,4 @@ def _machine() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    _app.run(main)
+    _app.run(benchmark, Options)

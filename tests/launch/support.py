@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import functools
+import importlib
 import io
 import itertools
 import json
@@ -25,7 +26,6 @@ import numpy as np
 import pytest
 from absl import app, flags
 from absl import logging as absl_logging
-from absl.flags import _helpers
 from absl.testing import flagsaver
 
 from dclm_jax.log import logger
@@ -154,9 +154,6 @@ def launcher_state(errors: io.TextIOWrapper) -> Iterator[None]:
         registry, {id(flag): flag for flag in registry["__flags"].values()}
     )
     kept_values = flagsaver.save_flag_values()
-    # By their ids, which modules that are loaded later may have again.
-    disclaimed = _helpers.disclaim_module_ids
-    kept_disclaimed = set(disclaimed)
     kept_modules = {name: sys.modules.pop(name) for name in list(sys.modules) if of_launch(name)}
     kept_hook, kept_reaction = sys.unraisablehook, signal.getsignal(signal.SIGTERM)
     kept_options = {option: jax.config.values[option] for option in CACHE_OPTIONS}
@@ -184,8 +181,6 @@ def launcher_state(errors: io.TextIOWrapper) -> Iterator[None]:
         registry.clear()
         registry.update(kept_registry)
         flagsaver.restore_flag_values(kept_values)
-        disclaimed.clear()
-        disclaimed.update(kept_disclaimed)
         sys.unraisablehook = kept_hook
         signal.signal(signal.SIGTERM, kept_reaction)
         for option, value in kept_options.items():
@@ -195,6 +190,13 @@ def launcher_state(errors: io.TextIOWrapper) -> Iterator[None]:
 def entry_point(command: str) -> str:
     """The module that `python -m` runs as a command; a package has it as `__main__`."""
     return f"{command}.__main__" if command == "launch.benchmark" else command
+
+
+def define_flags(command: str) -> None:
+    """Defines the flags of a command."""
+    module = importlib.import_module(entry_point(command))
+    options = importlib.import_module("launch._options")
+    options.define(module.Options, sys.argv[0])
 
 
 def of_launch(module: str) -> bool:

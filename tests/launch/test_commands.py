@@ -1,7 +1,6 @@
 """What commands do alike: they list their flags."""
 
 import dataclasses
-import importlib
 import io
 import os
 import pathlib
@@ -22,31 +21,12 @@ from launch import _app
 from tests.launch.support import (
     COMMANDS,
     REPOSITORY,
-    entry_point,
+    define_flags,
     launch,
     launcher_state,
     of_launch,
 )
 
-_TEXT = {
-    "lowercase",
-    "unicode",
-    "format",
-    "normalize",
-    "strip_html",
-    "text_key",
-    "language",
-    "encoding",
-}
-_WITHOUT_EFFECT = {
-    "generate": {"batch_size"},
-    "minimal_pairs": {"text_key"},
-    "order": {"batch_size"},
-    "reconstruct": {"batch_size"},
-    "rescore": {"batch_size"} | _TEXT,
-    "report": {"workdir"} | _TEXT,
-}
-"""Flags of shared modules that a command does not list, and so refuses."""
 _SEVERAL_MEANINGS = {
     "baseline",
     "bootstrap",
@@ -61,12 +41,12 @@ _SEVERAL_MEANINGS = {
 """Flags whose content or effect depends on the command."""
 
 
-def flags_of(name: str) -> set[str]:
-    """The flags that a command and the modules of commands that it imports define."""
+def flags_of(name: str) -> list[flags.Flag]:
+    """The flags of a command."""
     with launcher_state(io.TextIOWrapper(io.BytesIO())):
-        importlib.import_module(entry_point(f"launch.{name}"))
+        define_flags(f"launch.{name}")
         modules = flags.FLAGS.flags_by_module_dict().items()
-        return {flag.name for module, defined in modules if of_launch(module) for flag in defined}
+        return [flag for module, defined in modules if of_launch(module) for flag in defined]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -75,20 +55,17 @@ def test_help_lists_all_flags_of_the_command_and_nothing_else(name):
     manual, _, listed = text.partition("\nFlags:\n")
     assert f"python -m launch.{name} " in manual
     names = re.findall(r"^  --(?:\[no\])?(\w+):", listed, re.MULTILINE)
-    assert sorted(names) == sorted(flags_of(name) - _WITHOUT_EFFECT.get(name, set()))
+    assert names and sorted(names) == sorted(flag.name for flag in flags_of(name))
     assert "helpfull" not in text and str(REPOSITORY) not in text
 
 
 def test_a_flag_of_one_meaning_has_one_help_text():
     texts = {}
     for name in COMMANDS:
-        with launcher_state(io.TextIOWrapper(io.BytesIO())):
-            importlib.import_module(entry_point(f"launch.{name}"))
-            for module, defined in flags.FLAGS.flags_by_module_dict().items():
-                for flag in defined if of_launch(module) else ():
-                    # Defaults differ among commands.
-                    text = flag.help.partition(" Default:")[0]
-                    texts.setdefault(flag.name, {}).setdefault(text, []).append(name)
+        for flag in flags_of(name):
+            # Defaults differ among commands.
+            text = flag.help.partition(" Default:")[0]
+            texts.setdefault(flag.name, {}).setdefault(text, []).append(name)
     several = {flag: named for flag, named in texts.items() if len(named) > 1}
     assert set(several) == _SEVERAL_MEANINGS, several
 
@@ -109,10 +86,10 @@ def test_a_neural_model_in_python_has_its_functions_and_parameters(space):
 
 @pytest.mark.parametrize(
     ("command", "listed"),
-    [("train", "--workdir: Directory of the run."), ("coherence", "--permutations:")],
+    [("train", "--workdir:"), ("coherence", "--permutations:")],
 )
 def test_help_without_docstrings_lists_flags(command, listed):
-    """The help of --permutations is in the docstring of a dataclass."""
+    """The help of a flag is in the docstring of a dataclass."""
     words = [sys.executable, "-OO", "-m", f"launch.{command}", "--help"]
     done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert listed in done.stdout and not done.stderr

@@ -2,7 +2,6 @@
 links lead to files and headings, and messages are the programs'."""
 
 import ast
-import importlib
 import io
 import os
 import re
@@ -23,6 +22,7 @@ from tests.launch.support import (
     COMMANDS,
     REPOSITORY,
     copy_run,
+    define_flags,
     entry_point,
     launch,
     launcher_state,
@@ -74,7 +74,7 @@ def parse(module: str, arguments: list[str]) -> None:
         # ml_collections looks for its keys there, and loads files in a way that Python gives up.
         patch.setattr(sys, "argv", command)
         warnings.simplefilter("ignore", DeprecationWarning)
-        importlib.import_module(entry_point(module))
+        define_flags(module)
         flags.FLAGS(command)
 
 

@@ -3,7 +3,6 @@
 import importlib.util
 import subprocess
 import sys
-import types
 
 import jax
 import pytest
@@ -54,7 +53,7 @@ def test_useful_flops_have_no_recomputation_and_no_reading_of_the_previous_segme
     assert useful == same
 
 
-def test_the_share_of_targets_belongs_to_the_largest_batch(tmp_path, monkeypatch):
+def test_the_share_of_targets_belongs_to_the_largest_batch(tmp_path):
     """Of three batches of four segments one has a long sentence."""
     documents = [["a b c"] * 5] * 11 + [["a b c"] * 4 + ["a b " * 10]]
     texts = {"train": "\n\n".join(map("\n".join, documents)), "valid": "c b a"}
@@ -64,10 +63,7 @@ def test_the_share_of_targets_belongs_to_the_largest_batch(tmp_path, monkeypatch
     prepare(sources, tmp_path / "prepared", options=PrepareOptions(vocab_size=10))
     # With this seed the largest batch is not the first.
     settings = config(tmp_path / "prepared", **{"training.seed": 1})
-    monkeypatch.setattr(plan._training, "config", lambda: settings)
-    for flag, value in {"_SHAPE": None, "_VOCAB_SIZE": None, "_DEVICES": 1}.items():
-        monkeypatch.setattr(plan, flag, types.SimpleNamespace(value=value))
-    work = plan._workload()
+    work = plan._workload(plan.Options(config=settings))
     assert work.shape == (4, 5, 32, 0, False)
     assert work.share_real == (19 * 4 + 21) / (4 * 5 * 32)
 

@@ -88,7 +88,7 @@ ngram --data=corpus --workdir=run => \
 a different run (model.name: 'ccdclm' saved, 'ngram' given; 1 more
 ngram --data=corpus --workdir=gs://bucket/run => gs://bucket/run: KenLM needs a local disk
 
-order --workdir=run --batch_size=2 => --batch_size has no effect on this command; remove it
+order --workdir=run --batch_size=2 => Unknown command line flag 'batch_size'
 order --workdir=run --seed=-1 => --seed=-1: -1 is not a non-negative integer
 order --workdir=run --noshuffle --metrics=m => --metrics has no effect
 order --workdir=run --input=single.txt => no document has two or more sentences

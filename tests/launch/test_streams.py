@@ -97,15 +97,15 @@ def test_only_the_first_process_prints_and_each_note_once(monkeypatch, capsys):
 WAITS = """
 import signal, time
 from dclm_jax.files import open_output
-from launch import _app
+from launch import _app, _options
 
-def main(argv):
+def main(options):
     with open_output("output.tsv"):
         print("ready", flush=True)
         LOST
         time.sleep(60)
 
-_app.run(main)
+_app.run(main, _options.Options)
 """
 
 
