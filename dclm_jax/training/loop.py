@@ -43,7 +43,7 @@ from dclm_jax.training.interruption import interruption
 from dclm_jax.training.job import Job, open_job
 from dclm_jax.training.optimizer import model_params
 from dclm_jax.training.parameter_table import parameter_table
-from dclm_jax.training.run_writer import RunWriter
+from dclm_jax.training.run_writer import RunProgress, RunWriter
 from dclm_jax.training.step import (
     Step,
     StepMetrics,
@@ -81,10 +81,24 @@ def train(
     job = processes.agree(lambda: open_job(config))
     options = job.config.training
     evaluate_every = options.evaluate_every or job.batches.steps_per_epoch
+    init_key, dropout_key = jax.random.split(jax.random.key(options.seed))
+    step = parallel_step(job.model, job.optimizer, options.loss_per)
     ending, stop = "finished", False
     with RunWriter(workdir) as writer:
-        run = _Run(job, writer)
-        progress = run.progress
+        # Before the workdir is changed: if memory is too small or another run cannot be read,
+        # nothing is left behind.
+        programs = _largest_program(job, step, writer.trained_steps)
+        resumes = writer.trained_steps > 0
+        start = processes.agree(lambda: _start(job, init_key, resumes=resumes))
+        state, progress = writer.begin(
+            _saved(job.config),
+            job.valid,
+            job.total_steps,
+            first_state(start.params, job.optimizer, job.state.frozen),
+            start.base,
+        )
+        _announce(job, writer.workdir, state, start)
+        run = _Run(job, writer, step, programs, dropout_key, state, progress)
         with interruption() as interrupted:
             for batch in _prefetch(job, run.step):
                 if 0 < options.patience <= progress.evaluations_without_gain:
@@ -120,6 +134,20 @@ def _saved(config: RunConfig) -> dict[str, Any]:
     return settings
 
 
+def _largest_program(job: Job, step: Step, first: int) -> dict[Any, Step]:
+    """The step compiled for the batch that needs the most memory, from step `first` on, by the
+    shapes of its batch; empty if no step is left."""
+    shapes = job.batches.shapes(range(first, job.total_steps))
+    if not shapes:
+        return {}
+    on_each = [shape.on_each(jax.device_count()) for shape in shapes]
+    largest = max(on_each, key=lambda shape: shape.positions_at_once)
+    size = _shape_text(largest.sentences, largest.positions)
+    job_logger.info(f"compiling the largest of {len(shapes)} shapes: {size}")
+    batch = largest.batch(jax.local_device_count())
+    return {shapes_of(batch): compiled_step(step, job.state, batch)}
+
+
 def _start(job: Job, key: jax.Array, *, resumes: bool) -> Start:
     """Initial parameters. The first process takes them from `training.start_from`, unless the run
     resumes; `RunWriter.begin` sends its state to all processes."""
@@ -150,36 +178,21 @@ class _Run:
       progress: numbers that are saved with the state.
     """
 
-    def __init__(self, job: Job, writer: RunWriter):
-        """Begins or resumes the run."""
-        self._job, self._writer = job, writer
-        options = job.config.training
-        init_key, self._dropout_key = jax.random.split(jax.random.key(options.seed))
-        self._parallel_step = parallel_step(job.model, job.optimizer, options.loss_per)
-        self._programs: dict[Any, Step] = {}
-        # Before the workdir is changed: if memory is too small or another run cannot be read,
-        # nothing is left behind.
-        if shapes := job.batches.shapes(range(writer.trained_steps, job.total_steps)):
-            on_each = [shape.on_each(jax.device_count()) for shape in shapes]
-            largest = max(on_each, key=lambda shape: shape.positions_at_once)
-            size = _shape_text(largest.sentences, largest.positions)
-            job_logger.info(f"compiling the largest of {len(shapes)} shapes: {size}")
-            self._compile(largest.batch(jax.local_device_count()))
-        resumes = writer.trained_steps > 0
-        start = processes.agree(lambda: _start(job, init_key, resumes=resumes))
-        first = first_state(start.params, job.optimizer, job.state.frozen)
-        state, self.progress = writer.begin(
-            _saved(job.config), job.valid, job.total_steps, first, start.base
-        )
-        for line in _start_lines(job, state, start):
-            job_logger.info(line)
-        job_logger.info(f"workdir: {writer.workdir}")
-        if storage.is_remote(writer.workdir):
-            logger.info(
-                "an address is not locked; make sure that no other job writes to the workdir"
-            )
-        if state.step:
-            job_logger.info(f"resuming after step {int(state.step)}")
+    def __init__(
+        self,
+        job: Job,
+        writer: RunWriter,
+        parallel_step: Step,
+        programs: dict[Any, Step],
+        dropout_key: jax.Array,
+        state: TrainState,
+        progress: RunProgress,
+    ):
+        """Begins or goes on from a state; `programs` has compiled steps by the shapes of their
+        batches."""
+        self._job, self._writer, self.progress = job, writer, progress
+        self._parallel_step, self._programs = parallel_step, programs
+        self._dropout_key = dropout_key
         # A copy, because steps reuse the buffers of the state.
         self._state = replicate(state)
         self._unread: StepMetrics | None = None
@@ -196,7 +209,7 @@ class _Run:
             self._read()
             job_logger.info(f"compiling {_shape_text(*batch.mask_BxSxN.shape[-2:])}")
             before = time.monotonic()
-            self._compile(batch)
+            self._programs[shapes] = compiled_step(self._parallel_step, self._job.state, batch)
             compilation = time.monotonic() - before
             self._started += compilation
             self._read_at += compilation
@@ -204,11 +217,6 @@ class _Run:
         self._read()
         self.step += 1
         self._unread = metrics
-
-    def _compile(self, batch: Batch) -> None:
-        self._programs[shapes_of(batch)] = compiled_step(
-            self._parallel_step, self._job.state, batch
-        )
 
     def _read(self) -> None:
         """Waits for the last step and reads its metrics, unless they were read before."""
@@ -358,8 +366,19 @@ def _prefetch(job: Job, first: int) -> Iterator[Batch]:
             yield batch.result()
 
 
+def _announce(job: Job, workdir: storage.PathLike, state: TrainState, start: Start) -> None:
+    """Logs what the user should know of a run that begins or is resumed."""
+    for line in _start_lines(job, state, start):
+        job_logger.info(line)
+    job_logger.info(f"workdir: {workdir}")
+    if storage.is_remote(workdir):
+        logger.info("an address is not locked; make sure that no other job writes to the workdir")
+    if state.step:
+        job_logger.info(f"resuming after step {int(state.step)}")
+
+
 def _start_lines(job: Job, state: TrainState, start: Start) -> Iterator[str]:
-    """The model, its parameters, the data and the devices, for the user."""
+    """The model, its parameters, the data and the devices."""
     config, resumed = job.config, int(state.step) > 0
     yield "{name}, cell {cell}, {num_layers} layers".format(**config.model)
     if start.step and not resumed:
