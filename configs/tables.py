@@ -79,12 +79,12 @@ def _option(key: str) -> Callable[[Row], str]:
 
 
 def _context(name: str) -> Callable[[Row], str]:
-    return lambda row: f"{mean(row.values('arrangements', name)):.2f}"
+    return lambda row: f"{mean(row.values('contexts', name)):.2f}"
 
 
 def _effect(row: Row) -> str:
     """The change of the mean perplexity from no context to the original context."""
-    original, none = (mean(row.values("arrangements", name)) for name in ("own", "none"))
+    original, none = (mean(row.values("contexts", name)) for name in ("original", "none"))
     return f"{round(100 * (original / none - 1), 1) + 0:+.1f}%"
 
 
@@ -106,7 +106,7 @@ _COLUMNS: dict[str, tuple[str, Callable[[Row], str]]] = {
     "published": ("per published token", lambda row: row.mean("test", "original_perplexity")),
     "change": ("change vs `rnnlm`", lambda row: row.change("test", "perplexity")),
     "coherence": ("coherence accuracy, % (sd)", _coherence),
-    "own": ("original context", _context("own")),
+    "original": ("original context", _context("original")),
     "shuffled": ("shuffled within the document", _context("shuffled")),
     "mixed": ("sentences mixed between documents", _context("mixed")),
     "none": ("no context", _context("none")),
@@ -166,7 +166,7 @@ def _ptb() -> dict[str, Cells]:
     return {
         "ptb/models": models,
         "ptb/runs": _table(_by_run(rows), "seed minutes curve test coherence"),
-        "ptb/contexts": _table(rows, "own shuffled mixed none effect", "test perplexity"),
+        "ptb/contexts": _table(rows, "original shuffled mixed none effect", "test perplexity"),
         "ptb/positions": [["word of the sentence", *places], *positions],
         "ptb/choices": _table(choices, "size rate L batch valid test none"),
     }
@@ -319,7 +319,7 @@ def _pretrained() -> dict[str, Cells]:
         changes = [
             f"{100 * (ratio - 1):.1f}%" for ratio in (compared["ratio"], *compared["interval"])
         ]
-        contexts = [f"{english['arrangements'][name]:.2f}" for name in ("none", "mixed")]
+        contexts = [f"{english['contexts'][name]:.2f}" for name in ("none", "mixed")]
         sources.append(
             [
                 name,

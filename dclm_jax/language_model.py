@@ -141,7 +141,7 @@ class LanguageModel:
         """An encoder of one text, which knows the OOV rate of the training corpus, or its number of
         pieces per word."""
         has_pieces, text = self.vocabulary.has_pieces, self.facts.text
-        rates = text.pieces_per_word if has_pieces else text.unknown_rates
+        rates = text.pieces_per_word if has_pieces else text.oov_rates
         return Encoder(self.vocabulary, rates.get("test"), text.options or PLAIN)
 
     def encoded(self, documents: Documents) -> Iterator[Encoded]:
@@ -351,8 +351,8 @@ class LanguageModel:
     def described(self, measured: Perplexity, dataset: Dataset) -> Perplexity:
         """A perplexity with the counts of its dataset and the OOV rate of the test split of the
         training corpus."""
-        rate = None if self.vocabulary.has_pieces else self.facts.text.unknown_rates.get("test")
-        return dataclasses.replace(measured, own_oov_rate=rate, **dataset.counts)
+        rate = None if self.vocabulary.has_pieces else self.facts.text.oov_rates.get("test")
+        return dataclasses.replace(measured, usual_oov_rate=rate, **dataset.counts)
 
 
 def require_no_source(lm: LanguageModel) -> None:

@@ -19,7 +19,7 @@ def row_of(size: str, model: str) -> dict[str, Any]:
     run = {
         "workdir": size,
         "test": {"perplexity": perplexity},
-        "arrangements": {"none": none},
+        "contexts": {"none": none},
     }
     compared = {BASELINE: comparison}
     return {"config": {"model.name": model}, "compared": compared, "runs": [run]}

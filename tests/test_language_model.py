@@ -442,7 +442,7 @@ def test_restore_returns_the_expected_kind_or_refuses(uninterrupted):
 )
 def test_many_words_outside_the_vocabulary_are_named(call, warns):
     """A model whose own text has few, given raw text as if its words were divided."""
-    text = TrainingText(unknown_rates={"test": 0.1})
+    text = TrainingText(oov_rates={"test": 0.1})
     lm = changed(language_model("ccdclm"), text=text)
     with warns(r"% of the words are out of voc.*OOV words: The 1, sat\. 1;"):
         call(lm)

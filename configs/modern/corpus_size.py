@@ -76,7 +76,7 @@ def _perplexity(row: dict[str, Any]) -> float:
 
 
 def _no_context(row: dict[str, Any]) -> float:
-    return row["runs"][0]["arrangements"]["none"]
+    return row["runs"][0]["contexts"]["none"]
 
 
 def _training_words(workdir: str) -> int:

@@ -55,7 +55,7 @@ class OrderTest(Evaluation[OrderResult[ResultT]], Generic[ResultT]):
 
     shuffle: Shuffle = Shuffle()
     name: ClassVar[str] = "coherence"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     result_type: ClassVar[Any] = Coherence
     test: ClassVar[str]
 
@@ -107,7 +107,7 @@ class Comparisons(NamedTuple):
 
     documents: list[Sentences]
     words: int
-    left_out: int
+    omitted: int
     log_probs: list[np.ndarray]
     outcomes: list[np.ndarray]
 
@@ -186,8 +186,8 @@ class _Drawn(OrderTest[ResultT]):
             words=compared.words,
             pairs=replicates * len(documents),
             seed=self.seed,
-            keep_first=shuffle.fix_first,
-            left_out=compared.left_out,
+            fix_first=shuffle.fix_first,
+            omitted=compared.omitted,
             block=shuffle.block,
             swap=shuffle.swap,
             unchanged=sum(not shuffle.changes(document) for document in documents),
@@ -331,8 +331,8 @@ class Insert(OrderTest[Insertion]):
             documents=len(compared.documents),
             sentences=counts.shape[1],
             words=compared.words,
-            keep_first=self.shuffle.fix_first,
-            left_out=compared.left_out,
+            fix_first=self.shuffle.fix_first,
+            omitted=compared.omitted,
         )
 
 

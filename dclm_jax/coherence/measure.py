@@ -217,7 +217,7 @@ def accuracy_table(results: Results) -> list[str]:
     rows = [["test", "documents", "omitted", *(results if len(results) > 1 else ["accuracy"])]]
     for test in first.tests:
         columns = [model.results(test)[0] for model in results.values()]
-        counts = [f"{columns[0].documents:,}", f"{columns[0].left_out:,}"]
+        counts = [f"{columns[0].documents:,}", f"{columns[0].omitted:,}"]
         if test == INSERTION:
             chance = _percent(columns[0].chance_accuracy)
             accuracies = [_percent(result.accuracy) for result in columns]

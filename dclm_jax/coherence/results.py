@@ -31,8 +31,8 @@ class Coherence:
       seed: random seed for permutations and test sets, which are equal for every model.
       pool: number of permutations per document from which a bootstrap draws; 0 for no pool.
       pool_error: standard error of the mean due to the pool, which more test sets do not reduce.
-      keep_first: number of sentences at the start of each document that are not permuted.
-      left_out: number of documents with too few sentences to permute.
+      fix_first: number of sentences at the start of each document that are not permuted.
+      omitted: number of documents with too few sentences to permute.
       first_sentence: accuracy if only the first sentence is moved, see `FirstSentence`; None if not
         measured.
       block, swap: as in `Shuffle`.
@@ -50,8 +50,8 @@ class Coherence:
     seed: int
     pool: int = 0
     pool_error: float = 0.0
-    keep_first: int = 0
-    left_out: int = 0
+    fix_first: int = 0
+    omitted: int = 0
     first_sentence: float | None = None
     block: int = 1
     swap: bool = False
@@ -60,7 +60,7 @@ class Coherence:
     @property
     def warning(self) -> str:
         """A warning about the interpretation of the accuracy; empty if there is none."""
-        if self.keep_first or self.first_sentence is None or self.first_sentence < FIRST_DECIDES:
+        if self.fix_first or self.first_sentence is None or self.first_sentence < FIRST_DECIDES:
             return ""
         return (
             "warning: the first sentence identifies documents: if only the first sentence is "
@@ -78,10 +78,10 @@ class Coherence:
             f"over {self.replicates:,} {over} of {self.documents:,} documents; 50% is chance, ties "
             "count half"
         )
-        if self.keep_first:
-            text += f"; sentences fixed at the start of each document: {self.keep_first:,}"
-        if self.left_out:
-            text += f"; documents omitted (under {shuffle.minimum} that move): {self.left_out:,}"
+        if self.fix_first:
+            text += f"; sentences fixed at the start of each document: {self.fix_first:,}"
+        if self.omitted:
+            text += f"; documents omitted (under {shuffle.minimum} that move): {self.omitted:,}"
         if self.unchanged:
             text += f"; documents that can only tie (equal sentences): {self.unchanged:,}"
         return text
@@ -99,8 +99,8 @@ class Insertion:
       documents: number of documents with at least two sentences that move.
       sentences: number of removed sentences.
       words: number of words of these documents.
-      keep_first: number of sentences at the start of each document that are not moved.
-      left_out: number of documents with fewer than two sentences that move.
+      fix_first: number of sentences at the start of each document that are not moved.
+      omitted: number of documents with fewer than two sentences that move.
     """
 
     accuracy: float
@@ -110,8 +110,8 @@ class Insertion:
     documents: int
     sentences: int
     words: int
-    keep_first: int
-    left_out: int
+    fix_first: int
+    omitted: int
 
 
 ResultT = TypeVar("ResultT")

@@ -56,12 +56,12 @@ class TrainingText:
 
     Attributes:
       options: how the text became words; None if unknown.
-      unknown_rates: the share of OOV words, by split.
+      oov_rates: the share of OOV words, by split.
       pieces_per_word: the number of pieces per word, by split; empty with a vocabulary of words.
     """
 
     options: TextOptions | None = None
-    unknown_rates: dict[str, Share] = dataclasses.field(default_factory=dict)
+    oov_rates: dict[str, Share] = dataclasses.field(default_factory=dict)
     pieces_per_word: dict[str, Finite] = dataclasses.field(default_factory=dict)
 
 

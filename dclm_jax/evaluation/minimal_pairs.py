@@ -9,7 +9,7 @@ favour short alternatives.
 OOV words become UNKNOWN, which stands for all rare words and may be more probable than the word of
 another alternative; the pairs without OOV words have an accuracy of their own. If the right
 alternative then has the word ids of another alternative, a model can only guess. Such pairs are
-excluded: `Accuracy.apart` is their number, and they have no outcome.
+excluded: `Accuracy.excluded` is their number, and they have no outcome.
 
 Shapes: A alternatives, D pairs with an outcome, X runs.
 """
@@ -241,7 +241,7 @@ class Accuracy(NamedTuple):
       without_oov: whether only pairs count whose alternatives have no OOV words.
       criterion: one of CRITERIA.
       pairs: D, number of pairs with an outcome.
-      apart: number of pairs that are excluded.
+      excluded: number of pairs that are excluded.
       values_3xX: accuracy from 0 to 1, and the ends of its 95% interval (nan for one pair), from a
         bootstrap over pairs.
     """
@@ -250,7 +250,7 @@ class Accuracy(NamedTuple):
     without_oov: bool
     criterion: str
     pairs: int
-    apart: int
+    excluded: int
     values_3xX: np.ndarray
 
 
@@ -338,14 +338,14 @@ class PairResults:
             if accuracy.cells and accuracy.without_oov:
                 cells = (*cells[:-1], f"{cells[-1]}, without OOV words")
             values = [interval_text(100 * values, 2) for values in accuracy.values_3xX.T]
-            counts = f"{accuracy.pairs:,}", f"{accuracy.apart:,}"
+            counts = f"{accuracy.pairs:,}", f"{accuracy.excluded:,}"
             rows.append([*cells, accuracy.criterion, *counts, *values])
         lines = [
             "accuracy in % and its 95% interval (bootstrap over pairs); ties of k count 1/k; "
             f"{100 / len(self.names):.4g}% is chance",
             *aligned(rows),
         ]
-        if any(accuracy.apart for accuracy in self.accuracies):
+        if any(accuracy.excluded for accuracy in self.accuracies):
             lines.append("excluded: pairs in which OOV words leave no choice")
         differences = difference_table(
             self.differences, self.labels, group="criterion", unit="points", scale=100, digits=2
@@ -362,7 +362,7 @@ class PairResults:
                 "without_oov": accuracy.without_oov,
                 "criterion": accuracy.criterion,
                 "pairs": accuracy.pairs,
-                "set_apart": accuracy.apart,
+                "excluded": accuracy.excluded,
                 "accuracy": means_to_json(self.labels, accuracy.values_3xX),
             }
             for accuracy in self.accuracies

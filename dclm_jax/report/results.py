@@ -76,7 +76,7 @@ class RunFacts:
       objective: see `perplexity.COUNTING_RULES`.
       has_context: whether the score of a sentence depends on earlier sentences.
       has_pieces: whether the vocabulary has pieces of words, so that no word is OOV.
-      own_oov_rate: OOV rate of the test split of the training corpus; None if unknown.
+      usual_oov_rate: OOV rate of the test split of the training corpus; None if unknown.
       step: training step of the parameters.
       training_text: beginning of the checksum of the training text; None if unknown.
       seconds: time of training; None if unknown.
@@ -91,7 +91,7 @@ class RunFacts:
     objective: str
     has_context: bool
     has_pieces: bool
-    own_oov_rate: float | None
+    usual_oov_rate: float | None
     step: int | None
     matmul_precision: str | None
     training_text: str | None = None
@@ -163,8 +163,8 @@ class RunResults(ModelResults):
             **facts,
             "valid": self.valid and self.valid.perplexity.to_json(),
             **super().to_json(),
-            "arrangements": contexts and {"own": test, **dataclasses.asdict(contexts)},
-            "first_kept": fixed and dataclasses.asdict(fixed),
+            "contexts": contexts and {"original": test, **dataclasses.asdict(contexts)},
+            "first_fixed": fixed and dataclasses.asdict(fixed),
             "adapted": {
                 kind: {"setting": self.settings[kind], **results.to_json()}
                 for kind, results in self.adapted.items()
@@ -190,7 +190,7 @@ def facts_of(lm: LanguageModel, directory: str) -> RunFacts:
         objective=lm.scorer.objective,
         has_context=lm.scorer.context_order != 0,
         has_pieces=lm.vocabulary.has_pieces,
-        own_oov_rate=lm.facts.text.unknown_rates.get("test"),
+        usual_oov_rate=lm.facts.text.oov_rates.get("test"),
         step=lm.facts.step,
         matmul_precision=lm.facts.matmul_precision,
     )

@@ -44,7 +44,7 @@ def tables(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Table
         named["coherence"] = _coherence(all_rows, comparisons)
     if any(row.adapted for row in all_rows):
         named["adaptation"] = _adaptation(all_rows, comparisons)
-    if any(row.values("arrangements.none") for row in all_rows):
+    if any(row.values("contexts.none") for row in all_rows):
         named["context"] = _context(all_rows)
     if any(row.values("test.perplexity") for row in all_rows):
         named |= {grouping.name: _by_group(all_rows, grouping) for grouping in GROUPINGS}
@@ -121,7 +121,7 @@ def _about_perplexity(all_rows: Sequence[Row]) -> list[str]:
         for run in row.runs
         if run.valid and run.test
     ]
-    if measured and (message := oov_warning(measured[0][1].oov_rate, first.own_oov_rate)):
+    if measured and (message := oov_warning(measured[0][1].oov_rate, first.usual_oov_rate)):
         parts.append(f"warning: {message}.")
     once = [row.label for row in all_rows if len(row.runs) == 1 and row.model != "ngram"]
     if once and len(all_rows) > 1:
@@ -182,7 +182,7 @@ def _coherence(all_rows: Sequence[Row], by_baseline: Compared) -> Table:
     """Coherence accuracy, which at least one row has, compared with all baselines."""
     first = next(filter(None, (row.results(coherence_of) for row in all_rows)))[0]
     results = next(filter(None, (row.results(lambda run: run.coherence) for row in all_rows)))
-    fixed, undrawn = first.keep_first, sum(not outcome.pairs for outcome in results[0].documents)
+    fixed, undrawn = first.fix_first, sum(not outcome.pairs for outcome in results[0].documents)
     pool = f"drawn from {first.pool} per document" if first.pool else "new for each draw"
     about_p = (
         "p is from a one-sided paired z-test over documents: whether the accuracy is higher than "
@@ -223,8 +223,8 @@ def _coherence(all_rows: Sequence[Row], by_baseline: Compared) -> Table:
         about = (
             f"The first {'sentence' if fixed == 1 else f'{fixed:,} sentences'} of each document "
             f"{'is' if fixed == 1 else 'are'} fixed; "
-            f"{counted(first.left_out, 'document')} with fewer than two other sentences "
-            f"{'is' if first.left_out == 1 else 'are'} omitted."
+            f"{counted(first.omitted, 'document')} with fewer than two other sentences "
+            f"{'is' if first.omitted == 1 else 'are'} omitted."
         )
     else:
         columns.append(
@@ -236,13 +236,13 @@ def _coherence(all_rows: Sequence[Row], by_baseline: Compared) -> Table:
                 "that first sentences identify the original order.",
             )
         )
-    if any(row.values("first_kept.mean") for row in all_rows):
+    if any(row.values("first_fixed.mean") for row in all_rows):
         header = "first sentence fixed"
         columns += [
             _percents(
                 all_rows,
                 f"{header}, %",
-                "first_kept.mean",
+                "first_fixed.mean",
                 "WARNING: first sentences identify the order. First sentence fixed: only the other "
                 "sentences are permuted (--fix_first=1).",
             ),
@@ -284,9 +284,9 @@ def _context(all_rows: Sequence[Row]) -> Table:
     """Perplexities with the context replaced or removed."""
     names = {
         "original context": "test.perplexity",
-        "shuffled within the document": "arrangements.shuffled",
-        "context of other documents": "arrangements.other",
-        "no context": "arrangements.none",
+        "shuffled within the document": "contexts.shuffled",
+        "context of other documents": "contexts.other",
+        "no context": "contexts.none",
     }
     columns = [_labels(all_rows)]
     columns += [

@@ -32,7 +32,7 @@ def _verdict(row: Row, rows: Sequence[Row]) -> str:
         changes.append(ends)
         first_sentences = _of_first_sentences(row, baseline, ratio)
     original = row.mean("test.perplexity")
-    others = row.mean("arrangements.other")
+    others = row.mean("contexts.other")
     if (
         original is not None
         and others is not None

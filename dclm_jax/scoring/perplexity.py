@@ -37,7 +37,7 @@ class Perplexity:
       characters: number of characters of the words in the text, each word with one separator; 0 if
         unknown.
       original_tokens: number of tokens of the text that published perplexities count; 0 if unknown.
-      own_oov_rate: `oov_rate` of the test split of the training corpus; None if unknown.
+      usual_oov_rate: `oov_rate` of the test split of the training corpus; None if unknown.
     """
 
     vocabulary_size: int
@@ -51,7 +51,7 @@ class Perplexity:
     known_nll: float = 0.0
     characters: int = 0
     original_tokens: int = 0
-    own_oov_rate: float | None = None
+    usual_oov_rate: float | None = None
     unpredicted_words: int = 0
     has_pieces: bool = False
 
@@ -152,7 +152,7 @@ class Perplexity:
         if self.has_pieces:
             size += f"none out of vocabulary; vocabulary {self.vocabulary_size:,} subwords"
         else:
-            rate = self.own_oov_rate
+            rate = self.usual_oov_rate
             than = "" if rate is None else f" ({100 * rate:.2f}% in the run's own test split)"
             size += (
                 f"{100 * self.oov_rate:.2f}% out of vocabulary{than}; "

@@ -94,9 +94,7 @@ def _facts_of(contents: Contents, dtype: str) -> dict[str, str]:
     """The facts in the model card."""
     size = sum(np.size(leaf) for leaf in by_path(contents.params).values())
     splits, text = {"valid": "validation"}, contents.text
-    rates = {
-        "OOV words": {split: f"{100 * rate:.2f}%" for split, rate in text.unknown_rates.items()}
-    }
+    rates = {"OOV words": {split: f"{100 * rate:.2f}%" for split, rate in text.oov_rates.items()}}
     if contents.vocabulary.has_pieces:
         pieces = {split: f"{rate:.3f}" for split, rate in text.pieces_per_word.items()}
         rates = {"pieces per word": pieces}

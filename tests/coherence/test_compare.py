@@ -65,7 +65,7 @@ def test_the_likelier_text_always_wins():
     assert (result.mean, result.sd) == (1.0, 0.0)
     assert (result.replicates, result.permutations) == (7, 7)
     # Short documents are left out.
-    assert (result.documents, result.pairs, result.left_out) == (4, 28, 2)
+    assert (result.documents, result.pairs, result.omitted) == (4, 28, 2)
     assert seen == [1, 2, 3, 4]
     descending = [document[::-1] for document in SORTED]
     assert compare_orders(FakeScorer(ascending), descending, Fixed()).result.mean == 0.0
@@ -246,24 +246,24 @@ def of_neighbours(seed=0):
 
 
 @pytest.mark.parametrize("context_order", [None, 1])
-@pytest.mark.parametrize("keep_first", [0, 1, 2])
-def test_accuracy_with_first_sentences_kept_against_all_permutations(context_order, keep_first):
+@pytest.mark.parametrize("fix_first", [0, 1, 2])
+def test_accuracy_with_first_sentences_kept_against_all_permutations(context_order, fix_first):
     """Each of many permutations is as likely as any other: accuracy is their plain mean."""
     nll = of_neighbours()
     words = [(5, 9, 3, 7), (8, 4, 11, 6, 10), (12, 3, 3, 12), (13, 14, 15)]
-    movable = [text for text in words if len(text) - keep_first >= 2]
+    movable = [text for text in words if len(text) - fix_first >= 2]
     expected = []
     for text in movable:
-        head, tail = text[:keep_first], text[keep_first:]
+        head, tail = text[:fix_first], text[fix_first:]
         orders = [head + rest for rest in itertools.permutations(tail) if rest != tail]
         expected.append(np.mean([preference(nll, text, order) for order in orders] or [0.5]))
     scorer = FakeScorer(nll, context_order)
     documents = [sentences(*text) for text in words]
-    test = Fixed(Shuffle(fix_first=keep_first), seed=3, permutations=3000)
+    test = Fixed(Shuffle(fix_first=fix_first), seed=3, permutations=3000)
     result = compare_orders(scorer, documents, test).result
     assert result.mean == pytest.approx(np.mean(expected), abs=0.01)
-    assert (result.documents, result.left_out) == (len(movable), len(words) - len(movable))
-    assert result.keep_first == keep_first
+    assert (result.documents, result.omitted) == (len(movable), len(words) - len(movable))
+    assert result.fix_first == fix_first
 
 
 @pytest.mark.parametrize("context_order", [None, 1])

@@ -43,18 +43,18 @@ def by_loops(gains):
 USUAL = [("rnnlm", 0), ("codclm", 1), ("rlm_seqbow_lf", 0), ("ccdclm", 1)]
 
 
-@pytest.mark.parametrize(("name", "keep_first"), pairs(LANGUAGE_MODELS, (0, 1), USUAL))
-def test_every_sentence_at_every_place_is_scored_as_a_whole_document(name, keep_first):
+@pytest.mark.parametrize(("name", "fix_first"), pairs(LANGUAGE_MODELS, (0, 1), USUAL))
+def test_every_sentence_at_every_place_is_scored_as_a_whole_document(name, fix_first):
     documents = [random_document(seed, count) for seed, count in enumerate((4, 1, 3, 4))]
     documents[3][2] = documents[3][1].copy()
-    test = Insert(Shuffle(fix_first=keep_first))
+    test = Insert(Shuffle(fix_first=fix_first))
     inserted = compare_orders(scorer(name), documents, test)
     assert [outcome.index for outcome in inserted.documents] == [0, 2, 3]
     tested = [documents[i] for i in (0, 2, 3)]
     moves = scoring.log_probs(scorer(name), tested, test.orders(tested))
     accuracies, ranks, chance, chance_ranks = [], [], [], []
     for document, of_moves in zip(tested, moves, strict=True):
-        moved = range(keep_first, len(document))
+        moved = range(fix_first, len(document))
         orders = [put_back(document, s, place) for s in moved for place in moved]
         totals = log_probs(name, [document, *orders])[:, : len(document)].sum(axis=1)
         expected = (totals[1:] - totals[0]).reshape(len(moved), len(moved))
@@ -72,7 +72,7 @@ def test_every_sentence_at_every_place_is_scored_as_a_whole_document(name, keep_
     assert result.reciprocal_rank == pytest.approx(np.mean(ranks))
     assert result.chance_accuracy == pytest.approx(np.mean(chance))
     assert result.chance_reciprocal_rank == pytest.approx(np.mean(chance_ranks))
-    assert (result.documents, result.sentences, result.left_out) == (3, len(chance), 1)
+    assert (result.documents, result.sentences, result.omitted) == (3, len(chance), 1)
     if name == "rnnlm":
         assert result.accuracy == result.chance_accuracy
     else:

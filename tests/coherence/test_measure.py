@@ -19,8 +19,8 @@ def test_coherence_in_python(caplog):
     documents = [lm.encode(text) for text in TEXTS]
     expected = compare_orders(lm.scorer, documents, Fixed(permutations=4)).result
     value = results.to_json()
-    assert {key: value[key] for key in ("mean", "sd", "left_out")} == {
-        key: getattr(expected, key) for key in ("mean", "sd", "left_out")
+    assert {key: value[key] for key in ("mean", "sd", "omitted")} == {
+        key: getattr(expected, key) for key in ("mean", "sd", "omitted")
     }
     inserted = compare_orders(lm.scorer, documents, Insert()).result
     assert value["insertion"]["accuracy"] == inserted.accuracy

@@ -52,7 +52,7 @@ def test_given_settings_are_not_tuned(lm, documents):
     expected = perplexity_of(SummedScorer(scorer), [lm.encode(document) for document in documents])
     measured = adapted.perplexity(documents)
     assert measured.perplexity == pytest.approx(expected.perplexity, rel=1e-6)
-    assert measured.characters and measured.own_oov_rate is not None
+    assert measured.characters and measured.usual_oov_rate is not None
     assert adapted.summary.startswith("ccdclm + cache, ")
     # It is one more model that scores documents, and scores them alike.
     total = -math.fsum(score.log_prob for score in adapted.score(documents))

@@ -141,7 +141,7 @@ def test_accuracies_of_groups_and_of_all_pairs():
             ]
         ).reshape(-1, 2)
         is_apart = np.isnan(correct[:, 0])
-        assert (accuracy.pairs, accuracy.apart) == ((~is_apart).sum(), is_apart.sum())
+        assert (accuracy.pairs, accuracy.excluded) == ((~is_apart).sum(), is_apart.sum())
         mean, low, high = accuracy.values_3xX
         if accuracy.cells == ("c",):
             assert np.isnan(mean).all()

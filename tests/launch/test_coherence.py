@@ -55,7 +55,7 @@ def test_every_test_is_that_of_python(space, text, both, caplog):
         for size in (2, 4)
     ]
     assert run["blocks"] == list(map(dataclasses.asdict, blocks))
-    assert [block["left_out"] for block in run["blocks"]] == [
+    assert [block["omitted"] for block in run["blocks"]] == [
         sum(len(document) <= size for document in documents) for size in (2, 4)
     ]
     oov, size, blocks = done.stderr.splitlines()
@@ -114,10 +114,10 @@ def test_coherence_with_the_first_sentence_moved_alone_or_kept(space, tmp_path):
     ).result
     assert value["mean"] == bootstrap.mean
     short = sum(len(document) < 4 for document in documents)
-    assert (value["left_out"], value["documents"]) == (short, len(documents) - short)
+    assert (value["omitted"], value["documents"]) == (short, len(documents) - short)
     assert "sentences fixed at the start of each document: 2" in printed
     assert f"documents omitted (under two sentences that move): {short}" in printed
     (block,) = value["blocks"]
     assert (block["kind"], block["fixed"]["kind"]) == ("bootstrap", "fixed")
     assert block["fixed"]["block"] == block["block"] == 2
-    assert value["insertion"]["keep_first"] == 2 and "swaps" not in value
+    assert value["insertion"]["fix_first"] == 2 and "swaps" not in value

@@ -65,7 +65,7 @@ def test_pairs_in_every_form_agree_with_python(space, blimp, tmp_path):
     assert [group["pairs"] for group in saved["groups"][-4:]] == [11] * 4
     assert re.search(r"\npairs without OOV words +log P +11 +0 ", printed)
     for group, expected in zip(saved["groups"][-2:], (total, per_target), strict=True):
-        assert (group["pairs"], group["set_apart"]) == (11, 1)
+        assert (group["pairs"], group["excluded"]) == (11, 1)
         for index, label in enumerate(("ccdclm", "rnnlm")):
             values = [group["accuracy"][label][name] for name in ("mean", "low", "high")]
             np.testing.assert_allclose(values, expected.values_3xX[:, index])

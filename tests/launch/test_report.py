@@ -103,7 +103,7 @@ def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
         name for index, name in enumerate(test.document_ids) if len(test.document(index)) > 1
     )
     runs = [row["runs"][0] for row in rows]
-    numbers = (runs[2]["arrangements"]["other"], 100 * runs[1]["coherence"]["mean"])
+    numbers = (runs[2]["contexts"]["other"], 100 * runs[1]["coherence"]["mean"])
     for text in (
         *map("{:.2f}".format, numbers),
         *(first_document, f"--html={page}", "version of jaxlib"),
@@ -196,13 +196,13 @@ def test_both_coherences_where_the_first_sentence_decides(workdirs, tmp_path, mo
     run = f"--workdir={without_results(workdirs[0], tmp_path / 'run')}"
     alone = launch("coherence", run, "--permutations=0", *FAST, "--fix_first=1", "--metrics=-")
     run_record = rows[1]["runs"][0]
-    assert run_record["first_kept"]["mean"] == json.loads(alone.stdout)["mean"]
-    assert (run_record["coherence"]["keep_first"], run_record["first_kept"]["keep_first"]) == (0, 1)
+    assert run_record["first_fixed"]["mean"] == json.loads(alone.stdout)["mean"]
+    assert (run_record["coherence"]["fix_first"], run_record["first_fixed"]["fix_first"]) == (0, 1)
     # Where it is kept anyway there is one number, the same one.
     printed = report(workdirs[:2], output, "--fix_first=1")
     assert "first sentence fixed, %" not in printed and "measured in" not in printed
     kept = json.loads((output / "report.json").read_text())["rows"][1]["runs"][0]["coherence"]
-    assert kept == run_record["first_kept"]
+    assert kept == run_record["first_fixed"]
 
 
 def test_a_report_of_a_pattern_measures_nothing_by_default(workdirs, tmp_path):

@@ -33,7 +33,7 @@ def facts(model: Any = "rnnlm", seed: Any = 0, text: Any = "a", **config: Any) -
         objective="words",
         has_pieces=False,
         has_context=model not in ("rnnlm", "rlm"),
-        own_oov_rate=None,
+        usual_oov_rate=None,
         step=20,
         matmul_precision="highest",
         training_text=text,

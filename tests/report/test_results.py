@@ -17,7 +17,7 @@ def model(workdir) -> Any:
             workdir=str(workdir),
             config={"model": {"name": "neighbours"}, "data": {"directory": "corpus"}},
             num_parameters=1,
-            text=types.SimpleNamespace(unknown_rates={"test": 0.1}),
+            text=types.SimpleNamespace(oov_rates={"test": 0.1}),
             step=20,
             matmul_precision="highest",
         ),
@@ -51,7 +51,7 @@ def test_the_facts_of_training(tmp_path):
     facts = facts_of(model(tmp_path), "corpus")
     assert facts.curve == [(10, 400.0), (20, 340.0), (30, 300.0)]
     assert (facts.seconds, facts.unfinished, facts.training_text) == (150, True, None)
-    assert (facts.step, facts.own_oov_rate, facts.parameters) == (20, 0.1, 1)
+    assert (facts.step, facts.usual_oov_rate, facts.parameters) == (20, 0.1, 1)
     # Perplexities in training are of the run's own validation documents.
     assert facts.validation == 300.0
     assert facts_of(model(tmp_path), "other").validation is None

@@ -226,7 +226,7 @@ def test_both_accuracies_where_the_first_sentence_decides():
 def test_fixed_sentences_and_omitted_documents_are_counted(fixed, omitted, note):
     runs = [
         dataclasses.replace(
-            result(model), coherence=coherence(accuracy, keep_first=fixed, left_out=omitted)
+            result(model), coherence=coherence(accuracy, fix_first=fixed, omitted=omitted)
         )
         for model, accuracy in (("rnnlm", 0.5), ("adclm", 0.6))
     ]
@@ -241,7 +241,7 @@ def test_known_targets_stand_beside_all_and_many_unknown_words_are_told():
     table = brief(rows)["perplexity"]
     assert table.cells[1][table.cells[0].index("test, in-vocabulary")] == "100.50"
     assert "warning" not in table.about
-    known = dataclasses.replace(first, facts=dataclasses.replace(first.facts, own_oov_rate=0.001))
+    known = dataclasses.replace(first, facts=dataclasses.replace(first.facts, usual_oov_rate=0.001))
     about = brief(rows_of([known]))["perplexity"].about
     assert about.startswith("warning: 5.00% of the words are out of vocabulary (0.10% in the run")
 

@@ -55,7 +55,7 @@ def test_there_are_no_bits_per_character_with_oov_words():
 def test_the_oov_rate_of_the_run_is_beside_the_one_of_the_text():
     measured = Perplexity(10, nll=1.0, tokens=100, words=100, oov_words=5)
     assert "100 words, 5.00% out of vocabulary; vocabulary" in str(measured)
-    measured = dataclasses.replace(measured, own_oov_rate=0.001)
+    measured = dataclasses.replace(measured, usual_oov_rate=0.001)
     assert "5.00% out of vocabulary (0.10% in the run's own test split); v" in str(measured)
 
 
@@ -74,7 +74,7 @@ def test_sums_by_hand_as_text_and_json():
         **{"nll": 12.0, "tokens": 7, "words": 4, "oov_words": 2, "oov_rate": 0.5},
         **{"known_nll": 6.0, "known_perplexity": math.exp(6 / 5)},
         "bits_per_word": 12 / math.log(2) / 4,
-        **{"own_oov_rate": None, "bits_per_character": None, "original_perplexity": None},
+        **{"usual_oov_rate": None, "bits_per_character": None, "original_perplexity": None},
     }
     value = json.loads(json.dumps(result.to_json()))
     assert expected.items() <= value.items() and value["nll_unit"] == "nats"
