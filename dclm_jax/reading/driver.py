@@ -68,8 +68,8 @@ def read_sentences(
       tokens_SxNxB: input ids, START w1..wM, padded.
       mask_SxNxB: True at real positions, which come first in every sentence. A document of fewer
         than S sentences ends in sentences without real positions.
-      masks: dropout multipliers, in training only. The caller multiplies features and context
-        features.
+      masks: dropout multipliers, in training only. Features of bags of words are made, and
+        multiplied, by the caller.
     """
     num_sentences, length, rows = tokens_SxNxB.shape
     context = model.resize_context(context, length)
@@ -107,6 +107,10 @@ def read_sentences(
         result = SentenceFeatures(context, *results)
     else:
         result = _read_at_once(model, params, context, tokens_SxNxB, mask_SxNxB, masks)
+    if masks is not None and model.objective == "words":
+        result = result._replace(features=result.features * masks.features)
+        if (contexts := result.context_features) is not None and masks.contexts is not None:
+            result = result._replace(context_features=contexts * masks.contexts[:, 0])
     return result._replace(
         context=model.resize_context(result.context, length, sentences=num_sentences),
         contexts=jax.tree.map(_folded, row_axes(model, params), result.contexts),

@@ -1,7 +1,7 @@
 """Likelihoods: sums over training batches, and the score of each target."""
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -95,7 +95,7 @@ def batch_likelihood(
     read = read_sentences(model, params, context, tokens, mask, masks)
     if is_of_bags:
         return _likelihood_of_bags(model, params, read, targets, mask, masks)
-    return _likelihood_of_words(model, params, read, tokens, targets, mask, masks)
+    return _likelihood_of_words(model, params, read, tokens, targets, mask)
 
 
 def _likelihood_of_words(
@@ -105,14 +105,8 @@ def _likelihood_of_words(
     tokens_SxNxB: jax.Array,
     targets_SxNxB: jax.Array,
     mask_SxNxB: jax.Array,
-    masks: DropoutMasks | None,
 ) -> Likelihood:
     """The likelihood of words and END, from the features of sentences."""
-    if masks is not None:
-        read = read._replace(features=read.features * masks.features)
-        if masks.contexts is not None:
-            contexts: Any = read.context_features
-            read = read._replace(context_features=contexts * masks.contexts[:, 0])
     inputs = output_inputs(model, params, read, tokens_SxNxB)
     weights = model.predicted(targets_SxNxB, mask_SxNxB).astype(inputs.bias_V.dtype).reshape(-1)
     nll: jax.Array = summed_nll(inputs, targets_SxNxB.reshape(-1), weights, model.plan)
