@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 
+from dclm_jax.data.vocabulary import END
 from dclm_jax.nn.layers import fold
 from dclm_jax.nn.logits import OutputInputs
 from dclm_jax.nn.plan import Plan
@@ -11,9 +12,7 @@ from dclm_jax.nn.softmax import summed_nll
 
 def bag_targets(targets_SxNxB: jax.Array, mask_SxNxB: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The targets of R = S*B sentences [R, N], and whether each of them is a word and not END."""
-    # If the target is a word, the next position is real.
-    is_word_SxNxB = jnp.pad(mask_SxNxB[:, 1:], [(0, 0), (0, 1), (0, 0)]) & mask_SxNxB
-    return fold(targets_SxNxB).T, fold(is_word_SxNxB).T
+    return fold(targets_SxNxB).T, fold(mask_SxNxB & (targets_SxNxB != END)).T
 
 
 def bags_nll(

@@ -319,7 +319,8 @@ class HRNNLM(DocumentModel):
     ) -> jax.Array:
         output = params["sentence_output"]
         inputs = OutputInputs(contexts.vector_BxH, output["kernel"].array, output["bias"])
-        nll = bags_nll(inputs, targets_SxNxB, mask_SxNxB, self.plan)
+        predicted_SxNxB = self.predicted(targets_SxNxB, mask_SxNxB)
+        nll = bags_nll(inputs, targets_SxNxB, predicted_SxNxB, self.plan)
         return self.sentence_loss_weight * nll
 
     def vector(self, params: Params, context: SentenceHistory) -> jax.Array:

@@ -226,7 +226,8 @@ class HRNNLMTwoStep(_SentenceLevel, _WordLevel):
         mask_SxNxB: jax.Array,
     ) -> jax.Array:
         inputs = self.bags(params, contexts)
-        nll = bags_nll(inputs, targets_SxNxB, mask_SxNxB, self.plan, per_word=True)
+        predicted_SxNxB = self.predicted(targets_SxNxB, mask_SxNxB)
+        nll = bags_nll(inputs, targets_SxNxB, predicted_SxNxB, self.plan, per_word=True)
         return self.sentence_loss_weight * nll
 
 

@@ -20,6 +20,7 @@ from tests.models.support import (
     LANGUAGE_MODELS,
     LIN,
     VOCAB,
+    likelihood,
     model_jit,
     opened,
     pack,
@@ -287,3 +288,17 @@ def test_documents_of_lins_models_begin_with_a_history_of_tenths_and_no_words():
 def test_without_hashed_features_there_are_none():
     model = small_model("hrnnlm_two_step", hash_size=0)
     assert not {"bigrams", "sentence_bigrams"} & random_params(model).keys()
+
+
+@pytest.mark.parametrize("name", ["hrnnlm", "hrnnlm_two_step"])
+def test_a_bag_has_no_unknown_word_of_the_text_if_the_vocabulary_has_pieces(name):
+    """A bag is predicted from the sentences before; id 2 is UNKNOWN."""
+    model = small_model(name, first_word_end=4)
+    params = random_params(model)
+
+    def auxiliary(*words: int, model=model) -> float:
+        return likelihood(model, params, pack([[[4, 5], list(words)]])).auxiliary.item()
+
+    assert auxiliary(5, 2, 6) == pytest.approx(auxiliary(5, 6), rel=1e-6)
+    of_words = dataclasses.replace(model, first_word_end=3)
+    assert auxiliary(5, 2, 6, model=of_words) != pytest.approx(auxiliary(5, 6), rel=1e-3)
