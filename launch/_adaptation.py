@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dclm_jax.errors import InputError
 from dclm_jax.scoring.adaptation import SETTINGS, WINDOW, complete
 
-from ._options import Options
+from ._options import CommandOptions
 
 _PREFIXES = {"cache": "cache", "unigram": "cache", "dynamic": "dynamic"}
 """The kinds of adaptation, and the beginnings of the names of their flags."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Adapting(Options):
+class AdaptationOptions(CommandOptions):
     """Options of a command that adapts runs.
 
     Attributes:
@@ -46,7 +46,7 @@ class Adapting(Options):
             raise InputError(f"--adapt={','.join(kinds)} repeats a name; write each name once")
         for kind in kinds:
             complete(kind, self.setting(kind) if kind in _PREFIXES else {})
-        for field in dataclasses.fields(Adapting):
+        for field in dataclasses.fields(AdaptationOptions):
             users = [kind for kind in _PREFIXES if field.name in _names(kind)]
             if users and self.is_given(field.name) and not set(users) & set(kinds):
                 needed = " or ".join(f"--adapt={kind}" for kind in users)

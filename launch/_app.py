@@ -1,4 +1,4 @@
-"""The frame of every launcher: parses flags, reports bad input in one line, sets exit codes."""
+"""The frame of every command: parses flags, reports bad input in one line, sets exit codes."""
 
 import contextlib
 import errno

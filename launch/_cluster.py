@@ -1,4 +1,4 @@
-"""Options and functions with which commands join a job of several processes."""
+"""Options with which commands join a job of several processes."""
 
 import dataclasses
 import os
@@ -8,11 +8,11 @@ import sys
 from dclm_jax import processes
 from dclm_jax.errors import InputError
 
-from ._options import Options
+from ._options import CommandOptions
 
 
 @dataclasses.dataclass(frozen=True)
-class Job(Options):
+class JobOptions(CommandOptions):
     """Options of a command that may be a job of several processes.
 
     Attributes:

@@ -8,7 +8,7 @@ from dclm_jax.decoding.choices import Decoding
 from dclm_jax.errors import InputError
 from dclm_jax.log import logger
 
-from ._options import Options, part
+from ._options import CommandOptions, part
 
 NAMES = {"beam_width": "beam"}
 """Names of flags that are not the names of the fields of `Decoding`."""
@@ -20,7 +20,7 @@ OF_METHODS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Generating(Options):
+class GenerationOptions(CommandOptions):
     """Options of a command that generates text.
 
     Attributes:

@@ -23,7 +23,7 @@ from dclm_jax.log import logger
 from dclm_jax.nn.precision import SCORING_PRECISION, MatmulPrecision
 from dclm_jax.runs import ModelT
 
-from ._options import Options, part
+from ._options import CommandOptions, part
 
 Item = TypeVar("Item")
 UNSET = "as in training"
@@ -31,12 +31,12 @@ UNSET = "as in training"
 
 
 @dataclasses.dataclass(frozen=True)
-class Run(Options):
+class RunOptions(CommandOptions):
     """Options of a command that uses a trained model.
 
     Attributes:
-      workdir: trained run or saved model: its directory or gs:// address, or english, the
-        pretrained model.
+      workdir: trained run or saved model: its directory or gs:// address, or a pretrained model:
+        english, or english_sentences, which reads no context.
       matmul_precision: precision of matrix products. Only highest gives the same scores on any
         device, up to the rounding of sums; default is the fastest on the device. On CPUs all are
         equal.
@@ -45,6 +45,7 @@ class Run(Options):
     workdir: str | None = None
     matmul_precision: MatmulPrecision = SCORING_PRECISION
 
+    # A flag of `BatchOptions`.
     batch_size = DEFAULT_BATCH_SIZE
 
     def restore(self, kind: type[ModelT]) -> ModelT:
@@ -66,7 +67,7 @@ class Run(Options):
 
 
 @dataclasses.dataclass(frozen=True)
-class Runs(Run):
+class RunsOptions(RunOptions):
     """Options of a command that uses one or several trained models.
 
     Attributes:
@@ -89,7 +90,7 @@ class Runs(Run):
 
 
 @dataclasses.dataclass(frozen=True)
-class Batches(Options):
+class BatchOptions(CommandOptions):
     """Options of a command that scores several documents at once.
 
     Attributes:
@@ -101,7 +102,7 @@ class Batches(Options):
 
 
 @dataclasses.dataclass(frozen=True)
-class Text(Options):
+class ReadingOptions(CommandOptions):
     """Options of a command that reads text like the training text of a model.
 
     Attributes:
@@ -120,7 +121,7 @@ class Text(Options):
 
 
 @dataclasses.dataclass(frozen=True)
-class Data(Text):
+class DataOptions(ReadingOptions):
     """Options of a command that takes a prepared corpus or text.
 
     Attributes:
@@ -172,7 +173,7 @@ class Data(Text):
         """The documents of the text, or of the split with <UNKNOWN> for OOV words; see
         `readers.read_documents` for the other arguments."""
         if self.input is not None:
-            return counted(self.reader([lm], joined_by), self.input, keep_empty)
+            return with_size_note(self.reader([lm], joined_by), self.input, keep_empty)
         directory = runs.corpus_of([lm], self.data)
         dataset = datasets.open_split(lm.vocabulary, directory, self.split)
         return (
@@ -181,7 +182,7 @@ class Data(Text):
         )
 
 
-def counted(reader: TextReader, path: str, keep_empty: bool = False) -> Iterator[Document]:
+def with_size_note(reader: TextReader, path: str, keep_empty: bool = False) -> Iterator[Document]:
     """The documents of a text; at the end a note counts documents and sentences, unless the reader
     has counted them."""
     yield from reader.documents(path, keep_empty=keep_empty)

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import itertools
 import pathlib
 import re
@@ -28,11 +29,11 @@ _FILES = {
 }
 """Flags that name files to read or to write, and the extensions of their one format."""
 _DEFINE = {bool: flags.DEFINE_bool, float: flags.DEFINE_float, str: flags.DEFINE_string}
-Kind = TypeVar("Kind", bound="Options")
+Kind = TypeVar("Kind", bound="CommandOptions")
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class CommandOptions:
     """Options of a command. The docstring of the class that has a field has the help of its flag.
     A subclass refuses wrong combinations when it is made."""
 
@@ -144,14 +145,20 @@ class Flag(NamedTuple):
     help: str
 
 
-def _flags_of(kind: type, in_part: str = "", spec: _Part | None = None) -> dict[str, Flag]:
+@functools.cache
+def _flags_of(kind: type) -> dict[str, Flag]:
+    """The flags of options by name."""
+    return _listed(kind)
+
+
+def _listed(kind: type, in_part: str = "", spec: _Part | None = None) -> dict[str, Flag]:
     """The flags of options, or of a part of them, by name."""
     meanings, hints = field_meanings(kind), typing.get_type_hints(kind, include_extras=True)
     names = {name: spec.names.get(name, name) if spec else name for name in hints}
     flags_by_name = {}
     for field in dataclasses.fields(kind):
         if inner := field.metadata.get("part"):
-            flags_by_name |= _flags_of(type(inner.defaults), field.name, inner)
+            flags_by_name |= _listed(type(inner.defaults), field.name, inner)
         elif not spec or field.name not in spec.omitted:
             default = getattr(spec.defaults, field.name) if spec else field.default
             # Python -OO removes docstrings.
@@ -168,7 +175,7 @@ def _flags_of(kind: type, in_part: str = "", spec: _Part | None = None) -> dict[
     return flags_by_name
 
 
-def define(kind: type[Options], command: str) -> None:
+def define(kind: type[CommandOptions], command: str) -> None:
     """Defines the flags of options; --help of the command, the first word of the command line,
     lists them. A field may define its flag by the function "define" of its metadata."""
     defining = {field.name: field.metadata.get("define") for field in dataclasses.fields(kind)}
@@ -212,7 +219,7 @@ def parsed(kind: type[Kind]) -> Kind:
 
 
 @dataclasses.dataclass(frozen=True)
-class Metrics(Options):
+class MetricsOptions(CommandOptions):
     """The option of a command that writes its results as JSON.
 
     Attributes:

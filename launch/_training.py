@@ -18,7 +18,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.training.config import default_config, flat, meanings
 from dclm_jax.training.workdir import CONFIG_FILE, read_config
 
-from ._options import Flag, Options
+from ._options import CommandOptions, Flag
 
 
 def _define(flag: Flag) -> None:
@@ -27,7 +27,7 @@ def _define(flag: Flag) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Configured(Options):
+class ConfigOptions(CommandOptions):
     """Options of a command that takes the configuration of a run.
 
     Attributes:

@@ -45,13 +45,13 @@ from dclm_jax.log import logger
 from dclm_jax.runs import run_json
 
 from . import _app
-from ._cluster import Job
-from ._evaluation import Batches, Data, ProgressBar, Runs, notify_of_saved
-from ._options import Metrics, part
+from ._cluster import JobOptions
+from ._evaluation import BatchOptions, DataOptions, ProgressBar, RunsOptions, notify_of_saved
+from ._options import MetricsOptions, part
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(Job, Metrics, Batches, Data, Runs):
+class Options(JobOptions, MetricsOptions, BatchOptions, DataOptions, RunsOptions):
     """Options of `coherence`."""
 
     tests: CoherenceOptions = part(CoherenceOptions())

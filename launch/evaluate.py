@@ -66,17 +66,19 @@ from dclm_jax.report.perplexities import context_figure, measure_perplexities
 from dclm_jax.scoring import interpolation
 
 from . import _app
-from ._adaptation import Adapting
-from ._cluster import Job
-from ._evaluation import Batches, Data, ProgressBar, Runs, notify_of_saved
-from ._options import Metrics
+from ._adaptation import AdaptationOptions
+from ._cluster import JobOptions
+from ._evaluation import BatchOptions, DataOptions, ProgressBar, RunsOptions, notify_of_saved
+from ._options import MetricsOptions
 
 _TUNED_ON = "valid"
 """The split that tunes settings of --adapt, and the weight of --interpolate."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(Job, Metrics, Adapting, Batches, Data, Runs):
+class Options(
+    JobOptions, MetricsOptions, BatchOptions, DataOptions, AdaptationOptions, RunsOptions
+):
     """Options of `evaluate`.
 
     Attributes:

@@ -34,12 +34,12 @@ from dclm_jax.neural_model import DEFAULT_MAX_SENTENCE_WORDS, DEFAULT_NUM_SENTEN
 from dclm_jax.scoring.score_types import GeneratedText, SentenceScore
 
 from . import _app
-from ._decoding import OF_METHODS, Generating
-from ._evaluation import ProgressBar, Run, Text, counted
+from ._decoding import OF_METHODS, GenerationOptions
+from ._evaluation import ProgressBar, ReadingOptions, RunOptions, with_size_note
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(Generating, Text, Run):
+class Options(GenerationOptions, ReadingOptions, RunOptions):
     """Options of `generate`.
 
     Attributes:
@@ -73,7 +73,7 @@ def generate(options: Options) -> None:
     if not path or (os.path.isfile(path) and not os.path.getsize(path)):
         documents = iter([readers.Document("new", [])])
     else:
-        documents = counted(options.reader([lm]), path)
+        documents = with_size_note(options.reader([lm]), path)
     generated = lm.generate(
         documents,
         options.num_sentences,

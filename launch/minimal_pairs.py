@@ -48,12 +48,12 @@ from dclm_jax.language_model import LanguageModel
 from dclm_jax.runs import run_json
 
 from . import _app
-from ._evaluation import UNSET, Batches, ProgressBar, Runs, Text
-from ._options import Metrics, part
+from ._evaluation import UNSET, BatchOptions, ProgressBar, ReadingOptions, RunsOptions
+from ._options import MetricsOptions, part
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(Metrics, Batches, Text, Runs):
+class Options(MetricsOptions, BatchOptions, ReadingOptions, RunsOptions):
     """Options of `minimal_pairs`.
 
     Attributes:

@@ -23,7 +23,7 @@ from . import _app, _options
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(_options.Options):
+class Options(_options.CommandOptions):
     """Options of `ngram`.
 
     Attributes:

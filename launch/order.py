@@ -33,12 +33,12 @@ from dclm_jax.runs import run_json
 from dclm_jax.tables import aligned
 
 from . import _app
-from ._evaluation import Data, ProgressBar, Run
-from ._options import Metrics
+from ._evaluation import DataOptions, ProgressBar, RunOptions
+from ._options import MetricsOptions
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(Metrics, Data, Run):
+class Options(MetricsOptions, DataOptions, RunOptions):
     """Options of `order`.
 
     Attributes:

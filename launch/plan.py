@@ -38,7 +38,7 @@ from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import TrainState, parallel_step
 
 from . import _app, _training
-from ._options import Metrics
+from ._options import MetricsOptions
 
 MEMORY = {"v5e": 16 * 2**30, "h100": 84_942_979_072}
 """Bytes of memory per device."""
@@ -49,7 +49,7 @@ _H100 = pathlib.Path(__file__).with_name("h100.textproto")
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(Metrics, _training.Configured):
+class Options(MetricsOptions, _training.ConfigOptions):
     """Options of `plan`.
 
     Attributes:
@@ -64,6 +64,21 @@ class Options(Metrics, _training.Configured):
     devices: Size = 1
     shape: str | None = None
     vocab_size: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.shape is None:
+            if self.vocab_size is not None:
+                raise InputError("--vocab_size has no effect without --shape; give both or neither")
+            return
+        if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*){2}", self.shape):
+            raise InputError(
+                f"--shape={self.shape}; expected SEGMENTS,SENTENCES,TOKENS, all above 0"
+            )
+        if self.vocab_size is None or self.vocab_size < 1:
+            raise InputError(
+                "--vocab_size is missing; add the size of the vocabulary, with --shape"
+            )
 
 
 class Workload(NamedTuple):
@@ -139,21 +154,13 @@ def costs(workload: Workload, devices: Sequence[Any], memory: int) -> dict[str, 
 
 def _workload(options: Options) -> Workload:
     config = options.settings
-    if options.shape is None:
-        if options.vocab_size is not None:
-            raise InputError("--vocab_size has no effect without --shape; give both or neither")
+    if options.shape is None or options.vocab_size is None:
         job = open_job(config)
         shapes = list(map(job.batches.shape, range(job.batches.steps_per_epoch)))
         largest = max(shapes, key=lambda shape: shape.on_each(options.devices).positions_at_once)
         share = job.batches(shapes.index(largest)).mask_BxSxN.mean().item()
         loss_per = job.config.training.loss_per
         return Workload(job.model, job.optimizer, job.state, loss_per, largest, share)
-    if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*){2}", options.shape):
-        raise InputError(
-            f"--shape={options.shape}; expected SEGMENTS,SENTENCES,TOKENS, all above 0"
-        )
-    if options.vocab_size is None or options.vocab_size < 1:
-        raise InputError("--vocab_size is missing; add the size of the vocabulary, with --shape")
     settings = validated(config)
     segments, sentences, tokens = map(int, options.shape.split(","))
     model = models.create(vocab_size=options.vocab_size, **settings.model)

@@ -44,7 +44,7 @@ _SPLITS = ("train", "valid", "test")
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(_options.Options):
+class Options(_options.CommandOptions):
     """Options of `prepare`.
 
     Attributes:
@@ -76,16 +76,15 @@ class Options(_options.Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        own = [*_SPLITS, "input", "corpus", "output", "overwrite"]
-        self.refuse_together(
-            "show", *sorted([*own, *self.flags_of("text"), *self.flags_of("preparation")])
-        )
+        making = [*_SPLITS, "input", "corpus", "output", "overwrite"]
+        options = [*self.flags_of("text"), *self.flags_of("preparation")]
+        self.refuse_together("show", *sorted([*making, *options]))
         self.refuse_together("corpus", *_SPLITS)
 
     @property
     def source(self) -> TextSource:
         """The source of `prepare`."""
-        if self.corpus:
+        if self.corpus is not None:
             return self.input
         paths = {name: getattr(self, name) for name in (*_SPLITS, "input")}
         return {name: path for name, path in paths.items() if path is not None}

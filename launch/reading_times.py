@@ -59,12 +59,12 @@ from dclm_jax.runs import run_json
 from dclm_jax.tables import aligned, separated
 
 from . import _app
-from ._evaluation import Batches, Runs, Text
-from ._options import Metrics
+from ._evaluation import BatchOptions, ReadingOptions, RunsOptions
+from ._options import MetricsOptions
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(Metrics, Batches, Text, Runs):
+class Options(MetricsOptions, BatchOptions, ReadingOptions, RunsOptions):
     """Options of `reading_times`.
 
     Attributes:

@@ -44,13 +44,13 @@ from dclm_jax.neural_language_model import DEFAULT_MAX_LENGTH_RATIO, Autoencoder
 from dclm_jax.rescoring import metrics
 
 from . import _app
-from ._decoding import NAMES, Generating
-from ._evaluation import Data, ProgressBar, Run
-from ._options import Metrics, part
+from ._decoding import NAMES, GenerationOptions
+from ._evaluation import DataOptions, ProgressBar, RunOptions
+from ._options import MetricsOptions, part
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(Metrics, Generating, Data, Run):
+class Options(MetricsOptions, GenerationOptions, DataOptions, RunOptions):
     """Options of `reconstruct`.
 
     Attributes:
@@ -66,16 +66,20 @@ class Options(Metrics, Generating, Data, Run):
     outputs: str | None = None
 
     def __post_init__(self) -> None:
+        if self.workdir is None:
+            self._check_measuring()
         super().__post_init__()
         self.require_ending("output", ".jsonl")
         self.refuse_together("workdir", "outputs")
-        if self.workdir is not None:
-            return
+
+    def _check_measuring(self) -> None:
+        """Refuses options without effect on the measures of a text."""
         if not self.outputs:
             raise InputError(
                 "--workdir and --outputs are missing; add --workdir=RUN to reconstruct documents, "
                 "or --outputs=FILE to measure a text"
             )
+        self.required("input", "FILE, the sources of --outputs")
         self.refuse_without(
             "workdir", "data", "split", "output", "max_length_ratio", "method", "allow_unknown"
         )

@@ -42,17 +42,17 @@ from collections.abc import Iterator
 from dclm_jax.data.documents import OnDocument
 from dclm_jax.evaluation.results import Results
 from dclm_jax.language_model import LanguageModel
-from dclm_jax.report import results
 from dclm_jax.report.report import make
+from dclm_jax.report.results import ReportOptions
 
 from . import _app
-from ._adaptation import Adapting
-from ._evaluation import Batches, ProgressBar, Runs
+from ._adaptation import AdaptationOptions
+from ._evaluation import BatchOptions, ProgressBar, RunsOptions
 from ._options import part
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(Adapting, Batches, Runs):
+class Options(AdaptationOptions, BatchOptions, RunsOptions):
     """Options of `report`.
 
     Attributes:
@@ -60,7 +60,7 @@ class Options(Adapting, Batches, Runs):
       html: HTML file for the report, which needs no network.
     """
 
-    measures: results.Options = part(results.Options(), omitted=["adaptations"])
+    measures: ReportOptions = part(ReportOptions(), omitted=["adaptations"])
     output: str | None = None
     html: str | None = None
 

@@ -45,12 +45,12 @@ from dclm_jax.rescoring.search import Rescorer
 from dclm_jax.runs import run_json
 
 from . import _app
-from ._evaluation import ProgressBar, Runs
-from ._options import Metrics
+from ._evaluation import ProgressBar, RunsOptions
+from ._options import MetricsOptions
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(Metrics, Runs):
+class Options(MetricsOptions, RunsOptions):
     """Options of `rescore`.
 
     Attributes:

@@ -87,15 +87,15 @@ from dclm_jax.scoring.other_contexts import OtherContexts
 from dclm_jax.scoring.score_types import DocumentScore
 
 from . import _app
-from ._cluster import Job
-from ._evaluation import Batches, Data, ProgressBar, Run
+from ._cluster import JobOptions
+from ._evaluation import BatchOptions, DataOptions, ProgressBar, RunOptions
 
 Format = Literal["jsonl", "tsv", "html"]
 _FORMATS = get_args(Format)
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(Job, Batches, Data, Run):
+class Options(JobOptions, BatchOptions, DataOptions, RunOptions):
     """Options of `score`.
 
     Attributes:
@@ -131,11 +131,12 @@ class Options(Job, Batches, Data, Run):
         super().__post_init__()
         self.refuse_without("input", "join_rows", "by")
         self.refuse_without("other_contexts", "contexts_from", "item", "seed")
-        if self.by and self.format != "tsv":
+        file_format = self.file_format
+        if self.by and file_format != "tsv":
             raise InputError(
-                f"--by has no effect on {self.format}; add --output_format=tsv, or remove --by"
+                f"--by has no effect on {file_format}; add --output_format=tsv, or remove --by"
             )
-        if self.unit != "nats" and self.format == "html":
+        if self.unit != "nats" and file_format == "html":
             raise InputError(
                 "--unit has no effect on html; add --output_format=tsv, or remove --unit"
             )
@@ -145,7 +146,7 @@ class Options(Job, Batches, Data, Run):
         return self.contexts_from in SPLITS
 
     @property
-    def format(self) -> str:
+    def file_format(self) -> str:
         """The format of --output: JSON lines for other extensions."""
         if self.output_format:
             return self.output_format
@@ -197,9 +198,9 @@ def score(options: Options) -> None:
             scores = score_files.in_bits(scores)
         if options.by:
             file.writelines(score_files.group_lines(scores, layout, options.by))
-        elif options.format == "tsv":
+        elif options.file_format == "tsv":
             file.writelines(score_files.tsv_lines(scores, layout))
-        elif options.format == "jsonl":
+        elif options.file_format == "jsonl":
             file.writelines(score_files.json_lines(scores, layout))
         else:
             title = f"{lm.facts.name}: {options.input or options.split}"

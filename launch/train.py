@@ -36,11 +36,11 @@ from dclm_jax.errors import TrainingInterrupted
 from dclm_jax.training import loop
 
 from . import _app, _training
-from ._cluster import Job
+from ._cluster import JobOptions
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(Job, _training.Configured):
+class Options(JobOptions, _training.ConfigOptions):
     """Options of `train`.
 
     Attributes:

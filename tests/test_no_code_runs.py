@@ -67,7 +67,7 @@ def test_configuration_files_are_programs_of_the_training_command_alone():
     assert [path for path, text in SOURCES.items() if "config_flags" in text] == [
         "launch/_training.py"
     ]
-    users = sorted(path for path, text in SOURCES.items() if "_training.Configured" in text)
+    users = sorted(path for path, text in SOURCES.items() if "_training.ConfigOptions" in text)
     assert users == ["launch/plan.py", "launch/train.py"]
 
 

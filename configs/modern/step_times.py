@@ -74,8 +74,8 @@ def main(row: str, variants: str, *options: str) -> None:
         recurrence.scan = _plain_scan  # pyright: ignore[reportAttributeAccessIssue]
     with tempfile.TemporaryDirectory() as folder:
         batches = workloads.training_batches(segments, 2)
-        documents = [workloads.documents_of(batch) for batch in batches]
-        targets = sum(map(workloads.count_targets, documents)) / len(batches)
+        documents = [workloads.unpacked(batch) for batch in batches]
+        targets = sum(map(workloads.num_targets, documents)) / len(batches)
         contender = ours.Training(model, batches)
         for _ in range(4):
             contender.turn()

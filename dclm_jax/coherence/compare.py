@@ -19,7 +19,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from dclm_jax.data.documents import OnDocument
 from dclm_jax.data.vocabulary import word_ends
 from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.evaluation.permutations import Moves, Shuffle, first_moved
-from dclm_jax.evaluation.results import Evaluation
+from dclm_jax.evaluation.results import Evaluation, ResultT
 from dclm_jax.language_model import LanguageModel, require_no_source
 from dclm_jax.reading.blocks import Sentences
 from dclm_jax.scoring.scorer import Scorer
@@ -40,7 +40,6 @@ FIRST_POSITIONS = 5
 
 # First words of the seeds of independent random streams.
 _ORDERS, _TEST_SETS, _FIRST = 0, 1, 2
-ResultT = TypeVar("ResultT")
 
 
 @dataclasses.dataclass(frozen=True)

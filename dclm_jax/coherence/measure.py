@@ -84,7 +84,7 @@ class CoherenceOptions:
 
 @dataclasses.dataclass(frozen=True)
 class CoherenceResults:
-    """Results of coherence tests of one model.
+    """ResultsByLabel of coherence tests of one model.
 
     Attributes:
       tests: results by the name of a test: one result, or the results of the bootstrap and of the
@@ -191,13 +191,13 @@ def measure_coherence(
     return CoherenceResults(options, results, first_sentence, too_short)
 
 
-Results = dict[str, CoherenceResults]
-"""Results of several models by their labels, on the same documents with the same options."""
+ResultsByLabel = dict[str, CoherenceResults]
+"""ResultsByLabel of several models by their labels, on the same documents with the same options."""
 Pairs = dict[str, list[Difference]]
 """For each test the differences in accuracy between any two models."""
 
 
-def run_differences(results: Results) -> Pairs:
+def run_differences(results: ResultsByLabel) -> Pairs:
     """For each test the differences in accuracy between any two models; empty for one model."""
     first, *others = results.values()
     pairs = {}
@@ -211,7 +211,7 @@ def run_differences(results: Results) -> Pairs:
     return pairs
 
 
-def accuracy_table(results: Results) -> list[str]:
+def accuracy_table(results: ResultsByLabel) -> list[str]:
     """The lines of a table of accuracies, with one row per test."""
     first = next(iter(results.values()))
     rows = [["test", "documents", "omitted", *(results if len(results) > 1 else ["accuracy"])]]
@@ -232,7 +232,7 @@ def accuracy_table(results: Results) -> list[str]:
     return aligned(rows)
 
 
-def run_difference_table(results: Results, pairs: Pairs) -> list[str]:
+def run_difference_table(results: ResultsByLabel, pairs: Pairs) -> list[str]:
     """The lines of a table of `run_differences`; empty for one model."""
     if not pairs:
         return []
@@ -248,7 +248,9 @@ def run_difference_table(results: Results, pairs: Pairs) -> list[str]:
     ]
 
 
-def joined(results: Results, values: Sequence[dict[str, Any]], pairs: Pairs) -> dict[str, Any]:
+def joined(
+    results: ResultsByLabel, values: Sequence[dict[str, Any]], pairs: Pairs
+) -> dict[str, Any]:
     """The JSON object of several models, from the object of each model in `values`."""
     if len(values) == 1:
         return values[0]

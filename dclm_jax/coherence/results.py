@@ -3,11 +3,12 @@
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Literal, Self, TypeVar
+from typing import Any, Generic, Literal, Self
 
 import numpy as np
 
 from dclm_jax.evaluation.permutations import Shuffle
+from dclm_jax.evaluation.results import ResultT
 
 FIRST_DECIDES = 0.75
 """Minimum accuracy of `compare.FirstSentence` at which `Coherence.warning` warns."""
@@ -112,9 +113,6 @@ class Insertion:
     words: int
     fix_first: int
     omitted: int
-
-
-ResultT = TypeVar("ResultT")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -108,7 +108,7 @@ class Targets(Evaluation[TargetSums]):
     tags: bool = False
 
     name: ClassVar[str] = "perplexity"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def measure(self, lm: LanguageModel, dataset: Dataset, on_document: OnDocument) -> TargetSums:
         total = empty_sums([lm.scorer])

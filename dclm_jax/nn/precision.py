@@ -2,12 +2,11 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import jax
 
 MatmulPrecision = Literal["default", "high", "highest"]
-MATMUL_PRECISIONS = get_args(MatmulPrecision)
 """Values of `jax.default_matmul_precision`: "default" is the fastest on the device (one pass of
 bfloat16 on TPUs, TF32 on H100), "highest" is float32. CPUs always compute with float32."""
 SCORING_PRECISION = "highest"

@@ -16,7 +16,7 @@ from dclm_jax.language_model import LanguageModel
 from dclm_jax.log import logger
 from dclm_jax.report import figures, page, tables
 from dclm_jax.report.figures import Figure
-from dclm_jax.report.results import Collector, Options, RunResults, facts_of
+from dclm_jax.report.results import Collector, ReportOptions, RunResults, facts_of
 from dclm_jax.report.rows import Row, baselines_of, rows_of, to_json, without
 from dclm_jax.report.verdict import verdicts
 from dclm_jax.runs import directory_of, matmul_precision
@@ -90,7 +90,7 @@ class Report:
 
 def make(
     models: Sequence[LanguageModel],
-    options: Options,
+    options: ReportOptions,
     results: Results,
     output: storage.PathLike | None = None,
     html: storage.PathLike | None = None,

@@ -6,7 +6,7 @@ import functools
 import math
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from dclm_jax import files, storage
 from dclm_jax.coherence.compare import Bootstrap, FirstSentence
@@ -17,7 +17,7 @@ from dclm_jax.evaluation import adaptation
 from dclm_jax.evaluation.adaptation import Tuning
 from dclm_jax.evaluation.context_ablation import ContextAblation, ContextPerplexities
 from dclm_jax.evaluation.permutations import Shuffle
-from dclm_jax.evaluation.results import Evaluation, Results, label_of
+from dclm_jax.evaluation.results import Evaluation, Results, ResultT, label_of
 from dclm_jax.evaluation.target_sums import GROUPINGS, Grouping, Targets, TargetSums
 from dclm_jax.language_model import LanguageModel, require_no_source
 from dclm_jax.log import logger
@@ -25,11 +25,9 @@ from dclm_jax.scoring.adaptation import Setting
 from dclm_jax.training.config import flat
 from dclm_jax.training.workdir import CORPUS_FILE, METRICS_FILE, RESULT_FILE, metrics_lines
 
-ResultT = TypeVar("ResultT")
-
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class ReportOptions:
     """Options of a report.
 
     Attributes:
@@ -262,7 +260,7 @@ class Collector:
 
     valid: Dataset
     test: Dataset
-    options: Options
+    options: ReportOptions
     results: Results
     missing: list[str] = dataclasses.field(default_factory=list)
     forecast: Forecast = dataclasses.field(default_factory=Forecast)

@@ -7,7 +7,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +15,10 @@ from dclm_jax import storage
 from dclm_jax.coherence.results import Coherence
 from dclm_jax.errors import InputError, printable
 from dclm_jax.evaluation import significance
+from dclm_jax.evaluation.results import ResultT
 from dclm_jax.evaluation.significance import Sums, ZTest, z_test
 from dclm_jax.evaluation.target_sums import Grouping, TargetSums
 from dclm_jax.report.results import ModelResults, RunFacts, RunResults
-
-ResultT = TypeVar("ResultT")
 
 BASELINES = ("rnnlm", "drnnlm", "hrnnlm")
 """Models with which other models are compared."""
@@ -257,6 +256,11 @@ class Comparison:
         return None if mean is None or other is None else mean / other
 
     @property
+    def is_measured(self) -> bool:
+        """Whether test perplexities or coherence accuracies are compared."""
+        return self.ratio() is not None or self.coherence is not None
+
+    @property
     def interval(self) -> list[float] | None:
         """The ends of the 95% interval of the ratio of test perplexities over documents; None
         without results or for fewer than two documents."""
@@ -271,8 +275,8 @@ class Comparison:
         if tests is None or others is None:
             return None
         means, baseline = (
-            np.array([*compared.group_perplexities(grouping).values()], float)
-            for compared in (self.row, self.baseline)
+            np.array([*row.group_perplexities(grouping).values()], float)
+            for row in (self.row, self.baseline)
         )
         resampled, of_baseline = (
             np.mean([grouping.sums(test).resampled() for test in of_runs], axis=0)
@@ -369,7 +373,7 @@ def to_json(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Any]
                 "compared": {
                     name: comparison.to_json()
                     for name in baselines
-                    if (comparison := compared(row, all_rows, name)) and comparison.ratio()
+                    if (comparison := compared(row, all_rows, name)) and comparison.is_measured
                 },
                 "runs": [run.to_json() for run in row.runs],
             }

@@ -31,7 +31,7 @@ _ADAPTATIONS = {
     "dynamic": "dynamic evaluation",
 }
 """Labels of the kinds of test-time adaptation."""
-Compared = Mapping[str, Sequence[Comparison | None]]
+Comparisons = Mapping[str, Sequence[Comparison | None]]
 """The comparisons of all rows with a baseline, by the name of the baseline."""
 
 
@@ -55,7 +55,7 @@ def _labels(all_rows: Sequence[Row]) -> Column:
     return Column("model", [[row.label] for row in all_rows])
 
 
-def _perplexity(all_rows: Sequence[Row], by_baseline: Compared) -> Table:
+def _perplexity(all_rows: Sequence[Row], by_baseline: Comparisons) -> Table:
     """Validation and test perplexities, compared with the first baseline."""
     configs, baseline = [row.config for row in all_rows], next(iter(by_baseline))
     different, columns = differing(configs), [_labels(all_rows)]
@@ -178,7 +178,7 @@ def _in_training(row: Row) -> list[float | None] | None:
     return None if best is None else [None, None, best]
 
 
-def _coherence(all_rows: Sequence[Row], by_baseline: Compared) -> Table:
+def _coherence(all_rows: Sequence[Row], by_baseline: Comparisons) -> Table:
     """Coherence accuracy, which at least one row has, compared with all baselines."""
     first = next(filter(None, (row.results(coherence_of) for row in all_rows)))[0]
     results = next(filter(None, (row.results(lambda run: run.coherence) for row in all_rows)))
@@ -251,7 +251,7 @@ def _coherence(all_rows: Sequence[Row], by_baseline: Compared) -> Table:
     return Table.of("Coherence accuracy (Ji et al. 2015, Table 3)", about, columns)
 
 
-def _adaptation(all_rows: Sequence[Row], by_baseline: Compared) -> Table:
+def _adaptation(all_rows: Sequence[Row], by_baseline: Comparisons) -> Table:
     """Perplexities and coherence accuracy with test-time adaptation, compared with the baseline
     with the same adaptation."""
     kinds = dict.fromkeys(kind for row in all_rows for kind in row.adapted)

@@ -22,9 +22,9 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
 
 def _verdict(row: Row, rows: Sequence[Row]) -> str:
     claims, changes, first_sentences = [], [], []
-    compared_rows = (_with_baseline(row, rows, name) for name in _baselines(rows))
-    if (found := next(filter(None, compared_rows), None)) is not None:
-        comparison, ratio, ends = found
+    measured = (_with_baseline(row, rows, name) for name in _baselines(rows))
+    if (compared_rows := next(filter(None, measured), None)) is not None:
+        comparison, ratio, ends = compared_rows
         # All claims are about the runs that are compared.
         row, baseline = comparison.row, comparison.baseline
         low, high = sorted(round((-1 if ratio < 1 else 1) * end, 1) + 0.0 for end in ends)

@@ -81,24 +81,10 @@ def train(
     job = processes.agree(lambda: open_job(config))
     options = job.config.training
     evaluate_every = options.evaluate_every or job.batches.steps_per_epoch
-    init_key, dropout_key = jax.random.split(jax.random.key(options.seed))
-    step = parallel_step(job.model, job.optimizer, options.loss_per)
     ending, stop = "finished", False
     with RunWriter(workdir) as writer:
-        # Before the workdir is changed: if memory is too small or another run cannot be read,
-        # nothing is left behind.
-        programs = _largest_program(job, step, writer.trained_steps)
-        resumes = writer.trained_steps > 0
-        start = processes.agree(lambda: _start(job, init_key, resumes=resumes))
-        state, progress = writer.begin(
-            _saved(job.config),
-            job.valid,
-            job.total_steps,
-            first_state(start.params, job.optimizer, job.state.frozen),
-            start.base,
-        )
-        _announce(job, writer.workdir, state, start)
-        run = _Run(job, writer, step, programs, dropout_key, state, progress)
+        run = _begin(job, writer)
+        progress = run.progress
         with interruption() as interrupted:
             for batch in _prefetch(job, run.step):
                 if 0 < options.patience <= progress.evaluations_without_gain:
@@ -132,6 +118,24 @@ def _saved(config: RunConfig) -> dict[str, Any]:
             is_name = run_path(path) != path
             settings[section][key] = path if is_name else storage.absolute(path)
     return settings
+
+
+def _begin(job: Job, writer: RunWriter) -> "_Run":
+    """Begins or resumes the run of a workdir."""
+    options = job.config.training
+    init_key, dropout_key = jax.random.split(jax.random.key(options.seed))
+    step = parallel_step(job.model, job.optimizer, options.loss_per)
+    # Before the workdir is changed: if memory is too small or another run cannot be read, nothing
+    # is left behind.
+    programs = _largest_program(job, step, writer.trained_steps)
+    resumes = writer.trained_steps > 0
+    start = processes.agree(lambda: _start(job, init_key, resumes=resumes))
+    first = first_state(start.params, job.optimizer, job.state.frozen)
+    state, progress = writer.begin(
+        _saved(job.config), job.valid, job.total_steps, first, start.base
+    )
+    _announce(job, writer.workdir, state, start)
+    return _Run(job, writer, step, programs, dropout_key, state, progress)
 
 
 def _largest_program(job: Job, step: Step, first: int) -> dict[Any, Step]:
@@ -188,7 +192,7 @@ class _Run:
         state: TrainState,
         progress: RunProgress,
     ):
-        """Begins or goes on from a state; `programs` has compiled steps by the shapes of their
+        """Continues from a state; `programs` has compiled steps by the shapes of their
         batches."""
         self._job, self._writer, self.progress = job, writer, progress
         self._parallel_step, self._programs = parallel_step, programs

@@ -27,7 +27,7 @@ from dclm_jax.errors import InputError, did_you_mean
 from dclm_jax.files import Count, Size
 
 from .. import _app
-from .._options import Metrics
+from .._options import MetricsOptions
 from . import contest
 from .contest import Work
 from .timing import PeerError
@@ -66,7 +66,7 @@ SUITES = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(Metrics):
+class Options(MetricsOptions):
     """Options of `benchmark`.
 
     Attributes:
@@ -113,7 +113,7 @@ def _measured(options: Options, stream: TextIO) -> dict[str, Any]:
     rows = []
     for name in SUITES[options.suite] if options.rows is None else options.rows:
         work = ROWS[name]
-        result = contest.run(work, options.rounds, options.seed)
+        result = contest.compete(work, options.rounds, options.seed)
         print(f"{name}: {work}", *result.lines(), sep="\n    ", file=stream, flush=True)
         rows.append({"name": name, "work": str(work), **result.to_json()})
     return {"machine": machine, "rounds": options.rounds, "seed": options.seed, "rows": rows}

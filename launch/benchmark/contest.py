@@ -15,7 +15,7 @@ from dclm_jax.models.base import DocumentModel
 
 from . import ours, workloads
 from .timing import alternate, require_same_loss
-from .worker import Job, Worker
+from .worker import PeerJob, Worker
 
 INSTALL = "pip install -e '.[benchmark]'"
 OURS = "ours"
@@ -131,7 +131,7 @@ class Result(NamedTuple):
         }
 
 
-def run(work: Work, rounds: int, seed: int, vocab_size: int = workloads.VOCAB_SIZE) -> Result:
+def compete(work: Work, rounds: int, seed: int, vocab_size: int = workloads.VOCAB_SIZE) -> Result:
     """Runs a benchmark; without PyTorch or its model it measures our speed only.
 
     Raises:
@@ -149,9 +149,9 @@ def run(work: Work, rounds: int, seed: int, vocab_size: int = workloads.VOCAB_SI
         batches = workloads.training_batches(
             work.batch_size, work.num_batches, seed, vocab_size, first_word_end
         )
-        documents = [workloads.documents_of(batch) for batch in batches]
+        documents = [workloads.unpacked(batch) for batch in batches]
         contender = ours.Training(model, batches, seed)
-    job = Job(
+    job = PeerJob(
         scores=work.scores,
         model=work.model,
         params=contender.params,
@@ -184,7 +184,7 @@ def run(work: Work, rounds: int, seed: int, vocab_size: int = workloads.VOCAB_SI
         seconds = alternate({name: partial(_second, turn) for name, turn in turns.items()}, rounds)
         memory = {peer: worker.call("memory") for peer, worker in workers.items()}
         device = {peer: worker.call("device") for peer, worker in workers.items()}
-    targets = sum(workloads.count_targets(batch, first_word_end) for batch in documents)
+    targets = sum(workloads.num_targets(batch, first_word_end) for batch in documents)
     speeds = {name: targets / median for name, median in seconds.items()}
     return Result(speeds, {OURS: contender.memory(), **memory}, device)
 

@@ -16,7 +16,7 @@ from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import first_state, local_shards, parallel_step, replicate
 
 from .timing import Turn
-from .workloads import Document
+from .workloads import IdDocument
 
 
 class Training:
@@ -53,7 +53,7 @@ class Training:
 class Scoring:
     """Scoring of every target of whole documents; a batch is one block."""
 
-    def __init__(self, model: DocumentModel, batches: list[list[Document]], seed: int = 0):
+    def __init__(self, model: DocumentModel, batches: list[list[IdDocument]], seed: int = 0):
         def nll(params: Params, batch: Batch) -> jax.Array:
             params = cast_params(model, params)
             context = open_documents(model, params, len(batch.mask_BxSxN))
@@ -78,6 +78,6 @@ def _peak_memory(function: Any, *arguments: Any) -> int:
     return peak_memory(function.lower(*arguments).compile())
 
 
-def _pack(documents: list[Document]) -> Batch:
+def _pack(documents: list[IdDocument]) -> Batch:
     longest = max(len(sentence) for document in documents for sentence in document)
     return pack_sentences(documents, max(map(len, documents)), length_bucket(longest + 1))

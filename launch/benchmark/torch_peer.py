@@ -24,7 +24,7 @@ from torch import nn  # pyright: ignore[reportMissingImports]
 from dclm_jax.data.vocabulary import END, START
 
 from .timing import Turn
-from .worker import Job, peak_memory, usable_cores
+from .worker import PeerJob, process_memory, usable_cores
 
 LEARNING_RATE, CLIP_NORM = 0.1, 5.0
 
@@ -222,7 +222,7 @@ class _ADCLM(_Model):
         return torch.stack(hidden), torch.stack(contexts)
 
 
-MODELS: dict[str, type[_Model]] = {
+PEER_MODELS: dict[str, type[_Model]] = {
     "rnnlm": _RNNLM,
     "codclm": _CODCLM,
     "ccdclm": _CCDCLM,
@@ -277,7 +277,7 @@ def _tensor(array: np.ndarray) -> Any:
 class Contender(abc.ABC):
     """A model on a device and its batches; `turn` is one pass over the batches."""
 
-    def __init__(self, job: Job):
+    def __init__(self, job: PeerJob):
         torch.set_num_threads(usable_cores())
         self._device = "cuda" if job.accelerated and torch.cuda.is_available() else "cpu"
         self._rounds = job.precision == "bfloat16"
@@ -286,7 +286,7 @@ class Contender(abc.ABC):
             is_exact = job.precision == "highest"
             torch.set_float32_matmul_precision("highest" if is_exact else "high")
             torch.backends.cudnn.allow_tf32 = not is_exact
-        kind = MODELS[job.model]
+        kind = PEER_MODELS[job.model]
         self.model = kind(job.params).to(self._device)
         self.output = output_nll
         if job.options["compile"]:
@@ -300,7 +300,7 @@ class Contender(abc.ABC):
         """Peak bytes of the accelerator, or peak bytes of this process without its libraries."""
         if self._device == "cuda":
             return torch.cuda.max_memory_allocated()
-        return peak_memory() - _MEMORY_OF_LIBRARIES
+        return process_memory() - _MEMORY_OF_LIBRARIES
 
     def turn(self) -> Turn:
         start = time.perf_counter()
@@ -318,7 +318,7 @@ class Contender(abc.ABC):
 class Training(Contender):
     """Steps of AdaGrad on the loss per target, with a clipped norm of the gradient."""
 
-    def __init__(self, job: Job):
+    def __init__(self, job: PeerJob):
         super().__init__(job)
         # PyTorch has a fused AdaGrad only for CPUs.
         kind = {"fused": True} if self._device == "cpu" else {"foreach": True}
@@ -341,8 +341,8 @@ class Scoring(Contender):
             return self.model(batch, self.output, "none").cpu().sum(dtype=torch.float64)
 
 
-_MEMORY_OF_LIBRARIES = peak_memory()
+_MEMORY_OF_LIBRARIES = process_memory()
 
 
-def create(job: Job) -> Contender:
+def make_peer(job: PeerJob) -> Contender:
     return Scoring(job) if job.scores else Training(job)

@@ -17,7 +17,7 @@ from dclm_jax.allocation import keep_freed_memory
 from .timing import PeerError
 
 
-class Job(NamedTuple):
+class PeerJob(NamedTuple):
     """The work of a peer.
 
     Attributes:
@@ -40,10 +40,10 @@ class Job(NamedTuple):
 
 
 class Worker:
-    """A process with the peer that `create(job)` of a module makes; the end of a `with` block ends
-    the process."""
+    """A process with the peer that `make_peer(job)` of a module makes; the end of a `with` block
+    ends the process."""
 
-    def __init__(self, name: str, module: str, job: Job, *, keep_memory: bool):
+    def __init__(self, name: str, module: str, job: PeerJob, *, keep_memory: bool):
         """Prepares the process. With `keep_memory` it keeps freed memory, as our commands do."""
         self._name = name
         self._pool = ProcessPoolExecutor(
@@ -76,17 +76,17 @@ _PEER: list[Any] = []
 """The peer of this process."""
 
 
-def _create(module: str, job: Job, keep_memory: bool) -> None:
+def _create(module: str, job: PeerJob, keep_memory: bool) -> None:
     if keep_memory:
         keep_freed_memory()
-    _PEER.append(importlib.import_module(module).create(job))
+    _PEER.append(importlib.import_module(module).make_peer(job))
 
 
 def _call(method: str) -> Any:
     return getattr(_PEER[0], method)()
 
 
-def peak_memory() -> int:
+def process_memory() -> int:
     """The maximum number of bytes that this process has had in memory so far (Linux only).
 
     `ru_maxrss` is not suitable: a process inherits the value of the process that started it.

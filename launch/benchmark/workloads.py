@@ -14,7 +14,7 @@ from dclm_jax.data.corpus import Corpus, Manifest
 from dclm_jax.data.documents import PLAIN
 from dclm_jax.data.vocabulary import FIRST_WORD, SPECIAL_TOKENS, Vocabulary, word_ends
 
-Document = list[np.ndarray]
+IdDocument = list[np.ndarray]
 
 VOCAB_SIZE, SEGMENT_LENGTH = 10_003, 5
 LENGTH_MEAN, LENGTH_SD = 24, 9
@@ -34,7 +34,7 @@ def synthetic_documents(
     vocab_size: int,
     sentences: Sequence[int] | np.ndarray,
     first_word_end: int = FIRST_WORD,
-) -> list[Document]:
+) -> list[IdDocument]:
     """Documents with the given numbers of sentences; each sentence holds int32 ids of words, or of
     their pieces; the last piece of a word is at least `first_word_end`."""
     rng = np.random.default_rng(seed)
@@ -93,7 +93,7 @@ def training_batches(
     return [batch for batch, _ in zip(full, range(count), strict=False)]
 
 
-def documents_of(batch: Batch) -> list[Document]:
+def unpacked(batch: Batch) -> list[IdDocument]:
     """The sentences of each batch element, without START, END and padding; peers pack them."""
     lengths_BxS = np.asarray(batch.mask_BxSxN).sum(axis=2) - 1
     targets_BxSxN = np.asarray(batch.targets_BxSxN)
@@ -103,7 +103,7 @@ def documents_of(batch: Batch) -> list[Document]:
     ]
 
 
-def count_targets(documents: list[Document], first_word_end: int = FIRST_WORD) -> int:
+def num_targets(documents: list[IdDocument], first_word_end: int = FIRST_WORD) -> int:
     """The number of targets: words and ENDs."""
     return sum(
         int(word_ends(sentence, first_word_end).sum()) + 1

@@ -34,7 +34,7 @@ def peers(monkeypatch):
 )
 def test_a_benchmark_compares_speeds_and_memory(peers, work):
     peers(twin())
-    result = contest.run(work, 1, 0, V)
+    result = contest.compete(work, 1, 0, V)
     assert set(result.targets_per_second) == {"ours", "Twin"}
     assert result.memory["ours"] > 1 and result.memory["Twin"] == 1
     assert result.device == {"Twin": "cpu"}
@@ -47,27 +47,27 @@ def test_a_benchmark_compares_speeds_and_memory(peers, work):
 def test_a_peer_with_another_loss_is_refused(peers):
     peers(twin(1.001))
     # The losses of float32 are nearer to each other than those of bfloat16.
-    contest.run(Work("rnnlm", 2, 1, hidden_dim=4, precision="bfloat16"), 1, 0, V)
+    contest.compete(Work("rnnlm", 2, 1, hidden_dim=4, precision="bfloat16"), 1, 0, V)
     with pytest.raises(PeerError, match="Twin computes a different rnnlm"):
-        contest.run(Work("rnnlm", 2, 1, hidden_dim=4), 1, 0, V)
+        contest.compete(Work("rnnlm", 2, 1, hidden_dim=4), 1, 0, V)
 
 
 @pytest.mark.parametrize("scores", [False, True])
 def test_subwords_are_measured_alone_and_counted_as_words(peers, scores):
     peers(twin())
     work = Work("rnnlm", 2, 1, hidden_dim=4, scores=scores, subwords=True)
-    assert set(contest.run(work, 1, 0, V).memory) == {"ours"}
+    assert set(contest.compete(work, 1, 0, V).memory) == {"ours"}
     first_word_end = work.first_word_end(V)
     documents = workloads.synthetic_documents(0, V, [40] * 5, first_word_end)
     pieces = sum(len(sentence) for document in documents for sentence in document)
-    words = workloads.count_targets(documents, first_word_end) - 200
+    words = workloads.num_targets(documents, first_word_end) - 200
     assert 1.1 < pieces / words < 1.3
     assert all(sentence[-1] >= first_word_end for document in documents for sentence in document)
 
 
 def test_models_without_a_peer_are_measured_alone(peers):
     peers(twin())
-    assert set(contest.run(Work("drnnlm", 2, 1, hidden_dim=4), 1, 0, V).memory) == {"ours"}
+    assert set(contest.compete(Work("drnnlm", 2, 1, hidden_dim=4), 1, 0, V).memory) == {"ours"}
 
 
 @pytest.mark.parametrize("scores", [False, True])
@@ -119,6 +119,6 @@ def test_documents_of_batches_have_the_words_of_the_corpus():
     batches = workloads.training_batches(4, 3, 0, V)
     for batch in batches:
         assert batch.mask_BxSxN.shape[:2] == (4, workloads.SEGMENT_LENGTH)
-        documents = workloads.documents_of(batch)
+        documents = workloads.unpacked(batch)
         assert {tuple(words) for document in documents for words in document} <= sentences
-        assert workloads.count_targets(documents) == batch.mask_BxSxN.sum()
+        assert workloads.num_targets(documents) == batch.mask_BxSxN.sum()

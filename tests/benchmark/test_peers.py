@@ -8,7 +8,7 @@ from dclm_jax.data.batches import pack_sentences
 from dclm_jax.reading.likelihoods import batch_likelihood
 from launch.benchmark.contest import WITH_PEER
 from launch.benchmark.timing import require_same_loss
-from launch.benchmark.worker import Job
+from launch.benchmark.worker import PeerJob
 from launch.benchmark.workloads import synthetic_documents
 from tests.models.support import random_params
 
@@ -27,8 +27,8 @@ def test_pytorch(name, scores):
     batch = pack_sentences(DOCUMENTS, 3, 64)
     sums = likelihood(params, batch)
     ours = float(sums.nll + sums.auxiliary)
-    contender = torch_peer.create(
-        Job(scores, name, params, [DOCUMENTS], options={"compile": False})
+    contender = torch_peer.make_peer(
+        PeerJob(scores, name, params, [DOCUMENTS], options={"compile": False})
     )
     require_same_loss("PyTorch", name, ours, contender.turn().nll)
     changed = abs(contender.turn().nll - ours) > 1e-3 * ours

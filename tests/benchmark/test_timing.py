@@ -6,7 +6,7 @@ import pytest
 
 from launch.benchmark import timing
 from launch.benchmark.timing import PeerError
-from launch.benchmark.worker import Job, Worker
+from launch.benchmark.worker import PeerJob, Worker
 
 
 def test_contenders_take_turns_and_the_median_counts(monkeypatch):
@@ -39,7 +39,7 @@ def test_a_loss_may_differ_by_rounding_only():
 @pytest.mark.parametrize(("params", "method"), [({}, "turn"), ({"embedding": None}, "fail")])
 def test_a_peer_that_fails_is_named(params, method):
     """It cannot be created, or has no such method."""
-    job = Job(False, "ccdclm", params, [])
+    job = PeerJob(False, "ccdclm", params, [])
     with (
         Worker("Peer", "tests.benchmark.twin", job, keep_memory=True) as worker,
         pytest.raises(PeerError, match="^Peer failed: "),

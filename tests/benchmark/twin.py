@@ -7,11 +7,11 @@ from dclm_jax import models
 from dclm_jax.data.batches import pack_sentences
 from dclm_jax.reading.likelihoods import batch_likelihood
 from launch.benchmark.timing import Turn
-from launch.benchmark.worker import Job
+from launch.benchmark.worker import PeerJob
 
 
 class Twin:
-    def __init__(self, job: Job):
+    def __init__(self, job: PeerJob):
         vocab_size, embedding_dim = job.params["embedding"].shape
         model = models.create(
             job.model,
@@ -37,5 +37,5 @@ class Twin:
         return 1
 
 
-def create(job: Job) -> Twin:
+def make_peer(job: PeerJob) -> Twin:
     return Twin(job)

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import warnings
+from typing import Any
 
 import jax
 import numpy as np
@@ -16,8 +17,14 @@ from absl import flags
 
 import dclm_jax
 from dclm_jax import storage
+from dclm_jax.data.corpora import COLLECTIONS
+from dclm_jax.data.corpus import SPLITS
+from dclm_jax.rescoring.metrics import METRICS
+from dclm_jax.scoring.distributions import WORD_MEASURES
 from dclm_jax.training.workdir import restore_run
 from launch import _app
+from launch.benchmark.__main__ import SUITES
+from launch.plan import MEMORY
 from tests.launch.support import (
     COMMANDS,
     REPOSITORY,
@@ -84,6 +91,21 @@ def test_a_neural_model_in_python_has_its_functions_and_parameters(space):
     assert (lm.scorer.vocab_size, lm.scorer.context_order) == (98, None)
 
 
+def test_flags_name_all_values_that_the_library_has():
+    def values(command: str, flag: str) -> Any:
+        (defined,) = [defined for defined in flags_of(command) if defined.name == flag]
+        return getattr(defined.parser, "enum_values", None) or defined.help
+
+    assert set(values("rescore", "objective")) == set(METRICS)
+    assert set(values("benchmark", "suite")) == set(SUITES)
+    assert set(values("plan", "target")) == set(MEMORY)
+    assert set(values("score", "split")) == set(SPLITS)
+    for name in WORD_MEASURES:
+        assert name in values("score", "measures")
+    for name in COLLECTIONS:
+        assert name in values("prepare", "corpus")
+
+
 @pytest.mark.parametrize(
     ("command", "listed"),
     [("train", "--workdir:"), ("coherence", "--permutations:")],
@@ -113,6 +135,8 @@ def test_without_a_home_directory_the_cache_of_programs_is_off(monkeypatch):
 PROGRAM = """
 import jax
 from launch import _app
+from launch.benchmark.__main__ import SUITES
+from launch.plan import MEMORY
 _app._keep_compiled_programs()
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)

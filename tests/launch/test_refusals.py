@@ -51,6 +51,11 @@ evaluate --flagfile=marked.flags --workdir=run => the file of --flagfile begins 
 mark, before '--split=test'; save it as UTF-8 without this mark
 evaluate --flagfile=utf16.flags --workdir=run => the file of --flagfile is not UTF-8 (
 evaluate --workdir=run --split=tset => --split=tset
+evaluate --workdir=run --input=lines.txt --data=corpus --adapt=foo => --adapt=foo is unknown; choos
+score --workdir=nowhere --output=new.csv => --output is new.csv; this file is not CSV
+prepare --output=new --corpus= --train=lines.txt => the name of an input is empty
+reconstruct --outputs=lines.txt --input=lines.txt --split=valid => --split has no effect without --w
+reconstruct --outputs=lines.txt --format=prose => --input is missing
 evaluate --workdir=run --metrics=- --by_pos --plot=- => --metrics and --plot are both standard outp
 evaluate --workdir=run --metrics=blank.txt/x.json => blank.txt/x.json: cannot be written: File exist
 evaluate --workdir=run --data=other_corpus => different vocabularies

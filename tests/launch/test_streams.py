@@ -105,7 +105,7 @@ def main(options):
         LOST
         time.sleep(60)
 
-_app.run(main, _options.Options)
+_app.run(main, _options.CommandOptions)
 """
 
 

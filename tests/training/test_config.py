@@ -2,13 +2,14 @@
 
 import re
 import types
+from typing import get_args
 
 import pytest
 
 from dclm_jax.errors import InputError
 from dclm_jax.models import MODELS
 from dclm_jax.nn.cells import CELLS
-from dclm_jax.nn.precision import MATMUL_PRECISIONS
+from dclm_jax.nn.precision import MatmulPrecision
 from dclm_jax.training.config import (
     changed_keys,
     default_config,
@@ -124,7 +125,7 @@ def test_meanings_are_those_of_the_docstrings():
     [
         ("model.cell", CELLS),
         ("model.compute_dtype", ("float32", "bfloat16")),
-        ("model.matmul_precision", MATMUL_PRECISIONS),
+        ("model.matmul_precision", get_args(MatmulPrecision)),
         ("optimizer.name", OPTIMIZERS),
         ("optimizer.schedule", SCHEDULES),
         ("training.loss_per", ("token", "sentence")),
