@@ -107,7 +107,7 @@ def test_the_command_refuses_unknown_benchmarks():
 
 
 def test_output_that_cannot_be_written_is_refused_before_measuring(monkeypatch, tmp_path):
-    monkeypatch.setattr(contest, "run", None)
+    monkeypatch.setattr(contest, "compete", None)
     (tmp_path / "file").touch()
     for output in (tmp_path, tmp_path / "file" / "x.json"):
         assert f"{output}: cannot be written" in refuse("benchmark", f"--metrics={output}")
