@@ -305,10 +305,10 @@ _SOURCES = {
 
 
 def _pretrained() -> dict[str, Cells]:
-    """The pretrained model beside its baseline without context, by source of the test text."""
-    header = ["test text", "documents", "targets", "OOV words, %", "`rnnlm`", "`english`"]
-    header += ["change", "95% interval", "no context", "sentences mixed between documents"]
-    sources = [[*header, "coherence accuracy, %"]]
+    """The pretrained models, by source of the test text, and their other evaluations."""
+    header = ["test text", "documents", "targets", "`english_sentences`", "`english`"]
+    header += ["change", "95% interval", "context of other documents", "no context"]
+    sources = [[*header, "bits per character", "coherence accuracy, %"]]
     for source, name in _SOURCES.items():
         rows = {
             row["config"]["model.name"]: row
@@ -319,32 +319,55 @@ def _pretrained() -> dict[str, Cells]:
         changes = [
             f"{100 * (ratio - 1):.1f}%" for ratio in (compared["ratio"], *compared["interval"])
         ]
-        contexts = [f"{english['contexts'][name]:.2f}" for name in ("none", "mixed")]
         sources.append(
             [
                 name,
                 f"{english['coherence']['documents']}",
                 f"{test['tokens']:,}",
-                f"{100 * test['oov_rate']:.1f}",
-                f"{baseline['test']['perplexity']:.2f}",
-                f"{test['perplexity']:.2f}",
+                f"{baseline['test']['perplexity']:.1f}",
+                f"{test['perplexity']:.1f}",
                 changes[0],
                 f"[{changes[1]}, {changes[2]}]",
-                *contexts,
+                *(f"{english['contexts'][kind]:.1f}" for kind in ("other", "none")),
+                f"{test['bits_per_character']:.3f}",
                 f"{100 * english['coherence']['mean']:.1f}",
             ]
         )
-    pairs = [["paradigm", "pairs", "`rnnlm`", "`english`"]]
+    pairs = [["paradigm", "pairs", "`english_sentences`", "`english`"]]
     for group in _load("pretrained/results/blimp.json")["groups"]:
-        if group["criterion"] == "log P":
+        if group["criterion"] == "log P" and not group["without_oov"]:
             accuracies = [group["accuracy"][name]["mean"] for name in ("rnnlm", "pointer_drnnlm")]
             name = group["by"].get("UID", "all").replace("_", " ")
             pairs.append([name, f"{group['pairs']:,}", *(f"{100 * a:.1f}" for a in accuracies)])
     return {
         "pretrained/sources": sources,
+        "pretrained/items": _items(),
         "pretrained/blimp": pairs,
         "pretrained/reading_times": _gains("pretrained/results/reading_times.json"),
     }
+
+
+def _items() -> Cells:
+    """Surprisal reductions due to context in the target sentences of stimuli, in nats: means over
+    items, with standard errors."""
+    original, other, none = (f"surprisal{kind}" for kind in ("", "_other_context", "_no_context"))
+    reductions = {
+        "original context against no context": (none, original),
+        "contexts of other items against no context": (none, other),
+        "effect of this context": (other, original),
+    }
+    saved = _load("pretrained/results/items.json")
+    cells = [["surprisal reduction, nats", *(f"{condition} context" for condition in saved)]]
+    for name, (minuend, subtrahend) in reductions.items():
+        columns = [
+            [target[minuend] - target[subtrahend] for target in targets]
+            for targets in saved.values()
+        ]
+        texts = (
+            f"{mean(values):.2f} ({stdev(values) / len(values) ** 0.5:.2f})" for values in columns
+        )
+        cells.append([name, *texts])
+    return cells
 
 
 def result_tables() -> dict[str, Cells]:

@@ -1,7 +1,7 @@
 """Document-context language models in JAX.
 
 `restore(run)` returns a trained language model that scores and continues text; `restore("english")`
-returns the pretrained model. `restore(run, Autoencoder)` returns an autoencoder, and
+returns a pretrained model. `restore(run, Autoencoder)` returns an autoencoder, and
 `restore(run, LanguageModel)` a model of any kind, also an n-gram model. `Decoding` has the options
 of continuations, `OtherContexts` the options of scores with the contexts of other documents, and
 `mix` combines two models. Measures of models are functions: `evaluation.adaptation.adapt`,

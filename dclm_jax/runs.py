@@ -65,8 +65,8 @@ def restore(
 
     Args:
       workdir: workdir of the run, or folder of `NeuralModel.save`: a directory or an address such
-        as gs://bucket/run; or the name of a pretrained model, such as english, unless the current
-        directory has a run of this name.
+        as gs://bucket/run; or the name of a pretrained model, english or english_sentences, unless
+        the current directory has a run of this name.
       kind: the expected class; a model of another class is refused. `NeuralLanguageModel` (the
         default), `Autoencoder`, or `LanguageModel` for any model, n-gram models included.
       without_source: whether an autoencoder is refused, because its documents have no probability
@@ -74,7 +74,7 @@ def restore(
       batch_size: maximum number of documents scored or encoded together; it changes speed and
         memory, not scores.
       matmul_precision: precision of products in place of the precision in training
-        (`nn.precision.MATMUL_PRECISIONS`). Only "highest" gives the same scores on any device.
+        (`nn.precision.MatmulPrecision`). Only "highest" gives the same scores on any device.
     """
     require_at_least("batch_size", batch_size, 1)
     with opened(workdir) as folder:

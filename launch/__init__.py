@@ -1,1 +1,1 @@
-"""Commands: flags, a call of the library, and an exit code."""
+"""Commands: options whose fields are flags, and a function."""

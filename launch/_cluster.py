@@ -33,10 +33,10 @@ class JobOptions(CommandOptions):
           stops_together: whether the caller asks `processes.stop_agreed` for SIGTERM, which
             otherwise ends the process.
         """
-        given = (self.coordinator_address, self.num_processes, self.process_id)
+        job_flags = (self.coordinator_address, self.num_processes, self.process_id)
         # A process that waits for its peers cannot run a handler.
         handler = signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        processes.start(*given, stops_together=stops_together)
+        processes.start(*job_flags, stops_together=stops_together)
         if processes.count() == 1:
             signal.signal(signal.SIGTERM, handler)
             return

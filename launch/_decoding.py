@@ -12,11 +12,11 @@ from ._options import CommandOptions, part
 
 NAMES = {"beam_width": "beam"}
 """Names of flags that are not the names of the fields of `Decoding`."""
-OF_METHODS = {
+FLAGS_BY_METHOD = {
     "beam": ("beam", "length_normalization"),
     "sample": ("temperature", "top_k", "top_p"),
 }
-"""The flags that belong to one method."""
+"""Flags that only one method reads, by method."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,11 +30,11 @@ class GenerationOptions(CommandOptions):
     decoding: Decoding = part(Decoding(), names=NAMES)
     seed: int = 0
 
-    of_methods: ClassVar[Mapping[str, Sequence[str]]] = OF_METHODS
+    flags_by_method: ClassVar[Mapping[str, Sequence[str]]] = FLAGS_BY_METHOD
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for method, names in self.of_methods.items():
+        for method, names in self.flags_by_method.items():
             for name in names:
                 if self.is_given(name) and method != self.decoding.method:
                     raise InputError(

@@ -35,8 +35,8 @@ class RunOptions(CommandOptions):
     """Options of a command that uses a trained model.
 
     Attributes:
-      workdir: trained run or saved model: its directory or gs:// address, or a pretrained model:
-        english, or english_sentences, which reads no context.
+      workdir: directory or gs:// address of a trained run or saved model, or the name of a
+        pretrained model: english, or english_sentences (no context).
       matmul_precision: precision of matrix products. Only highest gives the same scores on any
         device, up to the rounding of sums; default is the fastest on the device. On CPUs all are
         equal.
@@ -45,11 +45,11 @@ class RunOptions(CommandOptions):
     workdir: str | None = None
     matmul_precision: MatmulPrecision = SCORING_PRECISION
 
-    # A flag of `BatchOptions`.
+    # `BatchOptions` makes this value a flag.
     batch_size = DEFAULT_BATCH_SIZE
 
     def restore(self, kind: type[ModelT]) -> ModelT:
-        """The model of the run, which has this kind of model."""
+        """The model of the run; a model of another kind is refused."""
         workdir = self.required("workdir", "RUN, the directory of a trained run")
         (lm,) = self._restored([workdir], kind).values()
         return lm
@@ -142,7 +142,7 @@ class DataOptions(ReadingOptions):
             raise InputError(
                 "--input replaces --data and --split; remove --input, or --data and --split"
             )
-        self.refuse_without("input", *self.flags_of("text"), "encoding")
+        self.refuse_without("input", *self.flags_of_part("text"), "encoding")
 
     @property
     def reads_split(self) -> bool:

@@ -34,8 +34,8 @@ Kind = TypeVar("Kind", bound="CommandOptions")
 
 @dataclasses.dataclass(frozen=True)
 class CommandOptions:
-    """Options of a command. The docstring of the class that has a field has the help of its flag.
-    A subclass refuses wrong combinations when it is made."""
+    """Options of a command. The help of a flag is in the docstring of the class that defines its
+    field. The constructor of a subclass refuses wrong combinations."""
 
     def __post_init__(self) -> None:
         self._refuse_equal_files()
@@ -77,7 +77,7 @@ class CommandOptions:
                 + " or ".join(endings)
             )
 
-    def flags_of(self, name: str) -> list[str]:
+    def flags_of_part(self, name: str) -> list[str]:
         """The flags of a part."""
         return [flag.name for flag in _flags_of(type(self)).values() if flag.part == name]
 
@@ -189,13 +189,13 @@ def _define(flag: Flag) -> None:
     hint, lower_bound = flag.hint, None
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         hint, *_ = typing.get_args(hint)
-    kind = typing.get_origin(hint)
-    if kind is typing.Annotated:
+    origin = typing.get_origin(hint)
+    if origin is typing.Annotated:
         hint, limits = typing.get_args(hint)
         lower_bound = limits.least
-    if kind is Literal:
+    if origin is Literal:
         flags.DEFINE_enum(name, default, typing.get_args(hint), text)
-    elif kind is Sequence:
+    elif origin is Sequence:
         flags.DEFINE_list(name, default and list(default), text)
     elif hint is int:
         flags.DEFINE_integer(name, default, text, lower_bound=lower_bound)
@@ -213,8 +213,10 @@ def parsed(kind: type[Kind]) -> Kind:
     fields = values[""]
     for field in dataclasses.fields(kind):
         if spec := field.metadata.get("part"):
-            made = values[field.name]
-            fields[field.name] = made if spec.unset else dataclasses.replace(spec.defaults, **made)
+            part_values = values[field.name]
+            if not spec.unset:
+                part_values = dataclasses.replace(spec.defaults, **part_values)
+            fields[field.name] = part_values
     return kind(**fields)
 
 

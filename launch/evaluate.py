@@ -106,7 +106,7 @@ class Options(
 
     @property
     def reads_split(self) -> bool:
-        """For tuning, or as the training text of dynamic evaluation."""
+        """Whether a split is read for tuning, or as the training text of dynamic evaluation."""
         return self.interpolate or self.tunes or "dynamic" in self.settings
 
     def tuning(self, models: Iterable[LanguageModel]) -> Dataset:

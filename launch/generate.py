@@ -34,7 +34,7 @@ from dclm_jax.neural_model import DEFAULT_MAX_SENTENCE_WORDS, DEFAULT_NUM_SENTEN
 from dclm_jax.scoring.score_types import GeneratedText, SentenceScore
 
 from . import _app
-from ._decoding import OF_METHODS, GenerationOptions
+from ._decoding import FLAGS_BY_METHOD, GenerationOptions
 from ._evaluation import ProgressBar, ReadingOptions, RunOptions, with_size_note
 
 
@@ -60,7 +60,10 @@ class Options(GenerationOptions, ReadingOptions, RunOptions):
     detokenize: bool = False
     output: str | None = None
 
-    of_methods: ClassVar = {**OF_METHODS, "sample": (*OF_METHODS["sample"], "samples")}
+    flags_by_method: ClassVar = {
+        **FLAGS_BY_METHOD,
+        "sample": (*FLAGS_BY_METHOD["sample"], "samples"),
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -63,7 +63,7 @@ class Options(MetricsOptions, _training.ConfigOptions):
     target: Literal["v5e", "h100"] | None = None
     devices: Size = 1
     shape: str | None = None
-    vocab_size: int | None = None
+    vocab_size: Size | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,10 +75,8 @@ class Options(MetricsOptions, _training.ConfigOptions):
             raise InputError(
                 f"--shape={self.shape}; expected SEGMENTS,SENTENCES,TOKENS, all above 0"
             )
-        if self.vocab_size is None or self.vocab_size < 1:
-            raise InputError(
-                "--vocab_size is missing; add the size of the vocabulary, with --shape"
-            )
+        if self.vocab_size is None:
+            raise InputError("--vocab_size is missing; add --vocab_size=N to --shape")
 
 
 class Workload(NamedTuple):

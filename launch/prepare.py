@@ -77,7 +77,7 @@ class Options(_options.CommandOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         making = [*_SPLITS, "input", "corpus", "output", "overwrite"]
-        options = [*self.flags_of("text"), *self.flags_of("preparation")]
+        options = [*self.flags_of_part("text"), *self.flags_of_part("preparation")]
         self.refuse_together("show", *sorted([*making, *options]))
         self.refuse_together("corpus", *_SPLITS)
 

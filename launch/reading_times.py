@@ -70,7 +70,7 @@ class Options(MetricsOptions, BatchOptions, ReadingOptions, RunsOptions):
     Attributes:
       input: table of words: a file, or '-' for standard input.
       story: columns that identify the story.
-      subject: column of subjects, if the table has a row per word and subject.
+      subject: column of subjects, if the table has one row per word and subject.
       time: column of the reading times, in any unit.
       predictors: columns of further predictors.
       words: TSV file for the words and their predictors; '-' is standard output.

@@ -73,7 +73,7 @@ class Options(AdaptationOptions, BatchOptions, RunsOptions):
 def report(options: Options) -> None:
     """Makes the report, prints and writes it."""
     models = options.restore_all(LanguageModel, without_source=True)
-    made, lines = make(
+    result, lines = make(
         [*models.values()],
         dataclasses.replace(options.measures, adaptations=options.settings),
         Results(_timed),
@@ -82,7 +82,7 @@ def report(options: Options) -> None:
         command=f"{_app.COMMANDS}report {shlex.join(sys.argv[1:])}",
     )
     # The tables are printed last, because the reader of a pipe, such as head, may end early.
-    print(made.text(), *lines, sep="\n", flush=True)
+    print(result.text(), *lines, sep="\n", flush=True)
 
 
 @contextlib.contextmanager

@@ -1,14 +1,14 @@
 """A recipe that fine-tunes the pretrained model `english` on a small text.
 
-    python -m launch.prepare --input=new.csv --lowercase --normalize --unicode=nfc \
+    python -m launch.prepare --input=new.csv --lowercase --normalize --unicode=nfc \\
         --vocabulary=english --output=data/tuning
-    python -m launch.train --config=configs/pretrained/fine_tuning.py \
+    python -m launch.train --config=configs/pretrained/fine_tuning.py \\
         --config.data.directory=data/tuning --workdir=runs/tuned
 
 The settings differ from english.py in these values: 8 segments per step, and three epochs of Adam
 from 0.0005, with ten steps of warm-up, a cosine schedule to zero and no average of weights, because
-a small text has few steps. Another model of the same kind is the start with
---config.training.start_from=RUN, if the sizes of --config.model are its own.
+a small text has few steps. --config.training.start_from=RUN starts from another model
+of this kind; set the sizes of --config.model to its sizes.
 """
 
 import ml_collections

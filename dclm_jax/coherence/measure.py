@@ -84,7 +84,7 @@ class CoherenceOptions:
 
 @dataclasses.dataclass(frozen=True)
 class CoherenceResults:
-    """ResultsByLabel of coherence tests of one model.
+    """Results of coherence tests of one model.
 
     Attributes:
       tests: results by the name of a test: one result, or the results of the bootstrap and of the
@@ -192,7 +192,7 @@ def measure_coherence(
 
 
 ResultsByLabel = dict[str, CoherenceResults]
-"""ResultsByLabel of several models by their labels, on the same documents with the same options."""
+"""Results of several models by their labels, on the same documents with the same options."""
 Pairs = dict[str, list[Difference]]
 """For each test the differences in accuracy between any two models."""
 

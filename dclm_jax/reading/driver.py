@@ -68,8 +68,8 @@ def read_sentences(
       tokens_SxNxB: input ids, START w1..wM, padded.
       mask_SxNxB: True at real positions, which come first in every sentence. A document of fewer
         than S sentences ends in sentences without real positions.
-      masks: dropout multipliers, in training only. Features of bags of words are made, and
-        multiplied, by the caller.
+      masks: dropout multipliers, in training only. The caller computes and multiplies features of
+        bags of words.
     """
     num_sentences, length, rows = tokens_SxNxB.shape
     context = model.resize_context(context, length)

@@ -258,7 +258,7 @@ class Comparison:
     @property
     def is_measured(self) -> bool:
         """Whether test perplexities or coherence accuracies are compared."""
-        return self.ratio() is not None or self.coherence is not None
+        return self.ratio() is not None or self.coherence_test is not None
 
     @property
     def interval(self) -> list[float] | None:
@@ -286,9 +286,9 @@ class Comparison:
             return means / baseline, significance.interval(resampled / of_baseline)
 
     @property
-    def perplexity(self) -> ZTest | None:
-        """Tests whether the row has a higher likelihood than the baseline: `paired_test` of the
-        nats of documents; None without results."""
+    def perplexity_test(self) -> ZTest | None:
+        """The z-test of whether the row has a higher likelihood than the baseline: `paired_test` of
+        the nats of documents; None without results."""
         nats, baseline = (
             row.sums(lambda test: test.by_document) for row in (self.row, self.baseline)
         )
@@ -297,10 +297,10 @@ class Comparison:
         return paired_test(baseline.nll[:, 0] - nats.nll[:, 0])
 
     @property
-    def coherence(self) -> ZTest | None:
-        """Tests whether the row has a higher accuracy than the baseline: `paired_test` of the
-        accuracies on documents that a test set draws; None without results. It does not depend on
-        the number of resampled test sets.
+    def coherence_test(self) -> ZTest | None:
+        """The z-test of whether the row has a higher accuracy than the baseline: `paired_test` of
+        the accuracies on documents that a test set draws; None without results. It does not depend
+        on the number of resampled test sets.
 
         Ji et al. (2015) test over test sets, by a formula that they do not state: z = 36.55 and
         31.26 in their Table 3. Such a z grows with the number of test sets.
@@ -319,7 +319,7 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """All numbers as a JSON object."""
-        tests = {"perplexity": self.perplexity, "coherence": self.coherence}
+        tests = {"perplexity": self.perplexity_test, "coherence": self.coherence_test}
         return {
             "baseline": self.baseline.label,
             "same_recipe": self.same_recipe,

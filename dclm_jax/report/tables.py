@@ -31,7 +31,7 @@ _ADAPTATIONS = {
     "dynamic": "dynamic evaluation",
 }
 """Labels of the kinds of test-time adaptation."""
-Comparisons = Mapping[str, Sequence[Comparison | None]]
+ComparisonsByBaseline = Mapping[str, Sequence[Comparison | None]]
 """The comparisons of all rows with a baseline, by the name of the baseline."""
 
 
@@ -55,7 +55,7 @@ def _labels(all_rows: Sequence[Row]) -> Column:
     return Column("model", [[row.label] for row in all_rows])
 
 
-def _perplexity(all_rows: Sequence[Row], by_baseline: Comparisons) -> Table:
+def _perplexity(all_rows: Sequence[Row], by_baseline: ComparisonsByBaseline) -> Table:
     """Validation and test perplexities, compared with the first baseline."""
     configs, baseline = [row.config for row in all_rows], next(iter(by_baseline))
     different, columns = differing(configs), [_labels(all_rows)]
@@ -178,7 +178,7 @@ def _in_training(row: Row) -> list[float | None] | None:
     return None if best is None else [None, None, best]
 
 
-def _coherence(all_rows: Sequence[Row], by_baseline: Comparisons) -> Table:
+def _coherence(all_rows: Sequence[Row], by_baseline: ComparisonsByBaseline) -> Table:
     """Coherence accuracy, which at least one row has, compared with all baselines."""
     first = next(filter(None, (row.results(coherence_of) for row in all_rows)))[0]
     results = next(filter(None, (row.results(lambda run: run.coherence) for row in all_rows)))
@@ -251,7 +251,7 @@ def _coherence(all_rows: Sequence[Row], by_baseline: Comparisons) -> Table:
     return Table.of("Coherence accuracy (Ji et al. 2015, Table 3)", about, columns)
 
 
-def _adaptation(all_rows: Sequence[Row], by_baseline: Comparisons) -> Table:
+def _adaptation(all_rows: Sequence[Row], by_baseline: ComparisonsByBaseline) -> Table:
     """Perplexities and coherence accuracy with test-time adaptation, compared with the baseline
     with the same adaptation."""
     kinds = dict.fromkeys(kind for row in all_rows for kind in row.adapted)
@@ -378,17 +378,19 @@ def _accuracy_ends(
 
 def _p(header: str, test: str, comparisons: Sequence[Comparison | None], about: str) -> Column:
     """The p-value of each comparison with a baseline."""
-    tests = [c and getattr(c, test) for c in comparisons]
+    tests = [comparison and getattr(comparison, f"{test}_test") for comparison in comparisons]
     return Column(header, [result and [result.p] for result in tests], _p_text, about)
 
 
 def _changes_from(
     baseline: str, header: str, comparisons: Sequence[Comparison | None], name: str
 ) -> Column:
-    """Changes of a number against a baseline, with a mark where it has a different recipe."""
+    """Changes of a number against a baseline; a mark where the baseline has another recipe."""
     ratios = [
-        [ratio, c.same_recipe] if c and (ratio := c.ratio(name)) is not None else None
-        for c in comparisons
+        None
+        if comparison is None or (ratio := comparison.ratio(name)) is None
+        else [ratio, comparison.same_recipe]
+        for comparison in comparisons
     ]
     is_marked = any(ratio and not ratio[1] for ratio in ratios)
     about = f"The mark {_OTHER} means that {baseline} has a different recipe." if is_marked else ""

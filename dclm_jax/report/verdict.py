@@ -61,7 +61,7 @@ def _with_baseline(
     row: Row, rows: Sequence[Row], name: str
 ) -> tuple[Comparison, float, tuple[float, float]] | None:
     """The comparison of a row with a model of the same recipe, the ratio of their perplexities, and
-    the 95% interval of its change in percent; None without a finite comparison."""
+    the 95% interval of the change in percent; None without a finite comparison."""
     comparison = compared(row, rows, name)
     if comparison is None or not comparison.same_recipe:
         return None

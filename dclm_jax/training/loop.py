@@ -125,14 +125,14 @@ def _begin(job: Job, writer: RunWriter) -> "_Run":
     options = job.config.training
     init_key, dropout_key = jax.random.split(jax.random.key(options.seed))
     step = parallel_step(job.model, job.optimizer, options.loss_per)
-    # Before the workdir is changed: if memory is too small or another run cannot be read, nothing
-    # is left behind.
+    # This comes before changes to the workdir: if memory is too small or another run cannot be
+    # read, nothing is left behind.
     programs = _largest_program(job, step, writer.trained_steps)
     resumes = writer.trained_steps > 0
     start = processes.agree(lambda: _start(job, init_key, resumes=resumes))
-    first = first_state(start.params, job.optimizer, job.state.frozen)
+    initial_state = first_state(start.params, job.optimizer, job.state.frozen)
     state, progress = writer.begin(
-        _saved(job.config), job.valid, job.total_steps, first, start.base
+        _saved(job.config), job.valid, job.total_steps, initial_state, start.base
     )
     _announce(job, writer.workdir, state, start)
     return _Run(job, writer, step, programs, dropout_key, state, progress)
@@ -371,7 +371,8 @@ def _prefetch(job: Job, first: int) -> Iterator[Batch]:
 
 
 def _announce(job: Job, workdir: storage.PathLike, state: TrainState, start: Start) -> None:
-    """Logs what the user should know of a run that begins or is resumed."""
+    """Logs the model, the data, the devices, the workdir and the step of a run that begins or is
+    resumed."""
     for line in _start_lines(job, state, start):
         job_logger.info(line)
     job_logger.info(f"workdir: {workdir}")

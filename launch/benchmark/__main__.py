@@ -70,8 +70,8 @@ class Options(MetricsOptions):
     """Options of `benchmark`.
 
     Attributes:
-      suite: suite: quick (one benchmark), full (all benchmarks of CPUs) or accelerator (training on
-        a GPU or TPU, at several sizes and precisions).
+      suite: set of benchmarks: quick (one), full (all for CPUs) or accelerator (training on a GPU
+        or TPU, at several sizes and precisions).
       rows: benchmarks in place of --suite, such as train_adclm_16,score_ccdclm_16.
       rounds: number of turns of each contender.
       seed: random seed for documents, batches and parameters.

@@ -135,8 +135,6 @@ def test_without_a_home_directory_the_cache_of_programs_is_off(monkeypatch):
 PROGRAM = """
 import jax
 from launch import _app
-from launch.benchmark.__main__ import SUITES
-from launch.plan import MEMORY
 _app._keep_compiled_programs()
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)

@@ -1,25 +1,19 @@
-"""The example model of WORKSPACE.md: registered, and equal to its equation in float64."""
-
-import re
-from pathlib import Path
+"""The example of a model: registered, and equal to its equation in float64."""
 
 import numpy as np
 import pytest
 
 from dclm_jax import models
 from tests import oracles
+from tests.models.mean_context import MeanContext
 from tests.models.support import DOCUMENTS, likelihood, pack, random_params, scores, small_model
 
 pytestmark = pytest.mark.usefixtures("x64")
-WORKSPACE = Path(__file__).parents[2] / "WORKSPACE.md"
 
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    code = re.findall(r"^```python\n(.*?)^```", WORKSPACE.read_text(), re.MULTILINE | re.DOTALL)[0]
-    names = {"__name__": "dclm_jax.models.mean_context"}
-    exec(code, names)
-    monkeypatch.setitem(models.MODELS, "mean_context", names["MeanContext"])
+    monkeypatch.setitem(models.MODELS, "mean_context", MeanContext)
 
 
 def by_hand(model, params, document) -> list[np.ndarray]:

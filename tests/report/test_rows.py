@@ -27,11 +27,11 @@ def test_the_z_tests_by_hand():
     (ccdclm,) = rows_of([with_outcomes(result("ccdclm", documents=(4.0, 5.0, 6.0)), 0.8, 0.8, 0.6)])
     for row, baseline, sign in ((ccdclm, drnnlm, 1), (drnnlm, ccdclm, -1)):
         comparison = Comparison(row, baseline, True, None)
-        assert z_of(comparison.perplexity) == pytest.approx(sign * 2 * math.sqrt(3))
-        assert z_of(comparison.coherence) == pytest.approx(sign * math.sqrt(3))
+        assert z_of(comparison.perplexity_test) == pytest.approx(sign * 2 * math.sqrt(3))
+        assert z_of(comparison.coherence_test) == pytest.approx(sign * math.sqrt(3))
     a, b = rows_of([result("a", documents=[1.0]), result(documents=[2.0])])
     comparison = Comparison(a, b, True, None)
-    assert comparison.perplexity is comparison.coherence is None
+    assert comparison.perplexity_test is comparison.coherence_test is None
 
 
 def test_documents_that_no_test_set_draws_are_not_compared():
@@ -57,7 +57,7 @@ def test_documents_that_no_test_set_draws_are_not_compared():
     drnnlm, ccdclm = rows_of(undrawn)
     differences = np.array([0.2, 0.1])
     z = differences.mean() / (differences.std(ddof=1) / math.sqrt(2))
-    assert z_of(Comparison(ccdclm, drnnlm, True, None).coherence) == pytest.approx(z)
+    assert z_of(Comparison(ccdclm, drnnlm, True, None).coherence_test) == pytest.approx(z)
     cells = tables.tables([drnnlm, ccdclm], ["drnnlm"])["coherence"]
     assert "p omits 1 document that no test set draws." in cells.about
 
@@ -81,7 +81,7 @@ def test_accuracies_of_several_seeds_are_averaged_by_document():
     drnnlm, ccdclm = rows_of([base, *seeds])
     differences = np.array([0.3, 0.0, 0.2])
     z = differences.mean() / (differences.std(ddof=1) / math.sqrt(3))
-    assert z_of(Comparison(ccdclm, drnnlm, True, None).coherence) == pytest.approx(z)
+    assert z_of(Comparison(ccdclm, drnnlm, True, None).coherence_test) == pytest.approx(z)
 
 
 def test_a_baseline_is_trained_like_the_row():
@@ -126,16 +126,16 @@ def test_rows_are_compared_over_the_seeds_that_both_have():
     header, *cells = table(rows, "Perplexity (Ji et al. 2015, Table 2)")
     assert [line[header.index("vs rnnlm")] for line in cells] == ["", "+0.0%", "-20.0%*"]
     comparison = compared(rows[1], rows, "rnnlm")
-    assert comparison is not None and comparison.perplexity is not None
+    assert comparison is not None and comparison.perplexity_test is not None
     # Differences 1, 0, 1: mean 2/3, sd sqrt(1/3).
-    assert comparison.perplexity.z == pytest.approx(2.0)
+    assert comparison.perplexity_test.z == pytest.approx(2.0)
     assert comparison.baseline.label == "rnnlm"
     assert (comparison.same_recipe, comparison.seeds) == (True, [0])
     other = compared(rows[2], rows, "rnnlm")
     assert other is not None and other.seeds is None
     saved = to_json(rows, BASELINES)["rows"]
     assert saved[0]["compared"] == {}
-    z, p = comparison.perplexity
+    z, p = comparison.perplexity_test
     assert saved[1]["compared"]["rnnlm"]["perplexity"] == {"z": z, "p": p}
     assert saved[1]["compared"]["rnnlm"]["ratio"] == pytest.approx(1.0)
 
@@ -223,8 +223,8 @@ def test_ratios_by_range_and_their_figures():
     )
     by_token = GROUPINGS[0]
     comparison = compared(all_rows[1], all_rows, "rnnlm")
-    assert comparison and (pair := comparison.ratios(by_token))
-    values, ends = pair
+    assert comparison and (ratios_and_ends := comparison.ratios(by_token))
+    values, ends = ratios_and_ends
     np.testing.assert_allclose(values[:3], np.exp([1.5 - 2, (4.5 - 6) / 2, 0.25]))
     assert np.isnan(values[3:]).all() and np.isnan(ends[:, [0, 2, 3, 4, 5]]).all()
     np.testing.assert_allclose(ends[:, 1], np.exp([-1.0, -0.5]))
@@ -255,7 +255,10 @@ def test_what_is_not_measured_is_blank():
     saved = to_json(all_rows, BASELINES)["rows"][1]
     assert (saved["compared"], saved["test_interval"]) == ({}, None)
     comparison = compared(all_rows[1], all_rows, "rnnlm")
-    assert comparison and comparison.ratio() is comparison.interval is comparison.perplexity is None
+    assert (
+        comparison
+        and comparison.ratio() is comparison.interval is comparison.perplexity_test is None
+    )
     assert list(tables.tables(rows_of([bare]), BASELINES)) == ["perplexity"]
     assert list(figures.of_rows(rows_of([bare]), BASELINES)) == ["learning_curves"]
 
@@ -273,7 +276,7 @@ def test_ratios_and_their_intervals_are_of_means_over_seeds():
         ]
     )
     comparison = compared(all_rows[1], all_rows, "rnnlm")
-    assert comparison and (pair := comparison.ratios(GROUPINGS[0]))
+    assert comparison and (ratios_and_ends := comparison.ratios(GROUPINGS[0]))
     # For each row its seeds, with the nats of both documents.
     nats = [[(1.0, 3.5), (3.0, 0.5)], [(2.0, 3.0), (4.0, 1.0)]]
     perplexities = [
@@ -282,7 +285,7 @@ def test_ratios_and_their_intervals_are_of_means_over_seeds():
         for i, j in ((0, 0), (0, 1), (1, 1))
     ]
     by_draw = np.divide(*np.reshape(perplexities, (2, 3)))
-    values, ends = pair
+    values, ends = ratios_and_ends
     assert values[0] == pytest.approx(by_draw[1])
     # Each of two documents is drawn twice in a quarter of the test sets.
     assert ends[:, 0] == pytest.approx([by_draw.min(), by_draw.max()])

@@ -266,18 +266,31 @@ def test_the_pretrained_model_predicts_a_word_better_in_its_context(english):
     assert related < unrelated - 3 and related < alone - 3
 
 
-def test_the_pretrained_model_is_small_and_reads_raw_text(english):
-    folder = Path(dclm_jax.__file__).parent / "pretrained" / "english"
-    assert sum(path.stat().st_size for path in folder.iterdir() if path.is_file()) < 12e6
-    (document,) = english.documents("“Don’t <unk>,” he said — twice.")
+def test_a_word_that_no_training_text_has_is_scored_and_the_twin_reads_no_context(english):
+    documents = english.documents("The kitten slept. Nobody saw the thermometer of zorblax.")
+    twin = dclm_jax.restore("english_sentences")
+    tables = [lm.surprisals(documents, no_context_too=True) for lm in (english, twin)]
+    for table in tables:
+        assert table["known"].all() and np.isfinite(table["surprisal"]).all()
+        assert list(table["word"]) == list(tables[0]["word"])
+    assert tables[1]["surprisal"] == pytest.approx(tables[1]["surprisal_no_context"], abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["english", "english_sentences"])
+def test_a_pretrained_model_is_small_and_reads_raw_text(name):
+    folder = Path(dclm_jax.__file__).parent / "pretrained" / name
+    assert sum(path.stat().st_size for path in folder.iterdir() if path.is_file()) < 8e6
+    (document,) = dclm_jax.restore(name).documents("“Don’t <unk>,” he said — twice.")
     assert document.sentences[0][:4] == ['"', "don", "'t", "<unk>"]
     config = json.loads((folder / "config.json").read_text())
     assert config["data"]["directory"] == config["training"]["start_from"] == ""
 
 
 def test_a_name_that_is_not_there_lists_the_pretrained_models(tmp_path, monkeypatch):
-    assert pretrained_models() == ["english"]
-    with pytest.raises(InputError, match=r"engliss has no run: .*or a pretrained model: english$"):
+    names = ["english", "english_sentences"]
+    assert pretrained_models() == names
+    listed = f"engliss has no run: .*or a pretrained model: {', '.join(names)}$"
+    with pytest.raises(InputError, match=listed):
         dclm_jax.restore("engliss")
     # A folder of this name comes first if it has a run.
     monkeypatch.chdir(tmp_path)
