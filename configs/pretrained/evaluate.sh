@@ -40,5 +40,6 @@ for source in sotu film_reviews wikitext; do
 done
 
 # These passages are as long as news articles. The Brown corpus is no source of the training text.
-python -m launch.prepare --test="$sources/test-brown.jsonl" $text_flags --split_documents_at=250 --output="$output/data/brown"
-python -m launch.coherence --workdirs=$runs --data="$output/data/brown" --permutations=10 --metrics="$output/brown.json"
+head -n 10 "$sources/test-brown.jsonl" >"$output/brown.jsonl"
+python -m launch.prepare --test="$output/brown.jsonl" $text_flags --split_documents_at=250 --output="$output/data/brown"
+python -m launch.coherence --workdir=english --data="$output/data/brown" --permutations=8 --metrics="$output/brown.json"
