@@ -48,17 +48,21 @@ class RunOptions(CommandOptions):
     # `BatchOptions` makes this value a flag.
     batch_size = DEFAULT_BATCH_SIZE
 
+    @property
+    def run_names(self) -> Sequence[str]:
+        """The workdirs of the runs."""
+        return [self.required("workdir", "RUN, the directory of a trained run")]
+
     def restore(self, kind: type[ModelT]) -> ModelT:
         """The model of the run; a model of another kind is refused."""
-        workdir = self.required("workdir", "RUN, the directory of a trained run")
-        (lm,) = self._restored([workdir], kind).values()
+        (lm,) = self.restore_all(kind).values()
         return lm
 
-    def _restored(
-        self, workdirs: Sequence[str], kind: type[ModelT], without_source: bool = False
-    ) -> dict[str, ModelT]:
+    def restore_all(self, kind: type[ModelT], *, without_source: bool = False) -> dict[str, ModelT]:
+        """The models of the runs, by label. They must have one vocabulary and this kind of model,
+        see `runs.restore`."""
         return runs.restore_all(
-            workdirs,
+            self.run_names,
             kind,
             without_source=without_source,
             batch_size=self.batch_size,
@@ -80,13 +84,9 @@ class RunsOptions(RunOptions):
         super().__post_init__()
         self.refuse_together("workdirs", "workdir")
 
-    def restore_all(self, kind: type[ModelT], *, without_source: bool = False) -> dict[str, ModelT]:
-        """The models of the runs, by label. They must have one vocabulary and this kind of model,
-        see `runs.restore`."""
-        workdirs = self.workdirs
-        if workdirs is None:
-            workdirs = [self.required("workdir", "RUN, the directory of a trained run")]
-        return self._restored(workdirs, kind, without_source)
+    @property
+    def run_names(self) -> Sequence[str]:
+        return super().run_names if self.workdirs is None else self.workdirs
 
 
 @dataclasses.dataclass(frozen=True)

@@ -119,7 +119,7 @@ def part(
     omitted: Collection[str] = (),
     unset: str = "",
 ) -> Any:
-    """A field of options whose value is another dataclass, each field of which is a flag.
+    """A field of options whose value is another dataclass. Each of its fields is a flag.
 
     Args:
       defaults: the dataclass with the defaults of the flags.

@@ -18,7 +18,7 @@ explains WIKITEXT, REVIEWS and BROWN; BASE is a run or saved model of the same k
 
 The sections "Training text" and "Limits" of a model's card are the argument `about` of `save`.
 The settings differ from configs/modern/gpu.py in these values: 512 hidden units, less dropout
-because there is more text, 32 segments per step, of which a fifth begins with no context, training
+because there is more text, 32 segments per step (a fifth begins with no context), training
 sentences of at most 127 pieces, and four epochs with 100 steps of warm-up and a learning rate of
 0.002, which is halved for the fourth epoch. `rnnlm` starts from the weights of `english`, and has a
 rate of 0.001 with a cosine schedule, and 1,755 steps (one and a half epochs). README.md has the
