@@ -99,7 +99,7 @@ order --workdir=run --noshuffle --metrics=m => --metrics has no effect
 order --workdir=run --input=single.txt => no document has two or more sentences
 
 {PLAN} --shape=4,0,8 --vocab_size=50 => --shape=4,0,8; expected SEGMENTS,SENTENCES,TOKENS, all above
-{PLAN} --shape=4,2,8 => --vocab_size is missing; add the size of the vocabulary, with --shape
+{PLAN} --shape=4,2,8 => --vocab_size is missing; add --vocab_size=N to --shape
 plan --config=tiny.py:rnnlm => --target is missing; add --target=h100
 {PLAN} --vocab_size=50 => --vocab_size has no effect without --shape; give both or neither
 
