@@ -153,10 +153,9 @@ class DocumentModel:
         "bags", the words of a sentence without their order.
       auxiliary_objective: name of `auxiliary_loss` in training logs; None for a model without one.
       reads_source: whether a document has a source, which `open_document` reads.
-      attends_to: the positions that every token attends to: "words", the inputs of the n previous
-        sentences, or "sentences", the n previous sentences, if a step attends with
-        params["attention"] and the top hidden state to the `Memory` in `conditioning.inputs`;
-        "targets" of earlier sentences with the weights of `pointer`; None without attention.
+      attends_to: the positions that every token attends to, with the weights of `attention`:
+        "words", the inputs of the n previous sentences; "sentences", the n previous sentences;
+        "targets" of earlier sentences; None without attention.
       attended_sentences: n; 0 for "targets" and without attention.
       tables: parameters that are looked up by word and never multiplied.
       hashed: arrays of hashed features (`nn.hashing`), all of one size.
@@ -289,6 +288,12 @@ class DocumentModel:
         """The pointer to targets of earlier sentences, from the outputs of a sentence; None for a
         model that copies no words. Only models whose states read contexts and whose contexts read
         states have one."""
+
+    def attention(self, params: Params, conditioning: Conditioning, outputs: Any) -> jax.Array:
+        """The weights [N, B, M] with which each token attends to M positions in memory, from the
+        outputs of a sentence; only for a model with `attends_to`. For "targets" a first position
+        has the share of the softmax."""
+        raise NotImplementedError
 
     def close_sentence(self, params: Params, context: Context, sentence: Sentence) -> Context:
         """The context for the next sentence. If contexts do not read hidden states, the state and

@@ -22,7 +22,7 @@ from dclm_jax.models.base import (
     own_key,
 )
 from dclm_jax.nn import stack
-from dclm_jax.nn.attention import Memory, attend, init_attention
+from dclm_jax.nn.attention import Memory, attend, init_attention, weights_of_steps
 from dclm_jax.nn.layers import glorot_uniform, resized, sum_of_rows
 from dclm_jax.nn.logits import OutputInputs
 from dclm_jax.nn.stack import StackInput, StackState
@@ -210,6 +210,10 @@ class ADCLM(DocumentModel):
         h, c = outputs
         output = params["output"]
         return jnp.tanh(h @ output["hidden"] + c @ output["context"] + output["hidden_bias"])
+
+    def attention(self, params: Params, conditioning: Conditioning, outputs: Any) -> jax.Array:
+        h_NxBxH, _ = outputs
+        return weights_of_steps(params["attention"], h_NxBxH, conditioning.inputs, self.plan)
 
     def close_sentence(
         self, params: Params, context: RecentSentences, sentence: Sentence

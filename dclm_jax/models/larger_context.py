@@ -15,7 +15,7 @@ last.
 """
 
 import dataclasses
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,7 @@ from dclm_jax.models.base import (
     require,
 )
 from dclm_jax.nn import stack
-from dclm_jax.nn.attention import Memory, attend, init_attention
+from dclm_jax.nn.attention import Memory, attend, init_attention, weights_of_steps
 from dclm_jax.nn.cells import CELLS
 from dclm_jax.nn.layers import glorot_uniform, num_words, sum_of_rows
 from dclm_jax.nn.stack import StackInput, StackState
@@ -248,6 +248,9 @@ class SeqBoWATTEF(SeqBoWEF):
             params["attention"], stack.top_hidden(state), conditioning.inputs, self.plan
         )
         return self.step_fed(params, fed_BxX, state, x)
+
+    def attention(self, params: Params, conditioning: Conditioning, outputs: Any) -> jax.Array:
+        return weights_of_steps(params["attention"], outputs, conditioning.inputs, self.plan)
 
     def vector(self, params: Params, context: Bags) -> jax.Array:
         count_Bx1 = jnp.maximum(jnp.sum(context.exists_BxC, axis=1), 1)[:, None]

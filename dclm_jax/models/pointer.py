@@ -103,6 +103,11 @@ class PointerDRNNLM(DRNNLM):
         log_probs_NxBxX = jax.nn.log_softmax(scores_NxBxX)
         return Pointer(log_probs_NxBxX[..., -1], log_probs_NxBxX[..., :-1], targets_MxB)
 
+    def attention(self, params: Params, conditioning: Conditioning, outputs: Any) -> jax.Array:
+        pointer = self.pointer(params, conditioning, outputs)
+        log_weights = pointer.log_share_NxB[..., None], pointer.log_weights_NxBxM
+        return jnp.exp(jnp.concatenate(log_weights, axis=-1))
+
     def close_sentence(
         self, params: Params, context: TargetMemory, sentence: Sentence
     ) -> TargetMemory:

@@ -54,3 +54,13 @@ def attend(params: dict[str, Any], h_BxH: jax.Array, memory: Memory, plan: Plan)
     if plan.fuses_scans:
         return jnp.sum(alpha_MxB[..., None] * memory.values_MxBxH, axis=0)
     return jnp.einsum("mb,mbh->bh", alpha_MxB, memory.values_MxBxH)
+
+
+def weights_of_steps(
+    params: dict[str, Any], h_NxBxH: jax.Array, memory: Memory, plan: Plan
+) -> jax.Array:
+    """The `attention_weights` of all steps of a sentence, [N, B, M]. Step n attends with the hidden
+    state h_{n-1}; h_0 is zero."""
+    earlier_NxBxH = jnp.pad(h_NxBxH[:-1], [(1, 0), (0, 0), (0, 0)])
+    weights = jax.vmap(lambda h_BxH: attention_weights(params, h_BxH, memory, plan))
+    return jnp.swapaxes(weights(earlier_NxBxH), 1, 2)

@@ -4,6 +4,7 @@
 tokens. The driver computes the same values faster.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +16,8 @@ from dclm_jax.nn.layers import fold, unfold
 from dclm_jax.nn.stack import StackInput, StackState
 from dclm_jax.reading.batch_elements import row_axes
 from dclm_jax.reading.dropout import DropoutMasks
+
+Emit = Callable[[Params, Conditioning, Any], jax.Array]
 
 
 class SentenceFeatures(NamedTuple):
@@ -60,6 +63,7 @@ def read_sentences(
     tokens_SxNxB: jax.Array,
     mask_SxNxB: jax.Array,
     masks: DropoutMasks | None = None,
+    emit: Emit | None = None,
 ) -> SentenceFeatures:
     """Reads S sentences of B documents after `context`.
 
@@ -70,7 +74,9 @@ def read_sentences(
         than S sentences ends in sentences without real positions.
       masks: dropout multipliers, in training only. The caller computes and multiplies features of
         bags of words.
+      emit: the method that makes the features of a sentence, by default `model.emit`.
     """
+    emit = emit or model.emit
     num_sentences, length, rows = tokens_SxNxB.shape
     context = model.resize_context(context, length)
 
@@ -83,7 +89,7 @@ def read_sentences(
             model, params, conditioning, state, x_NxBxK, dropout_NxB, mask_NxB
         )
         sentence = Sentence(tokens_NxB, mask_NxB, summary, state, outputs)
-        features_NxBxD = model.emit(params, conditioning, outputs)
+        features_NxBxD = emit(params, conditioning, outputs)
         pointer = model.pointer(params, conditioning, outputs)
         closed = model.close_sentence(params, context, sentence)
         return closed, (context, features_NxBxD, conditioning.features, pointer)
@@ -106,7 +112,7 @@ def read_sentences(
         )
         result = SentenceFeatures(context, *results)
     else:
-        result = _read_at_once(model, params, context, tokens_SxNxB, mask_SxNxB, masks)
+        result = _read_at_once(model, params, context, tokens_SxNxB, mask_SxNxB, masks, emit)
     if masks is not None and model.objective == "words":
         result = result._replace(features=result.features * masks.features)
         if (contexts := result.context_features) is not None and masks.contexts is not None:
@@ -130,6 +136,7 @@ def _read_at_once(
     tokens_SxNxB: jax.Array,
     mask_SxNxB: jax.Array,
     masks: DropoutMasks | None,
+    emit: Emit,
 ) -> SentenceFeatures:
     """Reads all sentences at once, as R = S * B batch elements. If hidden states read contexts, the
     contexts are computed first, otherwise afterwards."""
@@ -158,7 +165,7 @@ def _read_at_once(
     conditioning = model.condition(params, contexts)
     if model.states_read_context:
         _, outputs_NxR = read(conditioning, contexts)
-    features = unfold(model.emit(params, conditioning, outputs_NxR), num_sentences)
+    features = unfold(emit(params, conditioning, outputs_NxR), num_sentences)
     context_features = conditioning.features
     if context_features is not None:
         context_features = context_features.reshape(num_sentences, batch_size, -1)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dclm_jax.data.batches import Batch
@@ -26,10 +27,9 @@ from dclm_jax.models import MODELS
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.precision import compiled
 from dclm_jax.reading import batch_elements, blocks, incremental
-from dclm_jax.reading.attention import block_attention
 from dclm_jax.reading.blocks import Sentences
-from dclm_jax.reading.driver import cast_params
-from dclm_jax.reading.likelihoods import block_nll, next_log_probs, open_documents
+from dclm_jax.reading.driver import cast_params, read_sentences
+from dclm_jax.reading.likelihoods import block_nll, next_log_probs, open_documents, time_major
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,7 +210,7 @@ class Reader:
         while len(weights) < len(document):
             first = len(weights)
             batch = blocks.next_block([document], first, blocks.BLOCK_SENTENCES, 1)
-            context, weights_1xSxNxM = self._run(block_attention, context, batch)
+            context, weights_1xSxNxM = self._run(_attention, context, batch)
             for t, weights_NxM in enumerate(np.asarray(weights_1xSxNxM)[0], start=first):
                 if t == len(document):
                     break
@@ -240,6 +240,15 @@ def _real_positions(model: DocumentModel, earlier: Sentences, size: int) -> np.n
 def _context_after(model: DocumentModel, params: Params, context: Context, batch: Batch) -> Context:
     # XLA removes computations that only scores need.
     return block_nll(model, params, context, batch)[0]
+
+
+def _attention(
+    model: DocumentModel, params: Params, context: Context, batch: Batch
+) -> tuple[Context, jax.Array]:
+    """The context after the sentences of a batch, and their attention weights [B, S, N, M]."""
+    tokens, _, mask = time_major(batch)
+    read = read_sentences(model, params, context, tokens, mask, emit=model.attention)
+    return read.context, jnp.moveaxis(read.features, 2, 0)
 
 
 def _vector(model: DocumentModel, params: Params, context: Context) -> jax.Array | None:
