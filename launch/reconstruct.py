@@ -39,9 +39,8 @@ from dclm_jax.data.documents import Document
 from dclm_jax.data.text_files import STDIN
 from dclm_jax.decoding.choices import Decoding
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import reconstruction
+from dclm_jax.metrics import reconstruction, systems
 from dclm_jax.neural_language_model import DEFAULT_MAX_LENGTH_RATIO, Autoencoder
-from dclm_jax.rescoring import metrics
 
 from . import _app
 from ._decoding import NAMES, GenerationOptions
@@ -105,7 +104,7 @@ def _reconstruct(options: Options, output: str) -> list[reconstruction.Measures]
     """Reconstructs documents and writes them; returns their measures."""
     lm = options.restore(Autoencoder)
     # Refuse a missing package before the documents are reconstructed.
-    metrics.bleu_statistics([], [])
+    systems.bleu_statistics([], [])
     measures = []
     reconstructed = lm.reconstruct(
         _documents(lm, options),

@@ -39,8 +39,8 @@ from dclm_jax.data.documents import PLAIN
 from dclm_jax.errors import InputError
 from dclm_jax.files import Count, Size
 from dclm_jax.language_model import LanguageModel
+from dclm_jax.metrics.systems import METRICS
 from dclm_jax.rescoring import mert, metrics, nbest
-from dclm_jax.rescoring.metrics import METRICS
 from dclm_jax.rescoring.search import Rescorer
 from dclm_jax.runs import run_json
 

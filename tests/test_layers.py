@@ -17,6 +17,7 @@ LAYERS = [
     ("models",),
     ("reading",),
     ("scoring",),
+    ("metrics",),
     ("rescoring",),
     ("decoding",),
     ("training",),

@@ -1,4 +1,4 @@
-"""Rescoring of N-best lists with document models: lists, search, metrics and tuning of weights.
+"""Rescoring of N-best lists with document models: lists, search and tuning of weights.
 
 In Python:
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dclm_jax.errors import InputError
-from dclm_jax.rescoring.metrics import Metric, picked
+from dclm_jax.metrics.systems import Metric, picked
 
 # In units of scaled features: narrower intervals could be rounding errors.
 _NARROWEST = 1e-9

@@ -19,7 +19,7 @@ import dclm_jax
 from dclm_jax import storage
 from dclm_jax.data.corpora import COLLECTIONS
 from dclm_jax.data.corpus import SPLITS
-from dclm_jax.rescoring.metrics import METRICS
+from dclm_jax.metrics.systems import METRICS
 from dclm_jax.scoring.distributions import WORD_MEASURES
 from dclm_jax.training.workdir import restore_run
 from launch import _app

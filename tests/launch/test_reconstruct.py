@@ -10,7 +10,7 @@ import dclm_jax
 from dclm_jax import Decoding
 from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.documents import TextOptions
-from dclm_jax.evaluation.reconstruction import evaluate_files, summarize
+from dclm_jax.metrics.reconstruction import evaluate_files, summarize
 from tests.launch.support import launch, scored
 from tests.training.support import read_metrics
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dclm_jax.errors import InputError
+from dclm_jax.metrics.systems import METRICS, picked
 from dclm_jax.rescoring import mert
-from dclm_jax.rescoring.metrics import METRICS, picked
 
 BLEU, WER = METRICS["bleu"], METRICS["wer"]
 

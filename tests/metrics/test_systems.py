@@ -7,15 +7,15 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU as SacreBleu
 
 from dclm_jax.errors import InputError
-from dclm_jax.rescoring import metrics
-from dclm_jax.rescoring.metrics import METRICS
+from dclm_jax.metrics import systems
+from dclm_jax.metrics.systems import METRICS
 
 BLEU, WER = METRICS["bleu"], METRICS["wer"]
 
 
 @pytest.fixture
 def many_test_sets(monkeypatch):
-    monkeypatch.setattr(metrics, "BOOTSTRAP_SETS", 4000)
+    monkeypatch.setattr(systems, "BOOTSTRAP_SETS", 4000)
 
 
 def words(seed, count):
@@ -44,11 +44,11 @@ def test_word_errors_are_the_fewest_edits():
 
 def test_metrics_of_lists_with_empty_hypotheses_and_references_by_hand():
     lists = [[[], [*"abcde"]], [[*"x"], []], [[]]]
-    counted = metrics.list_statistics(lists, [[*"abcdf"], [], [*"xy"]])
+    counted = systems.list_statistics(lists, [[*"abcdf"], [], [*"xy"]])
     expected = [[[5, 5], [1, 5]], [[1, 0], [0, 0]], [[2, 2]]]
     assert [errors.tolist() for errors in counted["wer"]] == expected
     # The list's 7 reference words: 5 deletions, 1 insertion, 2 deletions.
-    totals = metrics.picked(counted["wer"], [0, 0, 0]).sum(axis=0)
+    totals = systems.picked(counted["wer"], [0, 0, 0]).sum(axis=0)
     assert WER.score(totals) == pytest.approx(100 * 8 / 7)
     first, second, third = counted["bleu"]
     assert first.tolist() == [[0, 5, *[0] * 8], [5, 5, 4, 3, 2, 1, 5, 4, 3, 2]]
@@ -62,7 +62,7 @@ def test_metrics_of_lists_with_empty_hypotheses_and_references_by_hand():
     assert BLEU.score(first[0]) == 0
     assert BLEU.score(second[1]) == BLEU.segment_score(second[1]) == 100
     for name, metric in METRICS.items():
-        assert metrics.oracle(metric, counted[name]) == [1, 1, 0]
+        assert systems.oracle(metric, counted[name]) == [1, 1, 0]
 
 
 @pytest.mark.usefixtures("many_test_sets")
@@ -74,7 +74,7 @@ def test_documents_and_test_sets_of_empty_references_alone_are_compared(metric):
         for texts in ([[*"abcd"], [], []], [[*"abcd"], [*"x"], []])
     )
     division = [range(1), range(1, 2), range(2, 3)]
-    result = metrics.compare_systems(metric, ours, theirs, division, seed=0)
+    result = systems.compare_systems(metric, ours, theirs, division, seed=0)
     assert result["value"] == pytest.approx(100 if metric is BLEU else 0)
     assert result["improved"] == pytest.approx(1 / 3)
     # No better where the second document is not drawn.
@@ -83,7 +83,7 @@ def test_documents_and_test_sets_of_empty_references_alone_are_compared(metric):
 
 def test_bleu_is_that_of_sacrebleu():
     hypotheses, references = words(2, 40), words(3, 40)
-    lists = metrics.list_statistics([[text] for text in hypotheses], references)["bleu"]
+    lists = systems.list_statistics([[text] for text in hypotheses], references)["bleu"]
     texts = [list(map(" ".join, sentences)) for sentences in (hypotheses, references)]
     whole = SacreBleu(tokenize="none").corpus_score(texts[0], [texts[1]])
     assert BLEU.score(np.sum(lists, axis=0)[0]) == pytest.approx(whole.score, rel=1e-12)
@@ -107,10 +107,10 @@ def test_the_oracle_is_the_best_of_every_list():
         sum(rows[choice, 0] for rows, choice in zip(of_lists, way, strict=True))
         for way in itertools.product(range(5), repeat=6)
     )
-    assert metrics.picked(of_lists, metrics.oracle(WER, of_lists))[:, 0].sum() == least
+    assert systems.picked(of_lists, systems.oracle(WER, of_lists))[:, 0].sum() == least
     perfect = [[*texts, text] for texts, text in zip(lists, references, strict=True)]
     of_lists = [BLEU.statistics(*pair) for pair in zip(perfect, references, strict=True)]
-    assert metrics.oracle(BLEU, of_lists) == [5] * 6
+    assert systems.oracle(BLEU, of_lists) == [5] * 6
 
 
 @pytest.mark.usefixtures("many_test_sets")
@@ -119,16 +119,16 @@ def test_documents_are_compared():
     ours = np.array([[1, 10], [2, 10], [3, 10], [2, 10]])
     theirs = np.array([[4, 10], [0, 10], [2, 10], [3, 10]])
     documents = [range(2), range(2, 4)]
-    result = metrics.compare_systems(WER, ours, theirs, documents, seed=0)
+    result = systems.compare_systems(WER, ours, theirs, documents, seed=0)
     assert (result["value"], result["improved"]) == (20.0, 0.5)
     # No better if the second document is drawn twice, which is one test set in four.
     assert result["p"] == pytest.approx(0.25, abs=0.03)
     # By segments: the differences are -3, 2, 1 and -1, and all 4^4 test sets are as likely.
     drawn = list(map(sum, itertools.product([-3, 2, 1, -1], repeat=4)))
-    single = metrics.compare_systems(WER, ours, theirs, [range(4)], seed=0)
+    single = systems.compare_systems(WER, ours, theirs, [range(4)], seed=0)
     assert single["p"] == pytest.approx(np.mean(np.array(drawn) >= 0), abs=0.03)
     assert single["improved"] == 1.0
-    again = metrics.compare_systems(WER, ours, theirs, [range(4)], seed=0)
+    again = systems.compare_systems(WER, ours, theirs, [range(4)], seed=0)
     assert again == single
 
 

@@ -10,8 +10,8 @@ from sacrebleu.metrics.bleu import BLEU as SacreBleu
 from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.readers import read_documents
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import reconstruction
-from dclm_jax.evaluation.reconstruction import (
+from dclm_jax.metrics import reconstruction
+from dclm_jax.metrics.reconstruction import (
     align,
     coherence_penalty,
     evaluate_files,

@@ -25,7 +25,7 @@ from dclm_jax.data.documents import PLAIN, Document, OnDocument, TextOptions
 from dclm_jax.data.readers import corresponding, read_documents
 from dclm_jax.data.text_files import UTF8
 from dclm_jax.errors import InputError
-from dclm_jax.rescoring import metrics
+from dclm_jax.metrics import systems
 from dclm_jax.tables import aligned
 
 WLCS_EXPONENT = 1.2
@@ -56,7 +56,7 @@ class Measures(NamedTuple):
     """Measures of an output document against its input.
 
     Attributes:
-      bleu_statistics: int64 [10], additive over documents (`metrics.bleu_statistics`).
+      bleu_statistics: int64 [10], additive over documents (`systems.bleu_statistics`).
       rouge_1, rouge_2, rouge_w: see the module.
       sentences: number of output sentences.
       alignment: None unless both documents have tags.
@@ -81,7 +81,7 @@ def measure_output(output: Document, reference: Document) -> Measures:
         positions, f1 = align(content_words(output), content_words(reference))
         alignment = Alignment(coherence_penalty(positions), f1.count(0))
     return Measures(
-        bleu_statistics=metrics.bleu_statistics([words], reference_words)[0],
+        bleu_statistics=systems.bleu_statistics([words], reference_words)[0],
         rouge_1=rouge_n(words, reference_words, 1),
         rouge_2=rouge_n(words, reference_words, 2),
         rouge_w=rouge_w(words, reference_words),
@@ -113,7 +113,7 @@ def summarize(measures: Sequence[Measures]) -> dict[str, Any]:
     }
     return {
         "documents": len(measures),
-        "bleu": metrics.bleu(totals_Q),
+        "bleu": systems.bleu(totals_Q),
         **{name: rouge._asdict() for name, rouge in rouges.items()},
         "coherence": float(np.mean(penalties)) if penalties else None,
         "coherence_documents": len(penalties),

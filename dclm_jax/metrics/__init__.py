@@ -1,0 +1,1 @@
+"""Metrics of texts against reference texts, without a model."""
