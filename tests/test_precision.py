@@ -11,6 +11,7 @@ import jax
 import pytest
 
 import dclm_jax
+from dclm_jax.data.batches import shard_rows
 from dclm_jax.decoding.choices import Decoding
 from dclm_jax.evaluation.adaptation import adapt
 from dclm_jax.neural_language_model import NeuralLanguageModel
@@ -21,7 +22,7 @@ from dclm_jax.training import loop
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.job import first_shapes
 from dclm_jax.training.optimizer import create_optimizer
-from dclm_jax.training.step import parallel_step, shard_rows
+from dclm_jax.training.step import parallel_step
 from tests.exhaustive import also
 from tests.models.support import EACH_OF_FEW, small_model
 from tests.training import support

@@ -10,7 +10,7 @@ Shapes: B batch elements (segments or documents), S sentences, N token positions
 import collections
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -123,6 +123,21 @@ def pack_sentences(rows: Sequence[Sequence[np.ndarray]], num_sentences: int, len
     sentences = [np.asarray(sentence, np.int32) for row in rows for sentence in row]
     words = np.concatenate(sentences) if sentences else np.zeros(0, np.int32)
     return _fill(words, lengths_BxS, length)
+
+
+def shard_rows(rows: Any, count: int, pad: Callable[..., Any] = np.pad) -> Any:
+    """Splits batch elements evenly over devices or microbatches, [B, ...] -> [count,
+    ceil(B / count), ...] for a `Batch` or any arrays; `pad` is the function of NumPy or of JAX.
+
+    Empty batch elements, which have no token and change no sum, are added for an even split.
+    """
+
+    def split(array: Any) -> Any:
+        if missing := -len(array) % count:
+            array = pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
+        return array.reshape(count, -1, *array.shape[1:])
+
+    return jax.tree.map(split, rows)
 
 
 class Earlier(NamedTuple):

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from dclm_jax import processes
-from dclm_jax.data.batches import Batch
+from dclm_jax.data.batches import Batch, shard_rows
 from dclm_jax.errors import require_at_least
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.precision import at_precision
@@ -178,14 +178,10 @@ class NeuralScorer(Scorer):
         if any(request.contexts is not request.sentences for request in requests):
             contexts = [request.contexts for request in requests] + [()] * num_empty
         first_scored_R = np.array([request.first_scored for request in requests] + [0] * num_empty)
-        row_DxB = np.zeros((num_devices, num_rows))
-
-        def by_device(rows: Any) -> Any:
-            return jax.tree.map(lambda a: a.reshape(*row_DxB.shape, *a.shape[1:]), rows)
-
         open_rows, read = _compiled(self.model, self._functions)
         source = blocks.pack_sources(documents) if self.model.reads_source else None
-        (context, _), first = open_rows(self._copies, row_DxB, by_device(source)), 0
+        opened_DxB = shard_rows((np.zeros(len(documents)), source), num_devices)
+        (context, _), first = open_rows(self._copies, *opened_DxB), 0
         while first < num_sentences:
             # S depends on the whole batch: a few empty sentences at its end cost less than the
             # compilation of another shape.
@@ -193,7 +189,7 @@ class NeuralScorer(Scorer):
             batch = blocks.next_block(documents, first, size, num_rows, contexts)
             size = batch.mask_BxSxN.shape[1]
             scored_RxSx1 = (first + np.arange(size) >= first_scored_R[:, None])[..., None]
-            block_DxB = by_device((batch, scored_RxSx1))
+            block_DxB = shard_rows((batch, scored_RxSx1), num_devices)
             context, nll_DxBxSxN = read(self._copies, context, *block_DxB)
             yield requests, first, nll_DxBxSxN
             first += size

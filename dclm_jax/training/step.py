@@ -17,7 +17,7 @@ import optax
 
 from dclm_jax import processes
 from dclm_jax.allocation import device_memory, memory_text, peak_memory
-from dclm_jax.data.batches import Batch, Shape
+from dclm_jax.data.batches import Batch, Shape, shard_rows
 from dclm_jax.errors import InputError
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.nn.layers import combine
@@ -216,18 +216,3 @@ def local_shards(batch: Batch) -> Batch:
     first = jax.process_index() * jax.local_device_count()
     mine = slice(first, first + jax.local_device_count())
     return jax.tree.map(lambda array: array[mine], shard_rows(batch, jax.device_count()))
-
-
-def shard_rows(batch: Batch, count: int, pad: Callable = np.pad) -> Batch:
-    """Splits batch elements evenly over devices or microbatches, [B, ...] -> [count,
-    ceil(B / count), ...]; `pad` is the function of NumPy or of JAX.
-
-    Empty batch elements, which have no token and change no sum, are added for an even split.
-    """
-    missing = -batch.tokens_BxSxN.shape[0] % count
-
-    def split(array: Any) -> Any:
-        padded = pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
-        return padded.reshape(count, -1, *array.shape[1:])
-
-    return jax.tree.map(split, batch)

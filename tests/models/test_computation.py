@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dclm_jax import models
-from dclm_jax.data.batches import Batch
+from dclm_jax.data.batches import Batch, shard_rows
 from dclm_jax.nn.plan import TPU_V4
 from dclm_jax.processes import DEVICES
 from dclm_jax.reading.driver import cast_params
@@ -18,7 +18,7 @@ from dclm_jax.reading.likelihoods import batch_likelihood, block_nll
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.job import first_shapes
 from dclm_jax.training.optimizer import create_optimizer
-from dclm_jax.training.step import shard_rows, train_step
+from dclm_jax.training.step import train_step
 from tests.exhaustive import also
 from tests.models.support import (
     DOCUMENTS,

@@ -16,7 +16,7 @@ import pytest
 
 from dclm_jax.allocation import peak_memory
 from dclm_jax.data import batches
-from dclm_jax.data.batches import Batch, Shape
+from dclm_jax.data.batches import Batch, Shape, shard_rows
 from dclm_jax.reading.likelihoods import batch_likelihood, earlier_sentences
 from dclm_jax.scoring.neural import NeuralScorer
 from dclm_jax.training.config import OptimizerConfig
@@ -29,7 +29,6 @@ from dclm_jax.training.step import (
     local_shards,
     parallel_step,
     replicate,
-    shard_rows,
 )
 from tests.compiling import TWO_DEVICES
 from tests.exhaustive import some
