@@ -33,6 +33,8 @@ from .contest import Work
 from .timing import PeerError
 from .worker import usable_cores
 
+# As the kernel names them, the widest first.
+_VECTORS = ("avx512f", "avx2", "avx", "sse2")
 _PRECISIONS = ("default", "highest", "bfloat16")
 CPU_ROWS = {
     "train_ccdclm_16": Work("ccdclm", 16),
@@ -107,7 +109,10 @@ def benchmark(options: Options) -> int | None:
 def _measured(options: Options, stream: TextIO) -> dict[str, Any]:
     """The results of benchmarks for a file of results; `stream` gets their lines."""
     machine = _machine()
-    print("{cpu}, {cores} cores; JAX on {devices} x {device}".format(**machine), file=stream)
+    print(
+        "{cpu}, {vectors}, {cores} cores; JAX on {devices} x {device}".format(**machine),
+        file=stream,
+    )
     if not contest.peers():
         print(f"torch is not installed; install it with: {contest.INSTALL}", file=stream)
     rows = []
@@ -120,15 +125,17 @@ def _measured(options: Options, stream: TextIO) -> dict[str, Any]:
 
 
 def _machine() -> dict[str, Any]:
-    """The processor, the devices available to JAX, and the versions of packages."""
+    """The processor and its widest vectors, the devices available to JAX, and the versions of
+    packages."""
     packages = ("jax", "jaxlib", *(("torch",) if contest.peers() else ()))
-    (cpu, *_) = [
-        line.partition(":")[2].strip()
-        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-        if line.startswith("model name")
-    ] or [platform.machine()]
+    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    cpuinfo = {
+        name.strip(): text.strip() for name, _, text in (row.partition(":") for row in lines)
+    }
+    flags = cpuinfo.get("flags", "").split()
     return {
-        "cpu": cpu,
+        "cpu": cpuinfo.get("model name", platform.machine()),
+        "vectors": next((name for name in _VECTORS if name in flags), "unknown vectors"),
         "cores": usable_cores(),
         "device": jax.devices()[0].device_kind,
         "devices": jax.local_device_count(),
