@@ -15,7 +15,7 @@ class InputError(ValueError):
     value, and what to do.
 
     Every function of the library raises `InputError` for bad input; docstrings do not repeat this.
-    Launchers print the message without a traceback and exit with code 2.
+    Commands print the message without a traceback and exit with code 2.
     """
 
     def __init__(self, message: str):
@@ -24,7 +24,7 @@ class InputError(ValueError):
 
 
 class DivergenceError(RuntimeError):
-    """A loss or gradient of training or dynamic evaluation is not finite, or too large. Launchers
+    """A loss or gradient of training or dynamic evaluation is not finite, or too large. Commands
     print the message and exit with code 1."""
 
 

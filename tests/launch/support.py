@@ -1,4 +1,4 @@
-"""Launchers run as commands, and a small corpus with a finished run for them."""
+"""Commands as their users run them, and a small corpus with a finished run for them."""
 
 import contextlib
 import copy
@@ -63,14 +63,14 @@ def get_config(model="ccdclm"):
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """Launchers are found from any directory; flags for XLA that pytest was given do not reach
+    """Commands are found from any directory; flags for XLA that pytest was given do not reach
     them."""
     defaults = {"PYTHONPATH": str(REPOSITORY), "XLA_FLAGS": XLA_FLAGS}
     return {**os.environ, **defaults, **variables}
 
 
 CACHE_OPTIONS = ("jax_persistent_cache_min_compile_time_secs", "jax_enable_compilation_cache")
-"""Options of JAX that launchers set."""
+"""Options of JAX that commands set."""
 OF_PROCESSES = {"PYTHONPATH", "XLA_FLAGS"}
 """Variables that Python and JAX read when they start."""
 
@@ -120,7 +120,7 @@ def in_process(command: list[str], cwd, stdin: str | None, variables: dict[str, 
     )
     with (
         pytest.MonkeyPatch.context() as patch,
-        launcher_state(errors),
+        command_state(errors),
         warnings.catch_warnings(),
     ):
         # Those that Python hides by default; all others are errors.
@@ -143,8 +143,8 @@ def in_process(command: list[str], cwd, stdin: str | None, variables: dict[str, 
 
 
 @contextlib.contextmanager
-def launcher_state(errors: io.TextIOWrapper) -> Iterator[None]:
-    """What a launcher finds in a new process: no flags but absl's own, a log on standard error.
+def command_state(errors: io.TextIOWrapper) -> Iterator[None]:
+    """The state of a command in a new process: no flags but absl's own, a log on standard error.
 
     Everything is as before afterwards.
     """
@@ -235,7 +235,7 @@ def start(
 
 
 def refuse(name, *arguments, code=2, **options) -> str:
-    """Runs a launcher that must end in a single line on stderr, and returns that line."""
+    """Runs a command that must end in a single line on stderr, and returns that line."""
     lines = launch(name, *arguments, code=code, **options).stderr.splitlines()
     (error,) = itertools.filterfalse(_is_usual, lines)
     assert error.startswith("error: "), error

@@ -1,4 +1,4 @@
-"""--adapt of launchers: before and after, tuned or given."""
+"""--adapt of commands: before and after, tuned or given."""
 
 import json
 

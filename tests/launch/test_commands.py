@@ -28,9 +28,9 @@ from launch.plan import MEMORY
 from tests.launch.support import (
     COMMANDS,
     REPOSITORY,
+    command_state,
     define_flags,
     launch,
-    launcher_state,
     of_launch,
 )
 
@@ -50,7 +50,7 @@ _SEVERAL_MEANINGS = {
 
 def flags_of(name: str) -> list[flags.Flag]:
     """The flags of a command."""
-    with launcher_state(io.TextIOWrapper(io.BytesIO())):
+    with command_state(io.TextIOWrapper(io.BytesIO())):
         define_flags(f"launch.{name}")
         modules = flags.FLAGS.flags_by_module_dict().items()
         return [flag for module, defined in modules if of_launch(module) for flag in defined]

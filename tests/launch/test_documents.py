@@ -21,11 +21,11 @@ from absl import flags
 from tests.launch.support import (
     COMMANDS,
     REPOSITORY,
+    command_state,
     copy_run,
     define_flags,
     entry_point,
     launch,
-    launcher_state,
 )
 from tests.printed_outputs import DOCUMENTS, Example, examples, run_python
 
@@ -57,7 +57,7 @@ def python_calls(code: str, cwd: Path) -> list[list[str]]:
 
 
 def parse(module: str, arguments: list[str]) -> None:
-    """Parses the flags of a launcher; without --config its keys are those of the quickstart."""
+    """Parses the flags of a command; without --config its keys are those of the quickstart."""
     if "--help" in arguments:
         return
     # MODEL and SEED stand for any model of the file and for a number.
@@ -67,7 +67,7 @@ def parse(module: str, arguments: list[str]) -> None:
     if of_config and not any(argument.startswith("--config=") for argument in of_config):
         command.insert(1, "--config=configs/quickstart.py")
     with (
-        launcher_state(io.TextIOWrapper(io.BytesIO())),
+        command_state(io.TextIOWrapper(io.BytesIO())),
         pytest.MonkeyPatch.context() as patch,
         warnings.catch_warnings(),
     ):

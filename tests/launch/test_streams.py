@@ -14,11 +14,11 @@ import pytest
 
 from dclm_jax import processes
 from tests.exhaustive import also
-from tests.launch.support import REPOSITORY, copy_run, environment, launch, launcher_state
+from tests.launch.support import REPOSITORY, command_state, copy_run, environment, launch
 
 
 def run(space, command: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
-    """A command of a shell, in which RUN is the workdir and PYTHON runs a launcher."""
+    """A command of a shell, in which RUN is the workdir and PYTHON runs a command."""
     values = {"RUN": str(space.run), "PYTHON": f"{sys.executable} -m", **variables}
     return subprocess.run(
         ["bash", "-c", command], cwd=REPOSITORY, env=environment(**values), capture_output=True
@@ -80,7 +80,7 @@ def raise_broken_pipe(text):
 
 
 def test_only_the_first_process_prints_and_each_note_once(monkeypatch, capsys):
-    with launcher_state(io.TextIOWrapper(io.BytesIO())):
+    with command_state(io.TextIOWrapper(io.BytesIO())):
         handler = importlib.import_module("launch._app").LogHandler(False)
     record = logging.makeLogRecord({"name": "dclm_jax", "levelno": logging.INFO, "msg": "a line"})
     for index in (1, 0, 0):
