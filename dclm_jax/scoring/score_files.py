@@ -120,9 +120,11 @@ def group_lines(
 ) -> Iterator[str]:
     """The names of columns, and one row per group of words of a document with equal cells in the
     columns `by`, such as a region: the cells, the number of words and of OOV words, the sums of
-    surprisals and divergences, and the other measures of the first word. END, which belongs to no
-    row of the input, is in no group."""
-    results = ["words", "oov", *layout.measures]
+    surprisals and divergences, and the other measures of the first word. The standard deviation of
+    a sum does not follow from those of words, and is omitted. END, which belongs to no row of the
+    input, is in no group."""
+    measures = [name for name in layout.measures if name != OTHER_COLUMNS[1]]
+    results = ["words", "oov", *measures]
     require_free_names(by, ["document", *results])
     yield separated(["document", *by, *results])
     for score in scores:
@@ -133,9 +135,9 @@ def group_lines(
                 groups.setdefault(tuple(row.columns[name] for name in by), []).append(row)
         for cells, rows in groups.items():
             values = []
-            for measure in layout.measures:
+            for measure in measures:
                 of_words = [row.measures[measure] for row in rows]
-                is_sum = measure.startswith((SURPRISAL, DIVERGENCE)) and measure != OTHER_COLUMNS[1]
+                is_sum = measure.startswith((SURPRISAL, DIVERGENCE))
                 value = math.fsum(of_words) if is_sum else of_words[0]
                 values.append(number_cell(value, 0 if measure.startswith(_RANK) else 6))
             oov = sum(not row.known for row in rows)

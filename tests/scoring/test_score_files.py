@@ -67,6 +67,20 @@ def test_words_are_summed_by_region(caplog):
     assert caplog.messages[-1] == "documents with OOV words by region: b 1"
 
 
+def test_a_region_has_the_sum_over_words_in_other_contexts_and_no_standard_deviation():
+    measures = {
+        "surprisal": [1.0, 2.0, 4.0],
+        "surprisal_other_context": [1.5, 2.25, 4.0],
+        "surprisal_other_context_sd": [0.5, 0.75, 1.0],
+    }
+    sentence = SentenceScore(["w", "w", "<END>"], [True] * 3, measures)
+    score = DocumentScore("d", [sentence], {"region": [["a", "a", None]]})
+    header, row = group_lines([score], Layout(list(measures), None), ["region"])
+    columns = ["document", "region", "words", "oov", "surprisal", "surprisal_other_context"]
+    assert header.split() == columns
+    assert row.split() == ["d", "a", "2", "0", "3.000000", "3.750000"]
+
+
 def test_bits_are_nats_over_log_2():
     (score,) = in_bits([regions()])
     assert score.log_prob == pytest.approx(-27 / math.log(2))
