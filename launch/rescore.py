@@ -39,8 +39,9 @@ from dclm_jax.data.documents import PLAIN
 from dclm_jax.errors import InputError
 from dclm_jax.files import Count, Size
 from dclm_jax.language_model import LanguageModel
+from dclm_jax.metrics import systems
 from dclm_jax.metrics.systems import METRICS
-from dclm_jax.rescoring import mert, metrics, nbest
+from dclm_jax.rescoring import mert, nbest
 from dclm_jax.rescoring.search import Rescorer
 from dclm_jax.runs import run_json
 
@@ -124,7 +125,7 @@ def rescore(options: Options) -> None:
     statistics = {}
     if references:
         hypotheses = [segment.hypotheses for segment in lists.segments]
-        statistics = metrics.list_statistics(hypotheses, references)
+        statistics = systems.list_statistics(hypotheses, references)
     if options.tune:
         metric = METRICS[options.objective]
         weights = mert.tune_weights(
@@ -149,9 +150,9 @@ def rescore(options: Options) -> None:
     }
     if references:
         single_lists = [[words] for words in baseline]
-        others = metrics.list_statistics(single_lists, references) if baseline else {}
-        measured = metrics.measure_systems(statistics, choices, others, division, seed=options.seed)
-        show(metrics.systems_table(measured))
+        others = systems.list_statistics(single_lists, references) if baseline else {}
+        measured = systems.measure_systems(statistics, choices, others, division, seed=options.seed)
+        show(systems.systems_table(measured))
         value |= measured
     if options.output:
         with files.open_output(options.output) as file:
