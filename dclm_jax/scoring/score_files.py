@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from dclm_jax.data.documents import require_free_names
 from dclm_jax.data.records import listed, require_columns
@@ -23,11 +23,35 @@ from dclm_jax.scoring.score_types import DocumentScore, TokenScore, common_colum
 from dclm_jax.tables import present, separated
 
 _TOKEN_COLUMNS = "document", "sentence", "position", "word"
-_RANK = "rank"
 _SUM_COLUMNS = "sentence_log_prob", "document_log_prob"
 _COLUMNS = (*_TOKEN_COLUMNS, "known", *_SUM_COLUMNS, *WORD_MEASURES)
 RESULT_COLUMNS = (*_COLUMNS, *(f"{name}{NO_CONTEXT}" for name in _COLUMNS), *OTHER_COLUMNS)
 """Names of columns of scores, which no column of the input may have."""
+
+
+class _Measure(NamedTuple):
+    """The form of a measure: its decimals in TSV, whether it is in nats or bits, and its value for
+    a group of words: the sum, the value of the first word, or none."""
+
+    digits: int = 6
+    has_unit: bool = True
+    of_group: Literal["sum", "first", "none"] = "first"
+
+
+_MEASURES = {
+    SURPRISAL: _Measure(of_group="sum"),
+    OTHER_COLUMNS[0]: _Measure(of_group="sum"),
+    # The standard deviation of a sum does not follow from those of words.
+    OTHER_COLUMNS[1]: _Measure(of_group="none"),
+    "entropy": _Measure(),
+    "entropy_reduction": _Measure(),
+    "rank": _Measure(digits=0, has_unit=False),
+    DIVERGENCE: _Measure(of_group="sum"),
+}
+
+
+def _measure(column: str) -> _Measure:
+    return _MEASURES[column.removesuffix(NO_CONTEXT)]
 
 
 class Layout(NamedTuple):
@@ -45,13 +69,13 @@ class Layout(NamedTuple):
 
 
 def in_bits(scores: Iterable[DocumentScore]) -> Iterator[DocumentScore]:
-    """Scores in bits, streamed; ranks have no unit."""
+    """Scores in bits, streamed."""
     for score in scores:
         sentences = [
             dataclasses.replace(
                 sentence,
                 measures={
-                    name: values if name.startswith(_RANK) else [x / math.log(2) for x in values]
+                    name: [x / math.log(2) for x in values] if _measure(name).has_unit else values
                     for name, values in sentence.measures.items()
                 },
             )
@@ -106,8 +130,7 @@ def tsv_lines(scores: Iterable[DocumentScore], layout: Layout) -> Iterator[str]:
             )
         for name, sentence, position, word, known, measures, columns in score.rows():
             values = [
-                number_cell(measures[measure], 0 if measure.startswith(_RANK) else 6)
-                for measure in layout.measures
+                number_cell(measures[name], _measure(name).digits) for name in layout.measures
             ]
             log_probs = score.sentences[sentence - 1].log_prob, score.log_prob
             carried = [present(columns.get(column)) for column in repeated]
@@ -120,10 +143,10 @@ def group_lines(
 ) -> Iterator[str]:
     """The names of columns, and one row per group of words of a document with equal cells in the
     columns `by`, such as a region: the cells, the number of words and of OOV words, the sums of
-    surprisals and divergences, and the other measures of the first word. The standard deviation of
-    a sum does not follow from those of words, and is omitted. END, which belongs to no row of the
-    input, is in no group."""
-    measures = [name for name in layout.measures if name != OTHER_COLUMNS[1]]
+    surprisals and divergences, and the other measures of the first word. END, which belongs to no
+    row of the input, is in no group."""
+    measures = {name: _measure(name) for name in layout.measures}
+    measures = {name: measure for name, measure in measures.items() if measure.of_group != "none"}
     results = ["words", "oov", *measures]
     require_free_names(by, ["document", *results])
     yield separated(["document", *by, *results])
@@ -135,11 +158,10 @@ def group_lines(
                 groups.setdefault(tuple(row.columns[name] for name in by), []).append(row)
         for cells, rows in groups.items():
             values = []
-            for measure in measures:
-                of_words = [row.measures[measure] for row in rows]
-                is_sum = measure.startswith((SURPRISAL, DIVERGENCE))
-                value = math.fsum(of_words) if is_sum else of_words[0]
-                values.append(number_cell(value, 0 if measure.startswith(_RANK) else 6))
+            for name, measure in measures.items():
+                of_words = [row.measures[name] for row in rows]
+                value = math.fsum(of_words) if measure.of_group == "sum" else of_words[0]
+                values.append(number_cell(value, measure.digits))
             oov = sum(not row.known for row in rows)
             yield separated([score.id, *map(present, cells), len(rows), oov, *values])
 

@@ -14,8 +14,8 @@ from dclm_jax.scoring.scorer import Scorer, sentences_to_score
 
 
 class Neighbours(Scorer):
-    """-log P of the word at place n is its id / 10, and 1 more for each that the last sentence of
-    the document before it began with the same word as this one; END has 0.5."""
+    """-log P of a word is its id / 10, and 1 more if its sentence and the sentence before begin
+    with the same word; END has 0.5."""
 
     vocab_size = 30
     context_order = None

@@ -64,7 +64,7 @@ FEW_MODELS = (
 def each_of(names: Sequence[str], all_names: Sequence[str] = MODELS) -> Any:
     """Parametrizes a test by name, and by all new models; the other models are left to
     --exhaustive."""
-    names = [*names, *NEW_MODELS]
+    names = list(dict.fromkeys([*names, *NEW_MODELS]))
     usual = [name for name in names if name in all_names]
     others = also(name for name in all_names if name not in names)
     return pytest.mark.parametrize("name", [*usual, *others])

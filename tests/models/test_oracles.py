@@ -63,7 +63,7 @@ def read_contexts(model, params) -> Any:
         case name if name.startswith("rlm_"):
             vectors = contexts.sums_BxCxP
         case _:
-            vectors = contexts
+            vectors = model.vector(params, contexts)
     return vectors.reshape(len(tokens_SxNxB), ROWS, *vectors.shape[1:])
 
 
