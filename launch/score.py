@@ -21,8 +21,9 @@ such as NA is written \\NA; dclm_jax.tables.unescaped_cell removes the backslash
 that are empty or missing (NA, NaN, null, ...) are left empty. launch/recipes.md shows how to read
 the file in R, and how to join the files of two runs. With --by=region, tsv has one row per document
 and region: document, region, words, oov (the number of OOV words), the sums of surprisals and
-divergences over the words, and the other measures of the first word; <END> is not counted, and
-surprisal_other_context_sd, which is not that of a sum, is omitted.
+divergences over the words, and the other measures of the first word. <END> is not counted, and
+surprisal_other_context_sd is omitted, because the standard deviation of a sum does not follow from
+the standard deviations of words.
 
 jsonl has one line per document, also for a document without words:
     {"id": "docs.txt:1", "unit": "nats", "matmul_precision": "highest", "log_prob": -31.4,

@@ -2,9 +2,9 @@
 
     python -m configs.modern.step_parts train_ccdclm_16 score_ccdclm_16
 
-The arguments are rows of launch.benchmark, of which one batch is measured. At each moment the
-time belongs to the operation that XLA has started last; the compiled program names the source lines
-of its operations, and with JAX's names they tell the part. launch/benchmark.md has results.
+The arguments are rows of launch.benchmark for CPUs, of which one batch is measured. At each moment
+the time belongs to the operation that XLA has started last; the compiled program names the source
+lines of its operations, and with JAX's names they tell the part. launch/benchmark.md has results.
 """
 
 import collections
@@ -24,20 +24,23 @@ from launch.benchmark import ours, workloads
 from launch.benchmark.__main__ import CPU_ROWS
 
 _TURNS = 9
-_OTHER, _IDLE = "zeros, copies and all else", "between operations"
+_OTHER, _IDLE = "zeros for the outputs of loops, and all else", "between operations"
 
 
 def main(*rows: str) -> None:
+    if not rows or set(rows) - set(CPU_ROWS):
+        sys.exit(f"error: the arguments are {' '.join(rows)!r}; choose from {', '.join(CPU_ROWS)}")
     for row in rows:
         work = CPU_ROWS[row]
-        model = work.create_model(workloads.VOCAB_SIZE)
+        size = workloads.VOCAB_SIZE
+        model, first_word_end = work.create_model(size), work.first_word_end(size)
         if work.scores:
             sentences = [10] * work.batch_size
-            documents = workloads.synthetic_documents(0, workloads.VOCAB_SIZE, sentences)
+            documents = workloads.synthetic_documents(0, size, sentences, first_word_end)
             contender = ours.Scoring(model, [documents])
             lowered = contender._nll.lower(contender._params, *contender._batches)
         else:
-            batches = workloads.training_batches(work.batch_size, 1)
+            batches = workloads.training_batches(work.batch_size, 1, 0, size, first_word_end)
             documents = workloads.unpacked(batches[0])
             contender = ours.Training(model, batches)
             lowered = contender._step.lower(contender._state, *contender._batches, contender._key)
@@ -50,7 +53,7 @@ def main(*rows: str) -> None:
                 for _ in range(_TURNS):
                     contender.turn()
             seconds = _seconds(pathlib.Path(folder), part_of)
-        targets = workloads.num_targets(documents)
+        targets = workloads.num_targets(documents, first_word_end)
         print(f"{row}: {work}; {targets:,} targets in {milliseconds:.0f} ms")
         for part, time in seconds.most_common():
             print(f"{1e3 * time / _TURNS:8.1f} ms {time / seconds.total():7.1%}  {part}")
@@ -84,17 +87,15 @@ def _parts(program: str) -> dict[str, str]:
 
 def _part(path: str, names: set[str]) -> str:
     """The part of an operation, by JAX's path to it and the files and functions that made it."""
-    kind = "products" if path.endswith("dot_general") else "elementwise and steps"
-    direction = "backward" if "/transpose(" in path else "forward"
+    kind = "products" if path.endswith("dot_general") else "elementwise, and starting each step"
     if "softmax.py" in names:
         return f"softmax and its gradient: {kind}"
     if "/while" in path:
-        return f"loops over tokens, {direction}: {kind}"
+        return f"loops: {kind}"
     if kind == "products":
-        return f"products of whole sentences, {direction}"
-    if "optimizer.py" in names or "update_fn" in names:
-        return "optimizer"
-    return "embeddings" if "embed" in names else _OTHER
+        return "products of whole sentences: inputs, gradients of weights"
+    is_small = names & {"optimizer.py", "update_fn", "embed"}
+    return "optimizer, embeddings" if is_small else _OTHER
 
 
 def _seconds(folder: pathlib.Path, part_of: dict[str, str]) -> collections.Counter[str]:

@@ -11,7 +11,7 @@ import collections
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import numpy as np
@@ -20,6 +20,7 @@ from dclm_jax.data.corpus import Corpus
 from dclm_jax.data.vocabulary import END, START
 from dclm_jax.errors import InputError
 
+RowsT = TypeVar("RowsT")
 # Buckets of longer sentences double the last boundary.
 LENGTH_BOUNDARIES = (8, 16, 32, 48, 64, 96, 128, 192, 256, 512)
 MICROBATCH_POSITIONS = 256
@@ -125,7 +126,7 @@ def pack_sentences(rows: Sequence[Sequence[np.ndarray]], num_sentences: int, len
     return _fill(words, lengths_BxS, length)
 
 
-def shard_rows(rows: Any, count: int, pad: Callable[..., Any] = np.pad) -> Any:
+def shard_rows(rows: RowsT, count: int, pad: Callable[..., Any] = np.pad) -> RowsT:
     """Splits batch elements evenly over devices or microbatches, [B, ...] -> [count,
     ceil(B / count), ...] for a `Batch` or any arrays; `pad` is the function of NumPy or of JAX.
 

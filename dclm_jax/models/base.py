@@ -13,9 +13,10 @@ A model is a frozen object of pure functions over a tree of parameters. To read 
 
 x is computed from embed(params, tokens), and sentence.summary is summarize(params, tokens, mask),
 both for all sentences at once; p(next word) follows from features, conditioning,
-output_layer(params) and, if the model copies words, pointer(params, conditioning, outputs). The
-package `reading` reads documents with any model, and has all scans, padding, dropout and
-optimizations. Its driver calls `step` only if a model overrides it; for other models it calls
+output_layer(params) and, if the model copies words, pointer(params, conditioning, outputs).
+attention(params, conditioning, outputs) has the weights of a model that attends to earlier
+sentences. The package `reading` reads documents with any model, and has all scans, padding, dropout
+and optimizations. Its driver calls `step` only if a model overrides it; for other models it calls
 `stack.read_stack`, which computes the same values layer by layer. In all functions except `init`, a
 matrix is a `Weight` with `x @ weight`, and the `tables` are arrays.
 

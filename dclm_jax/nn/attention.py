@@ -59,8 +59,11 @@ def attend(params: dict[str, Any], h_BxH: jax.Array, memory: Memory, plan: Plan)
 def weights_of_steps(
     params: dict[str, Any], h_NxBxH: jax.Array, memory: Memory, plan: Plan
 ) -> jax.Array:
-    """The `attention_weights` of all steps of a sentence, [N, B, M]. Step n attends with the hidden
-    state h_{n-1}; h_0 is zero."""
+    """The `attention_weights` [N, B, M] of all steps of a sentence that begins with zero states:
+    step n attends with the hidden state h_{n-1}, and h_0 = 0."""
     earlier_NxBxH = jnp.pad(h_NxBxH[:-1], [(1, 0), (0, 0), (0, 0)])
-    weights = jax.vmap(lambda h_BxH: attention_weights(params, h_BxH, memory, plan))
-    return jnp.swapaxes(weights(earlier_NxBxH), 1, 2)
+    # Step by step, because keys [M, B, A] of all steps at once take N times the memory.
+    weights_NxMxB = jax.lax.map(
+        lambda h_BxH: attention_weights(params, h_BxH, memory, plan), earlier_NxBxH
+    )
+    return jnp.swapaxes(weights_NxMxB, 1, 2)

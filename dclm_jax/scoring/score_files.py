@@ -17,16 +17,13 @@ from dclm_jax.scoring.distributions import (
     NO_CONTEXT,
     OTHER_COLUMNS,
     SURPRISAL,
-    WORD_MEASURES,
 )
 from dclm_jax.scoring.score_types import DocumentScore, TokenScore, common_columns
 from dclm_jax.tables import present, separated
 
 _TOKEN_COLUMNS = "document", "sentence", "position", "word"
 _SUM_COLUMNS = "sentence_log_prob", "document_log_prob"
-_COLUMNS = (*_TOKEN_COLUMNS, "known", *_SUM_COLUMNS, *WORD_MEASURES)
-RESULT_COLUMNS = (*_COLUMNS, *(f"{name}{NO_CONTEXT}" for name in _COLUMNS), *OTHER_COLUMNS)
-"""Names of columns of scores, which no column of the input may have."""
+_OTHER_MEAN, _OTHER_SD = OTHER_COLUMNS
 
 
 class _Measure(NamedTuple):
@@ -40,14 +37,17 @@ class _Measure(NamedTuple):
 
 _MEASURES = {
     SURPRISAL: _Measure(of_group="sum"),
-    OTHER_COLUMNS[0]: _Measure(of_group="sum"),
+    _OTHER_MEAN: _Measure(of_group="sum"),
     # The standard deviation of a sum does not follow from those of words.
-    OTHER_COLUMNS[1]: _Measure(of_group="none"),
+    _OTHER_SD: _Measure(of_group="none"),
     "entropy": _Measure(),
     "entropy_reduction": _Measure(),
     "rank": _Measure(digits=0, has_unit=False),
     DIVERGENCE: _Measure(of_group="sum"),
 }
+_COLUMNS = (*_TOKEN_COLUMNS, "known", *_SUM_COLUMNS, *_MEASURES)
+RESULT_COLUMNS = (*_COLUMNS, *(f"{name}{NO_CONTEXT}" for name in _COLUMNS))
+"""Names of columns of scores, which no column of the input may have."""
 
 
 def _measure(column: str) -> _Measure:
@@ -130,7 +130,7 @@ def tsv_lines(scores: Iterable[DocumentScore], layout: Layout) -> Iterator[str]:
             )
         for name, sentence, position, word, known, measures, columns in score.rows():
             values = [
-                number_cell(measures[name], _measure(name).digits) for name in layout.measures
+                number_cell(measures[column], _measure(column).digits) for column in layout.measures
             ]
             log_probs = score.sentences[sentence - 1].log_prob, score.log_prob
             carried = [present(columns.get(column)) for column in repeated]
@@ -143,8 +143,8 @@ def group_lines(
 ) -> Iterator[str]:
     """The names of columns, and one row per group of words of a document with equal cells in the
     columns `by`, such as a region: the cells, the number of words and of OOV words, the sums of
-    surprisals and divergences, and the other measures of the first word. END, which belongs to no
-    row of the input, is in no group."""
+    surprisals and divergences, and the other measures of the first word but the standard deviation
+    over other contexts. END, which belongs to no row of the input, is in no group."""
     measures = {name: _measure(name) for name in layout.measures}
     measures = {name: measure for name, measure in measures.items() if measure.of_group != "none"}
     results = ["words", "oov", *measures]

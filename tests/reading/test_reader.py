@@ -14,6 +14,7 @@ from tests.exhaustive import also, some
 from tests.models.support import (
     EACH_OF_FEW_WORD_MODELS,
     MODELS,
+    NEW_MODELS,
     VARIANTS,
     VOCAB,
     WITHOUT_SOURCE,
@@ -195,13 +196,14 @@ def test_bags_are_read_sentence_by_sentence_and_have_no_next_word():
 
 
 ATTENDING = [name for name in MODELS if model_class(name).attends_to]
+ATTENDING_USUALLY = ("adclm", "pointer_drnnlm", *VARIANTS, *NEW_MODELS)
 
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize(
     ("name", "cell", "num_layers"),
     [
-        *((name, "rnn", 1) for name in ATTENDING if name in ("adclm", "pointer_drnnlm", *VARIANTS)),
+        *((name, "rnn", 1) for name in ATTENDING if name in ATTENDING_USUALLY),
         ("rlm_seqbow_att_lf", "lstm", 1),
         *also((name, "lstm", 2) for name in ATTENDING),
     ],
@@ -223,7 +225,7 @@ def test_attention_is_that_of_the_equations(name, cell, num_layers):
             earlier = document[max(0, t - model.attended_sentences) : t]
             assert weights.shape[1] == (sum(len(words) + 1 for words in earlier) if t else 1)
         else:
-            assert weights.shape[1] == min(t, 2)
+            assert weights.shape[1] == min(t, model.attended_sentences)
         if weights.size:
             np.testing.assert_allclose(weights.sum(axis=1), 1)
 

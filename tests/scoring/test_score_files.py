@@ -7,7 +7,21 @@ import math
 import pytest
 
 from dclm_jax.errors import InputError
-from dclm_jax.scoring.score_files import Layout, group_lines, in_bits, json_lines, noted_oov
+from dclm_jax.scoring.distributions import (
+    OTHER_COLUMNS,
+    WORD_MEASURES,
+    measure_columns,
+    surprisal_columns,
+)
+from dclm_jax.scoring.score_files import (
+    _MEASURES,
+    RESULT_COLUMNS,
+    Layout,
+    group_lines,
+    in_bits,
+    json_lines,
+    noted_oov,
+)
 from dclm_jax.scoring.score_types import DocumentScore, SentenceScore
 
 
@@ -88,6 +102,12 @@ def test_bits_are_nats_over_log_2():
     assert score.sentences[0].measures["entropy"] == [x / math.log(2) for x in (0.5, 0.25, 1.0)]
     (line,) = json_lines([score], Layout(["surprisal"], None, "bits"))
     assert json.loads(line)["unit"] == "bits" and json.loads(line)["log_prob"] == score.log_prob
+
+
+def test_every_measure_has_a_form_and_a_name_that_no_column_of_the_input_has():
+    assert {*WORD_MEASURES, *OTHER_COLUMNS} == _MEASURES.keys()
+    no_context = measure_columns(WORD_MEASURES, no_context_too=True)
+    assert {*no_context, *surprisal_columns(no_context_too=True)} <= {*RESULT_COLUMNS}
 
 
 def test_a_column_of_groups_may_not_have_the_name_of_a_result():
