@@ -2,7 +2,7 @@
 
     python -m configs.modern.step_parts train_ccdclm_16 score_ccdclm_16
 
-The arguments are rows of launch.benchmark for CPUs, of which one batch is measured. At each moment
+The arguments are rows of launch.benchmark for CPUs; one batch per row is measured. At each moment
 the time belongs to the operation that XLA has started last; the compiled program names the source
 lines of its operations, and with JAX's names they tell the part. launch/benchmark.md has results.
 """
