@@ -29,7 +29,9 @@ _OTHER, _IDLE = "zeros for the outputs of loops, and all else", "between operati
 
 def main(*rows: str) -> None:
     if not rows or set(rows) - set(CPU_ROWS):
-        sys.exit(f"error: the arguments are {' '.join(rows)!r}; choose from {', '.join(CPU_ROWS)}")
+        names = ", ".join(CPU_ROWS)
+        print(f"error: the rows are {' '.join(rows)!r}; choose from {names}", file=sys.stderr)
+        sys.exit(2)
     for row in rows:
         work = CPU_ROWS[row]
         size = workloads.VOCAB_SIZE
