@@ -52,6 +52,7 @@ VARIANTS = {
     "unrolled_1": {"unrolled_steps": 1},
     "unrolled_8": {"unrolled_steps": 8},
     "products_repeated": {"repeats_products": True},
+    "gates_joined": {"joins_gates": True},
 }
 _TURNS, _KERNELS = 15, 25
 

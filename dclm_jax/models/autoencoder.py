@@ -205,7 +205,7 @@ class HierarchicalAutoencoder(_Autoencoder):
         """A step of the decoder of sentences (Eq. 7), with optional further gates."""
         layers = params["sentence_decoder"]
         e = stack.stack_input(layers, e_BxH, self.plan, gates_BxGH)
-        return stack.step_stack(self.cell, layers, before, e)[0]
+        return stack.step_stack(self.cell, layers, before, e, self.plan)[0]
 
 
 class Remembering(NamedTuple):

@@ -278,7 +278,7 @@ class DocumentModel:
     ) -> tuple[StackState, Any]:
         """Reads one token, with the conditioning in its gates. Returns the new state, and an
         output, by default the top hidden state [B, H]."""
-        return stack.step_stack(self.cell, params["stack"], state, x)
+        return stack.step_stack(self.cell, params["stack"], state, x, self.plan)
 
     def emit(self, params: Params, conditioning: Conditioning, outputs: Any) -> jax.Array:
         """The features [N, B, D] that enter the output layer, from the outputs of a sentence."""

@@ -203,7 +203,7 @@ class ADCLM(DocumentModel):
     ) -> tuple[StackState, tuple[jax.Array, jax.Array]]:
         c_BxH = attend(params["attention"], stack.top_hidden(state), conditioning.inputs, self.plan)
         x = x.plus(c_BxH @ params["stack"][0]["context"])
-        state, h_BxH = stack.step_stack(self.cell, params["stack"], state, x)
+        state, h_BxH = stack.step_stack(self.cell, params["stack"], state, x, self.plan)
         return state, (h_BxH, c_BxH)
 
     def emit(self, params: Params, conditioning: Conditioning, outputs: Any) -> jax.Array:
@@ -310,7 +310,7 @@ class HRNNLM(DocumentModel):
     ) -> SentenceHistory:
         layers = params["sentence_stack"]
         s = stack.stack_input(layers, sentence.summary, self.plan)
-        state, d = stack.step_stack(self.cell, layers, context.state, s)
+        state, d = stack.step_stack(self.cell, layers, context.state, s, self.plan)
         return SentenceHistory(d, state)
 
     def auxiliary_loss(

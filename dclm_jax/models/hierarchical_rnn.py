@@ -119,7 +119,7 @@ class _SentenceLevel(_Lin):
         """The context after sentence j, with hs_j (Eq. 4)."""
         layers = params["sentence_stack"]
         x = stack.stack_input(layers, sentence.summary, self.plan)
-        sentence_state, _ = stack.step_stack(self.cell, layers, context.state, x)
+        sentence_state, _ = stack.step_stack(self.cell, layers, context.state, x, self.plan)
         words_NxB = jnp.where(sentence.mask_NxB, sentence.tokens_NxB, -1)[1:]
         words_BxN = words_NxB.T.astype(context.words_BxM.dtype)
         length = context.words_BxM.shape[1]

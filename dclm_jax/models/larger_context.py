@@ -157,7 +157,7 @@ class BoWEF(DocumentModel):
         self, params: Params, fed_BxX: jax.Array, state: StackState, x: StackInput
     ) -> tuple[StackState, jax.Array]:
         """Reads one token and the values that are fed to it; returns as `step`."""
-        return stack.step_stack(self.cell, params["stack"], state, x.plus(fed_BxX))
+        return stack.step_stack(self.cell, params["stack"], state, x.plus(fed_BxX), self.plan)
 
 
 class SeqBoWEF(BoWEF):
@@ -301,7 +301,7 @@ class BoWLF(BoWEF):
             r_BxH = jax.nn.sigmoid((fed_BxX + c_BxH) @ fusion["gate"] + fusion["gate_bias"])
             return c_BxH + r_BxH * fed_BxX
 
-        return stack.step_stack(self.cell, params["stack"], state, x, expose)
+        return stack.step_stack(self.cell, params["stack"], state, x, self.plan, expose)
 
 
 class SeqBoWLF(SeqBoWEF, BoWLF):

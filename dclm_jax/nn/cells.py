@@ -2,7 +2,7 @@
 
 A step takes the input's part of the gates, `gates_BxGH` = W x_n + b, because products with inputs
 are computed outside the token scan. A state is a tuple of [B, H] arrays. Its first entry is the
-hidden state h, which is the output of a step.
+hidden state h, which is the output of a step. The plan says how the gates are computed.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from dclm_jax.nn.layers import glorot_uniform
+from dclm_jax.nn.plan import Plan
 
 State = tuple[jax.Array, ...]
 Expose = Callable[[jax.Array], jax.Array]
@@ -43,12 +44,18 @@ def _all_of_it(c_BxH: jax.Array) -> jax.Array:
     return c_BxH
 
 
-def _gate_values(z_BxGH: jax.Array, num_gates: int, tanh_gate: int) -> list[jax.Array]:
-    """The values [B, H] of G gates: tanh(z) of the gate `tanh_gate`, sigmoid(z) of all others.
+def _gate_values(
+    z_BxGH: jax.Array, num_gates: int, plan: Plan, tanh_gate: int = -1
+) -> list[jax.Array]:
+    """The values [B, H] of G gates: tanh(z) of the gate `tanh_gate`, if there is one, and
+    sigmoid(z) of all others.
 
-    They are computed as one tanh over all gates, because sigmoid(z) = (1 + tanh(z / 2)) / 2, and
-    XLA on CPUs vectorizes one function of a whole array, but not several functions of its slices.
+    If the plan joins gates, they are computed as one tanh over all gates, because
+    sigmoid(z) = (1 + tanh(z / 2)) / 2.
     """
+    if not plan.joins_gates:
+        gates = enumerate(jnp.split(z_BxGH, num_gates, axis=-1))
+        return [jnp.tanh(z) if gate == tanh_gate else jax.nn.sigmoid(z) for gate, z in gates]
     size = z_BxGH.shape[-1]
     gate_1xGH = jax.lax.broadcasted_iota(jnp.int32, (1, size), 1) // (size // num_gates)
     scale_1xGH = jnp.where(gate_1xGH == tanh_gate, 1.0, 0.5).astype(z_BxGH.dtype)
@@ -67,7 +74,11 @@ def _init_coupled_peephole_lstm(key: jax.Array, hidden_dim: int) -> Params:
 
 
 def _coupled_peephole_lstm(
-    params: Params, state: State, gates_BxGH: jax.Array, expose: Expose = _all_of_it
+    params: Params,
+    state: State,
+    gates_BxGH: jax.Array,
+    plan: Plan,
+    expose: Expose = _all_of_it,
 ) -> tuple[State, jax.Array]:
     """The LSTM of DyNet, the toolkit of Ji et al. (2015): f = 1 - i, peepholes are full matrices P.
 
@@ -78,7 +89,7 @@ def _coupled_peephole_lstm(
     h, c = state
     i, g, o = jnp.split(gates_BxGH + h @ params["recurrent"], 3, axis=-1)
     ig_Bx2H = jnp.concatenate([i + c @ params["peephole_input"], g], axis=-1)
-    i, g = _gate_values(ig_Bx2H, 2, tanh_gate=1)
+    i, g = _gate_values(ig_Bx2H, 2, plan, tanh_gate=1)
     c = (1 - i) * c + i * g
     o = jax.nn.sigmoid(o + c @ params["peephole_output"])
     h = o * jnp.tanh(expose(c))
@@ -95,6 +106,7 @@ def _lstm(
     params: Params,
     state: State,
     gates_BxGH: jax.Array,
+    plan: Plan,
     expose: Expose = _all_of_it,
     *,
     squash: Expose = jnp.tanh,
@@ -104,7 +116,7 @@ def _lstm(
     c_n = f c_{n-1} + i g,  h_n = o tanh(c_n), or h_n = o c_n (Li et al. 2015, Eq. 1-3)
     """
     h, c = state
-    i, f, g, o = _gate_values(gates_BxGH + h @ params["recurrent"], 4, tanh_gate=2)
+    i, f, g, o = _gate_values(gates_BxGH + h @ params["recurrent"], 4, plan, tanh_gate=2)
     c = f * c + i * g
     h = o * squash(expose(c))
     return (h, c), h
@@ -119,7 +131,9 @@ def _init_gru(key: jax.Array, hidden_dim: int) -> Params:
     }
 
 
-def _gru(params: Params, state: State, gates_BxGH: jax.Array) -> tuple[State, jax.Array]:
+def _gru(
+    params: Params, state: State, gates_BxGH: jax.Array, plan: Plan
+) -> tuple[State, jax.Array]:
     """The gated recurrent unit of Chung et al. (2014); gate order z, r, candidate.
 
     z = sigmoid(W_z x + U_z h + b_z),  r = sigmoid(W_r x + U_r h + b_r)
@@ -127,7 +141,7 @@ def _gru(params: Params, state: State, gates_BxGH: jax.Array) -> tuple[State, ja
     """
     (h,) = state
     zr_Bx2H, candidate = jnp.split(gates_BxGH, [2 * h.shape[-1]], axis=-1)
-    z, r = jnp.split(jax.nn.sigmoid(zr_Bx2H + h @ params["recurrent"]), 2, axis=-1)
+    z, r = _gate_values(zr_Bx2H + h @ params["recurrent"], 2, plan)
     h = (1 - z) * h + z * jnp.tanh(candidate + (r * h) @ params["candidate"])
     return (h,), h
 
@@ -137,14 +151,18 @@ def _init_simple(key: jax.Array, hidden_dim: int) -> Params:
     return {"recurrent": recurrent, "bias": jnp.zeros(hidden_dim)}
 
 
-def _rnn(params: Params, state: State, gates_BxGH: jax.Array) -> tuple[State, jax.Array]:
+def _rnn(
+    params: Params, state: State, gates_BxGH: jax.Array, plan: Plan
+) -> tuple[State, jax.Array]:
     """The elementwise sigmoid recurrence: h_n = sigmoid(W x + U h_{n-1} + b)."""
     (h,) = state
     h = jax.nn.sigmoid(gates_BxGH + h @ params["recurrent"])
     return (h,), h
 
 
-def _htanh(params: Params, state: State, gates_BxGH: jax.Array) -> tuple[State, jax.Array]:
+def _htanh(
+    params: Params, state: State, gates_BxGH: jax.Array, plan: Plan
+) -> tuple[State, jax.Array]:
     """h_n = HTanh(W x + U h_{n-1} + b), HTanh(z) = min(max(z, -1), 1) (Lin et al. 2015, Eq. 6)."""
     (h,) = state
     h = jax.nn.hard_tanh(gates_BxGH + h @ params["recurrent"])

@@ -95,17 +95,19 @@ def step_stack(
     layers: list[Params],
     state: StackState,
     x: StackInput,
+    plan: Plan,
     expose: Expose | None = None,
 ) -> tuple[StackState, jax.Array]:
     """Reads one token with all layers.
 
     Args:
+      plan: how the gates are computed.
       expose: the `expose` of the last layer's cell, or None.
 
     Returns:
       The new state of every layer, and the top layer's hidden state [B, H].
     """
-    step = CELLS[cell].step
+    step = partial(CELLS[cell].step, plan=plan)
     last_step = step if expose is None else partial(step, expose=expose)
     steps = [step] * (len(layers) - 1) + [last_step]
     new_state, h_BxH = [], x.gates
@@ -145,7 +147,7 @@ def read_stack(
             gates_NxBxGH = _with_bias(gates_NxBxGH, layer["bias"], plan)
         weights = {name: layer[name] for name in kind.weights}
         scanned: tuple[State, jax.Array] = recurrence.scan(
-            kind.step, plan, weights, state[index], gates_NxBxGH, mask_NxB
+            partial(kind.step, plan=plan), plan, weights, state[index], gates_NxBxGH, mask_NxB
         )
         last, h_NxBxH = scanned
         last_state.append(last)

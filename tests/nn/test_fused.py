@@ -49,7 +49,7 @@ def test_values_and_gradients_are_those_of_a_loop(name, length):
 
     def scan(weights, state, gates):
         scanned: tuple[Any, Any] = recurrence.scan(
-            cell.step,
+            partial(cell.step, plan=FUSED),
             FUSED,
             {name: Weight(array) for name, array in weights.items()},
             tuple(state),
