@@ -33,14 +33,14 @@ from dclm_jax.errors import InputError, brief
 from dclm_jax.reading.continuations import SentenceReader
 from dclm_jax.scoring.adaptation import Adaptation
 from dclm_jax.scoring.distributions import (
-    DIVERGENCE,
     OTHER_COLUMNS,
     SURPRISAL,
+    SURPRISAL_NO_CONTEXT,
     WORD_MEASURES,
     Measured,
-    measure_columns,
     measure_documents,
-    surprisal_columns,
+    needs_no_context,
+    score_columns,
 )
 from dclm_jax.scoring.neural import NeuralScorer
 from dclm_jax.scoring.other_contexts import OtherContexts, in_other_contexts
@@ -218,8 +218,7 @@ class LanguageModel:
           has no cell).
         """
         has_others = other_contexts is not None
-        names = surprisal_columns(no_context_too=no_context_too, other_contexts=has_others)
-        names += measure_columns(measures, no_context_too=no_context_too)
+        names = score_columns(measures, no_context_too=no_context_too, other_contexts=has_others)
         scores = self.score(
             documents,
             other_contexts=other_contexts,
@@ -270,10 +269,9 @@ class LanguageModel:
         Yields:
           One score per document, with the Document's id, or with its position from 0, as its name.
         """
-        surprisals = surprisal_columns(no_context_too=no_context_too)
-        others = measure_columns(measures, no_context_too=no_context_too)
-        names = [*surprisals, *others, *(OTHER_COLUMNS if other_contexts else ())]
-        without_words = SentenceScore([], [], {name: [] for name in names})
+        names = score_columns(measures, no_context_too=no_context_too)
+        all_names = [*names, *(OTHER_COLUMNS if other_contexts else ())]
+        without_words = SentenceScore([], [], {name: [] for name in all_names})
         passed = self.encoded(documents)
         if not isinstance(other_contexts, OtherContexts | None):
             raise InputError(
@@ -281,11 +279,11 @@ class LanguageModel:
                 "dclm_jax.OtherContexts(10)"
             )
         if other_contexts is None:
-            all_measured = self._measured(passed, surprisals, others)
+            all_measured = self._measured(passed, names)
         else:
             passed = list(passed)
             all_measured = self._with_other_contexts(
-                passed, self._measured(passed, surprisals, others), other_contexts
+                passed, self._measured(passed, names), other_contexts
             )
         for document, measured in all_measured:
             words = filter(None, document.words)
@@ -299,19 +297,18 @@ class LanguageModel:
             yield DocumentScore(document.id, document.aligned(scores, without_words), cells)
 
     def _measured(
-        self, documents: Iterable[OfSentence], surprisals: Sequence[str], others: Sequence[str]
+        self, documents: Iterable[OfSentence], names: Sequence[str]
     ) -> Iterator[tuple[OfSentence, list[Measured]]]:
-        """Documents with the surprisals and other measures of these names of every sentence."""
-        no_context_too = len(surprisals) > 1 or DIVERGENCE in others
-        if others:
+        """Documents with the measures of these names of every sentence."""
+        no_context_too = needs_no_context(names)
+        if {*names} - {SURPRISAL, SURPRISAL_NO_CONTEXT}:
             for document, measured in self.distributions(documents, no_context_too=no_context_too):
-                names = [*surprisals, *others]
                 yield document, [{name: sentence[name] for name in names} for sentence in measured]
             return
         score = functools.partial(with_no_context, self.scorer)
         for document, *nll in (score if no_context_too else self.scorer.score)(documents):
             sentences = zip(*nll, strict=True)
-            yield document, [dict(zip(surprisals, nats, strict=True)) for nats in sentences]
+            yield document, [dict(zip(names, nats, strict=True)) for nats in sentences]
 
     def _with_other_contexts(
         self,

@@ -24,7 +24,7 @@ from dclm_jax.neural_model import (
     NeuralModel,
 )
 from dclm_jax.reading.reader import ReaderState
-from dclm_jax.scoring.distributions import DIVERGENCE, Measured
+from dclm_jax.scoring.distributions import Measured, needs_no_context
 from dclm_jax.scoring.score_types import GeneratedText, SentenceAttention
 from dclm_jax.scoring.scorer import first_pieces
 
@@ -159,11 +159,11 @@ class Autoencoder(NeuralModel):
     reads_source: ClassVar[bool] = True
 
     def _measured(
-        self, documents: Iterable[OfSentence], surprisals: Sequence[str], others: Sequence[str]
+        self, documents: Iterable[OfSentence], names: Sequence[str]
     ) -> Iterator[tuple[OfSentence, list[Measured]]]:
-        if len(surprisals) > 1 or DIVERGENCE in others:
+        if needs_no_context(names):
             self.without_context()
-        return super()._measured(documents, surprisals, others)
+        return super()._measured(documents, names)
 
     def without_context(self) -> NoReturn:
         """Refuses scores without context."""

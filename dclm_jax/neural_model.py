@@ -25,7 +25,7 @@ from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.reading.blocks import MAX_ROWS, batches_of_like_size, power_of_two, size_of
 from dclm_jax.reading.continuations import score_after
 from dclm_jax.reading.reader import Reader, ReaderState
-from dclm_jax.scoring.distributions import SURPRISAL, surprisal_columns
+from dclm_jax.scoring.distributions import SURPRISAL, score_columns
 from dclm_jax.scoring.neural import NeuralScorer
 from dclm_jax.scoring.score_types import DocumentVectors, GeneratedText, SentenceScore
 from dclm_jax.scoring.scorer import SummedScorer, sum_pieces
@@ -72,7 +72,7 @@ class DocumentState:
         words = encoder.words_of(candidates, "the candidates are")
         ids = list(map(encoder.encode, words))
         encoder.log_oov()
-        names = surprisal_columns(no_context_too=no_context_too)
+        names = score_columns(no_context_too=no_context_too)
         nll = [score_after(reader, state, [0] * len(ids), ids) for state in states]
         return [
             self.lm.sentence_score(sentence, dict(zip(names, values, strict=True)))

@@ -84,7 +84,7 @@ from dclm_jax.files import STDOUT, Count, open_output
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.report import page
 from dclm_jax.scoring import score_files
-from dclm_jax.scoring.distributions import SURPRISAL, measure_columns, surprisal_columns
+from dclm_jax.scoring.distributions import SURPRISAL, score_columns
 from dclm_jax.scoring.other_contexts import OtherContexts
 from dclm_jax.scoring.score_types import DocumentScore
 
@@ -177,15 +177,15 @@ def score(options: Options) -> None:
     """Scores documents, and writes the scores."""
     options.join()
     no_context = options.no_context_too
-    others = measure_columns(options.measures, no_context_too=no_context)
+    has_others = options.other_contexts > 0
+    names = score_columns(options.measures, no_context_too=no_context, other_contexts=has_others)
     lm = options.restore(LanguageModel)
     # A document without words has a line, too, so that results can be joined with the text. An
     # autoencoder cannot read such a document.
     documents = options.words(lm, keep_empty=not lm.reads_source, joined_by=options.join_rows)
     documents = noted_rows(documents, options.join_rows)
     contexts = options.contexts(lm)
-    surprisals = surprisal_columns(no_context_too=no_context, other_contexts=contexts is not None)
-    layout = score_files.Layout([*surprisals, *others], lm.facts.matmul_precision, options.unit)
+    layout = score_files.Layout(names, lm.facts.matmul_precision, options.unit)
     scored = lm.score(
         documents,
         other_contexts=contexts,

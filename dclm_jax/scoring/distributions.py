@@ -36,6 +36,7 @@ GREATEST_RANK = "greatest_rank"
 """The greatest rank of the pieces of a word; not a measure of `WORD_MEASURES`."""
 NO_CONTEXT = "_no_context"
 """Ending of the name of a measure of q."""
+SURPRISAL_NO_CONTEXT = f"{SURPRISAL}{NO_CONTEXT}"
 OTHER_COLUMNS = f"{SURPRISAL}_other_context", f"{SURPRISAL}_other_context_sd"
 """The surprisal with the contexts of other documents: mean and standard deviation over contexts."""
 _FUNCTIONS = {
@@ -49,30 +50,33 @@ Measured = Mapping[str, np.ndarray]
 """Measures of a sentence by name, each float64 [M + 1] for the targets w1..wM END."""
 
 
-def surprisal_columns(*, no_context_too: bool, other_contexts: bool = False) -> list[str]:
-    """The columns of surprisals: under p; with `other_contexts` with the contexts of other
-    documents; and, if `no_context_too`, under q."""
-    names = [SURPRISAL, *(OTHER_COLUMNS if other_contexts else ())]
-    return [*names, f"{SURPRISAL}{NO_CONTEXT}"] if no_context_too else names
-
-
-def measure_columns(measures: Sequence[str], *, no_context_too: bool) -> list[str]:
-    """The columns of measures other than surprisal, in their order: each measure, and the measure
-    of q if `no_context_too`. The divergence is a single column."""
+def score_columns(
+    measures: Sequence[str] = (SURPRISAL,), *, no_context_too: bool, other_contexts: bool = False
+) -> list[str]:
+    """The names of measures in results, in their order: the surprisal; with `other_contexts` the
+    surprisal with the contexts of other documents; and, if `no_context_too`, the surprisal under q;
+    then each other measure under p and, if `no_context_too`, under q. The divergence is a single
+    column."""
     if isinstance(measures, str):
         raise InputError(f"measures are {measures!r}; expected a list of names")
-    names = []
-    for name in measures:
+    names = [SURPRISAL, *(OTHER_COLUMNS if other_contexts else ())]
+    names += [SURPRISAL_NO_CONTEXT] if no_context_too else []
+    for index, name in enumerate(measures):
         if name not in WORD_MEASURES:
             raise InputError(
                 f"the measure {name!r} is unknown; choose from {', '.join(WORD_MEASURES)}"
             )
-        if name in names:
+        if name in measures[:index]:
             raise InputError(f"the measure {name!r} is named twice; name each measure once")
-        names += [name]
-        if no_context_too and name != DIVERGENCE:
-            names += [f"{name}{NO_CONTEXT}"]
-    return [name for name in names if not name.startswith(SURPRISAL)]
+        if name != SURPRISAL:
+            names += [name]
+            names += [f"{name}{NO_CONTEXT}"] if no_context_too and name != DIVERGENCE else []
+    return names
+
+
+def needs_no_context(names: Sequence[str]) -> bool:
+    """Whether measures with these names read sentences without the earlier sentences."""
+    return SURPRISAL_NO_CONTEXT in names or DIVERGENCE in names
 
 
 def measure_documents(

@@ -14,7 +14,7 @@ import numpy as np
 
 from dclm_jax.data.documents import Columns
 from dclm_jax.data.vocabulary import END_TOKEN, Vocabulary
-from dclm_jax.scoring.distributions import NO_CONTEXT, OTHER_COLUMNS, SURPRISAL
+from dclm_jax.scoring.distributions import OTHER_COLUMNS, SURPRISAL, SURPRISAL_NO_CONTEXT
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +55,7 @@ class SentenceScore:
     @property
     def log_probs_no_context(self) -> list[float] | None:
         """`log_probs` without earlier sentences; None if not requested."""
-        values = self.measures.get(f"{SURPRISAL}{NO_CONTEXT}")
+        values = self.measures.get(SURPRISAL_NO_CONTEXT)
         return None if values is None else [-value for value in values]
 
     @property

@@ -10,8 +10,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.scoring.distributions import (
     OTHER_COLUMNS,
     WORD_MEASURES,
-    measure_columns,
-    surprisal_columns,
+    score_columns,
 )
 from dclm_jax.scoring.score_files import (
     _MEASURES,
@@ -106,8 +105,8 @@ def test_bits_are_nats_over_log_2():
 
 def test_every_measure_has_a_form_and_a_name_that_no_column_of_the_input_has():
     assert {*WORD_MEASURES, *OTHER_COLUMNS} == _MEASURES.keys()
-    no_context = measure_columns(WORD_MEASURES, no_context_too=True)
-    assert {*no_context, *surprisal_columns(no_context_too=True)} <= {*RESULT_COLUMNS}
+    names = score_columns(WORD_MEASURES, no_context_too=True, other_contexts=True)
+    assert {*names} <= {*RESULT_COLUMNS}
 
 
 def test_a_column_of_groups_may_not_have_the_name_of_a_result():
