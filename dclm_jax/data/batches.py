@@ -70,11 +70,6 @@ class Shape(NamedTuple):
     has_source: bool = False
 
     @property
-    def num_positions(self) -> int:
-        """Positions of targets, padding included."""
-        return self.segments * self.sentences * self.positions
-
-    @property
     def microbatches(self) -> int:
         """The number of microbatches that one device reads one after another; missing segments are
         padding."""

@@ -241,14 +241,6 @@ class TrainingResult:
     best_perplexity: files.Positive
 
 
-def read_result(workdir: Path) -> TrainingResult | None:
-    """The result of a finished run; None if the run has not finished."""
-    path = workdir / RESULT_FILE
-    if not path.exists():
-        return None
-    return files.read_json(path, TrainingResult, exact=True)
-
-
 def trained_steps(workdir: storage.Location) -> int:
     """The step of the newest complete checkpoint for resuming; 0 if it has none yet."""
     with files.reading(workdir), storage.reaching(workdir):

@@ -16,7 +16,7 @@ import pytest
 from ml_collections import ConfigDict
 
 import dclm_jax
-from dclm_jax import models
+from dclm_jax import files, models
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.training import loop
 from dclm_jax.training.checkpoints import Checkpoints
@@ -121,6 +121,12 @@ def assert_same_bits(first, second):
 def read_metrics(workdir: Path) -> list[dict[str, Any]]:
     """The lines of a run's metrics, read without the code under test."""
     return [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+
+
+def read_result(workdir: Path) -> TrainingResult | None:
+    """The result of a finished run; None if the run has not finished."""
+    path = workdir / "result.json"
+    return files.read_json(path, TrainingResult, exact=True) if path.exists() else None
 
 
 def write_result(workdir: Path, result: TrainingResult) -> None:

@@ -33,7 +33,6 @@ from dclm_jax.training.workdir import (
     MetricsLine,
     TrainingResult,
     metrics_lines,
-    read_result,
     restore_run,
     trained_steps,
 )
@@ -47,6 +46,7 @@ from tests.training.support import (
     config,
     latest_state,
     read_metrics,
+    read_result,
     terminate,
     train_with_a_crash,
 )

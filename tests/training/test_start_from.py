@@ -21,7 +21,7 @@ from dclm_jax.training.freezing import by_path
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import first_state, local_shards, parallel_step, replicate
 from dclm_jax.training.warm_start import start_from, word_axes
-from dclm_jax.training.workdir import read_result, restore_run
+from dclm_jax.training.workdir import restore_run
 from tests.launch.support import fingerprint
 from tests.models.support import DOCUMENTS, MODELS, VOCAB, pack, random_params, small_model
 from tests.training.support import (
@@ -30,6 +30,7 @@ from tests.training.support import (
     comparable,
     config,
     latest_state,
+    read_result,
     save_run,
     terminate,
     write_texts,
