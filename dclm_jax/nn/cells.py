@@ -24,7 +24,8 @@ class Cell(NamedTuple):
     """A kind of recurrent cell: its numbers of gates G and of state arrays, the names of its
     recurrent matrices, and its functions.
 
-    The step of a cell with a memory c also takes a function `expose`; the output nonlinearity then
+    A step takes the recurrent matrices, the state, the input's part of the gates, and the plan. The
+    step of a cell with a memory c also takes a function `expose`; the output nonlinearity then
     reads expose(c) instead of c.
     """
 

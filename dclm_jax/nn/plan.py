@@ -53,10 +53,11 @@ class Plan:
       repeats_products: whether the backward pass of a loop over tokens computes the products of the
         forward pass again, and does not read saved values. On a v5e a step of `rnnlm` with H = 512,
         256 segments and bfloat16 takes 40.0 ms instead of 45.1 ms and 1,590 MB instead of 2,830 MB.
-      joins_gates: whether all gates of a cell are computed by one tanh. XLA on CPUs vectorizes one
-        function of an array, but not several functions of its slices. For GPUs and TPUs it fuses
-        slices: with joined gates a step of `ccdclm` launches 2,640 kernels in loops over tokens on
-        an H100 instead of 2,240, and these loops take 6.0 ms instead of 4.8 ms on a v5e.
+      joins_gates: whether one tanh computes all gates that a cell reads at the same time. XLA on
+        CPUs vectorizes one function of an array, but not several functions of its slices. In the
+        programs that XLA compiles for `ccdclm` (`lstm`, 64 segments, H = 128) joined gates take
+        2,640 kernels in loops over tokens on an H100 instead of 2,240, and 6.0 ms instead of 4.8 ms
+        by the estimate for a v5e.
       fuses_scans: whether a loop over tokens is one kernel (nn/fused.py), on TPUs with at least
         64 MiB of VMEM, if the configuration asks for it. A step of `adclm` takes 2.1 ms instead of
         15.7 ms by the kernels' memory traffic; their instructions, which no estimate has, take

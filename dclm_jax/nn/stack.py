@@ -132,7 +132,7 @@ def read_stack(
 
     Args:
       mask_NxB: True at real positions; padding leaves the state unchanged.
-      plan: how the loop over tokens is arranged.
+      plan: how the loop over tokens is arranged and gates are computed.
 
     Returns:
       The state of every layer after the last real token of each batch element, and the top layer's

@@ -61,6 +61,7 @@ def score_columns(
         raise InputError(f"measures are {measures!r}; expected a list of names")
     names = [SURPRISAL, *(OTHER_COLUMNS if other_contexts else ())]
     names += [SURPRISAL_NO_CONTEXT] if no_context_too else []
+    measures = list(measures)
     for index, name in enumerate(measures):
         if name not in WORD_MEASURES:
             raise InputError(

@@ -8,13 +8,27 @@ import numpy as np
 import pytest
 
 from dclm_jax.nn.cells import CELLS
-from dclm_jax.nn.plan import Plan
+from dclm_jax.nn.plan import CPU, GPU, TPU, Plan
 from tests import oracles
 
 pytestmark = pytest.mark.usefixtures("x64")
 
 ROWS, HIDDEN = 3, 4
 GATED = [name for name, cell in CELLS.items() if cell.num_gates > 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "joined", "apart"),
+    [("lstm", 0, 3), ("lstm_linear_output", 0, 3), ("gru", 0, 2), ("coupled_peephole_lstm", 1, 2)],
+)
+def test_joined_gates_have_no_sigmoid_of_their_own(name, joined, apart):
+    cell = CELLS[name]
+    params = cell.init_recurrence(jax.random.key(0), HIDDEN)
+    state = (jnp.zeros((ROWS, HIDDEN)),) * cell.num_states
+    gates = jnp.zeros((ROWS, cell.num_gates * HIDDEN))
+    for plan, sigmoids in ((CPU, joined), (GPU, apart), (TPU, apart)):
+        step = jax.make_jaxpr(partial(cell.step, plan=plan))(params, state, gates)
+        assert str(step).count(" logistic ") == sigmoids
 
 
 @pytest.mark.parametrize("joins_gates", [True, False], ids=["joined", "apart"])

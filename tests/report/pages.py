@@ -9,7 +9,7 @@ import numpy as np
 from dclm_jax.report import page
 from dclm_jax.report.report import Report
 from dclm_jax.report.rows import Row, rows_of
-from dclm_jax.scoring.distributions import NO_CONTEXT, SURPRISAL
+from dclm_jax.scoring.distributions import SURPRISAL, SURPRISAL_NO_CONTEXT
 from dclm_jax.scoring.score_types import DocumentScore, SentenceScore
 from tests.report.made_up import by_range, result, sums
 
@@ -55,7 +55,7 @@ def reading(label: str, *, reads_context: bool) -> DocumentScore:
         if before and reads_context:
             alone = surprisals + rng.normal(0.3, 1.5, len(tokens))
         known = [True] * len(tokens)
-        measures = {SURPRISAL: surprisals.tolist(), f"{SURPRISAL}{NO_CONTEXT}": alone.tolist()}
+        measures = {SURPRISAL: surprisals.tolist(), SURPRISAL_NO_CONTEXT: alone.tolist()}
         sentences.append(SentenceScore(tokens, known, measures))
     return DocumentScore(f"Test document 4 {HOSTILE}", sentences)
 

@@ -14,7 +14,7 @@ from dclm_jax.data.encoding import Encoded
 from dclm_jax.report import page as pages_of
 from dclm_jax.report.results import RunResults
 from dclm_jax.report.rows import Row, rows_of
-from dclm_jax.scoring.distributions import NO_CONTEXT, OTHER_COLUMNS, SURPRISAL
+from dclm_jax.scoring.distributions import OTHER_COLUMNS, SURPRISAL, SURPRISAL_NO_CONTEXT
 from dclm_jax.scoring.score_types import DocumentScore, SentenceScore
 from dclm_jax.tables import Column, Table
 from tests.report import pages
@@ -159,7 +159,7 @@ def score(log_probs, alone=None, other=None, known=(True, False, True, True)):
     if other is not None:
         measures[OTHER_COLUMNS[0]] = np.negative(other).tolist()
     if alone is not None:
-        measures[f"{SURPRISAL}{NO_CONTEXT}"] = np.negative(alone).tolist()
+        measures[SURPRISAL_NO_CONTEXT] = np.negative(alone).tolist()
     sentence = SentenceScore(TOKENS, list(known), measures)
     return DocumentScore("<b>&name", [sentence, sentence])
 
