@@ -4,7 +4,8 @@
 
 The arguments are rows of launch.benchmark for CPUs; one batch per row is measured. At each moment
 the time belongs to the operation that XLA has started last; the compiled program names the source
-lines of its operations, and with JAX's names they tell the part. launch/benchmark.md has results.
+lines of its operations, and with JAX's names they tell the part. configs/modern/steps.md has
+results.
 """
 
 import collections

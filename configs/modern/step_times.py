@@ -6,7 +6,7 @@
 The first argument is one of ROWS: a model, its sizes and the number of segments per step of the
 synthetic text of launch.benchmark. The second names some of VARIANTS: the plan of the device, or
 the plan with one change (plain_scan needs a GPU or a TPU). Each variant is timed in a process of
-its own. launch/benchmark.md has the results on an H100.
+its own. configs/modern/steps.md has the results on an H100.
 """
 
 import collections
