@@ -44,6 +44,14 @@ class Likelihood(NamedTuple):
     terms: jax.Array
 
 
+def for_scoring(model: DocumentModel) -> DocumentModel:
+    """The model without the arrangements for a backward pass: no recomputation, and rounds of one
+    sentence, which compile faster."""
+    return dataclasses.replace(
+        model, remat=False, plan=dataclasses.replace(model.plan, max_round=1)
+    )
+
+
 def earlier_sentences(model: DocumentModel, carried: int = 0) -> int:
     """The number of sentences that training reads before a segment for the segment's first context.
 
@@ -203,7 +211,7 @@ def read_and_score(
     scored: jax.Array | None = None,
 ) -> tuple[SentenceFeatures, jax.Array]:
     """The features of consecutive sentences, and the negative log-likelihoods of `block_nll`."""
-    model = dataclasses.replace(model, remat=False)
+    model = for_scoring(model)
     tokens, targets, mask = time_major(batch)
     if batch.context is None:
         read = read_sentences(model, params, context, tokens, mask)
@@ -234,7 +242,7 @@ def next_log_probs(
       batch: one sentence [B, 1, N] per document.
       position_B: int [B], the number of ids before the target.
     """
-    model = dataclasses.replace(model, remat=False)
+    model = for_scoring(model)
     tokens, _, mask = time_major(batch)
     read = read_sentences(model, params, context, tokens, mask)
     inputs = output_inputs(model, params, read, tokens)
@@ -262,7 +270,7 @@ def block_measures(
       The context after the sentences and the measures [B, S, N, X] of `token_measures`; the second
       distribution is the distribution without earlier sentences.
     """
-    model = dataclasses.replace(model, remat=False)
+    model = for_scoring(model)
     tokens, targets, mask = time_major(batch)
     read, others = read_sentences(model, params, context, tokens, mask), None
     inputs = output_inputs(model, params, read, tokens)
