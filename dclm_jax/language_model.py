@@ -299,7 +299,7 @@ class LanguageModel:
     def _measured(
         self, documents: Iterable[OfSentence], names: Sequence[str]
     ) -> Iterator[tuple[OfSentence, list[Measured]]]:
-        """Documents with the measures of these names of every sentence."""
+        """Documents, with the measures of these names of each sentence."""
         no_context_too = needs_no_context(names)
         if {*names} - {SURPRISAL, SURPRISAL_NO_CONTEXT}:
             for document, measured in self.distributions(documents, no_context_too=no_context_too):

@@ -2,7 +2,7 @@
 
 A step takes the input's part of the gates, `gates_BxGH` = W x_n + b, because products with inputs
 are computed outside the token scan. A state is a tuple of [B, H] arrays. Its first entry is the
-hidden state h, which is the output of a step. The plan says how the gates are computed.
+hidden state h, which is the output of a step.
 """
 
 from collections.abc import Callable
@@ -48,8 +48,8 @@ def _all_of_it(c_BxH: jax.Array) -> jax.Array:
 def _gate_values(
     z_BxGH: jax.Array, num_gates: int, plan: Plan, tanh_gate: int = -1
 ) -> list[jax.Array]:
-    """The values [B, H] of G gates: tanh(z) of the gate `tanh_gate`, if there is one, and
-    sigmoid(z) of all others.
+    """The values [B, H] of G gates: tanh(z) of the gate `tanh_gate` (-1: no gate), and sigmoid(z)
+    of all others.
 
     If the plan joins gates, they are computed as one tanh over all gates, because
     sigmoid(z) = (1 + tanh(z / 2)) / 2.

@@ -42,10 +42,10 @@ class Plan:
         instead of 37.7 ms. CPUs compute the sums faster.
       stops_early: whether loops over tokens end with the longest sentence. This is free on CPUs; on
         other platforms the host would have to decide after every step.
-      max_round: maximum number of sentences per round of a loop over sentences. Rounds of five
-        sentences take 3 to 5% less time on two CPU cores, because values for the backward pass are
-        copied once per round. Each sentence of a round is compiled separately: on GPUs a
-        round of one sentence compiles in half of the time of a round of five.
+      max_round: maximum number of sentences per round of a loop over sentences in training; scoring
+        has rounds of one. Rounds of five sentences take 3 to 5% less time on two CPU cores, because
+        values for the backward pass are copied once per round. Each sentence of a round is compiled
+        separately: on GPUs a round of one sentence compiles in half of the time of a round of five.
       unrolled_steps: number of steps per iteration of a loop over tokens. With four, an H100
         launches 448 kernels in such loops instead of 832 (`ccdclm`: 2,240 instead of 4,160), and a
         step of `ccdclm` on an H200 beside other work took 13.7 ms instead of 29.2 ms. With eight
@@ -53,11 +53,11 @@ class Plan:
       repeats_products: whether the backward pass of a loop over tokens computes the products of the
         forward pass again, and does not read saved values. On a v5e a step of `rnnlm` with H = 512,
         256 segments and bfloat16 takes 40.0 ms instead of 45.1 ms and 1,590 MB instead of 2,830 MB.
-      joins_gates: whether one tanh computes all gates that a cell reads at the same time. XLA on
-        CPUs vectorizes one function of an array, but not several functions of its slices. In the
-        programs that XLA compiles for `ccdclm` (`lstm`, 64 segments, H = 128) joined gates take
-        2,640 kernels in loops over tokens on an H100 instead of 2,240, and 6.0 ms instead of 4.8 ms
-        by the estimate for a v5e.
+      joins_gates: whether one tanh computes all gates of a cell whose inputs are known at the same
+        time. XLA on CPUs vectorizes one function of an array, but not several functions of its
+        slices. With joined gates the loops of `ccdclm` (`lstm`, 64 segments, H = 128) would launch
+        2,640 kernels on an H100 instead of 2,240, and XLA's estimate for a v5e is 6.0 ms instead of
+        4.8 ms.
       fuses_scans: whether a loop over tokens is one kernel (nn/fused.py), on TPUs with at least
         64 MiB of VMEM, if the configuration asks for it. A step of `adclm` takes 2.1 ms instead of
         15.7 ms by the kernels' memory traffic; their instructions, which no estimate has, take

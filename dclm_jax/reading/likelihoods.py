@@ -45,8 +45,8 @@ class Likelihood(NamedTuple):
 
 
 def for_scoring(model: DocumentModel) -> DocumentModel:
-    """The model without the arrangements for a backward pass: no recomputation, and rounds of one
-    sentence, which compile faster."""
+    """The model for scoring, which has no backward pass: without `remat`, and with one sentence per
+    round, because short rounds compile faster."""
     return dataclasses.replace(
         model, remat=False, plan=dataclasses.replace(model.plan, max_round=1)
     )

@@ -53,10 +53,9 @@ Measured = Mapping[str, np.ndarray]
 def score_columns(
     measures: Sequence[str] = (SURPRISAL,), *, no_context_too: bool, other_contexts: bool = False
 ) -> list[str]:
-    """The names of measures in results, in their order: the surprisal; with `other_contexts` the
-    surprisal with the contexts of other documents; and, if `no_context_too`, the surprisal under q;
-    then each other measure under p and, if `no_context_too`, under q. The divergence is a single
-    column."""
+    """The names of the columns of `measures`, in their order. The surprisal is always the first;
+    then come `OTHER_COLUMNS`, if asked for, and the surprisal under q if `no_context_too`. Every
+    other measure stands before its value under q; the divergence is a single column."""
     if isinstance(measures, str):
         raise InputError(f"measures are {measures!r}; expected a list of names")
     names = [SURPRISAL, *(OTHER_COLUMNS if other_contexts else ())]
@@ -76,7 +75,7 @@ def score_columns(
 
 
 def needs_no_context(names: Sequence[str]) -> bool:
-    """Whether measures with these names read sentences without the earlier sentences."""
+    """Whether columns with these names, from `score_columns`, need q."""
     return SURPRISAL_NO_CONTEXT in names or DIVERGENCE in names
 
 
