@@ -109,6 +109,15 @@ def test_every_measure_has_a_form_and_a_name_that_no_column_of_the_input_has():
     assert {*names} <= {*RESULT_COLUMNS}
 
 
+def test_columns_are_in_one_order():
+    names = score_columns(["divergence", "rank", "surprisal"], no_context_too=True)
+    assert names == ["surprisal", "surprisal_no_context", "divergence", "rank", "rank_no_context"]
+    others = "surprisal_other_context surprisal_other_context_sd".split()
+    names = score_columns(no_context_too=True, other_contexts=True)
+    assert names == ["surprisal", *others, "surprisal_no_context"]
+    assert score_columns(["entropy"], no_context_too=False) == ["surprisal", "entropy"]
+
+
 def test_a_column_of_groups_may_not_have_the_name_of_a_result():
     with pytest.raises(InputError, match="the column 'oov' of the input has the name of a column"):
         list(group_lines([regions()], Layout(["surprisal"], None), ["oov"]))
